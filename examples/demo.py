@@ -1,7 +1,10 @@
-"""``make demo``: the webhook over HTTPS on loopback, then the forecasts on an example of a cluster. It needs no cluster.
+"""``make demo``: the webhook over HTTPS on loopback, then the forecasts on an example of a cluster.
 
-Uses nothing but the standard library and the command ``virt-admit``: each example goes to ``/mutate`` and, with the
-patch applied, to ``/validate``, as an API server would send it. The lines fit a terminal of 80 columns.
+It needs no cluster.
+
+Uses nothing but the standard library and the command ``virt-admit``: each example goes to
+``/mutate`` and, with the patch applied, to ``/validate``, as an API server would send it. The lines
+fit a terminal of 80 columns.
 """
 
 from __future__ import annotations
@@ -41,8 +44,10 @@ def main() -> int:
     virt_admit = Path(sys.executable).with_name("virt-admit")
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        command: list[str | Path] = [virt_admit, "serve", "--bind", f"127.0.0.1:{port}", "--ops-bind", "off", "--certs", folder,
-                   "--cluster", HERE / "cluster.yaml", "--stop-delay", "0", "--log-level", "warning"]  # fmt: skip
+        command: list[str | Path] = [virt_admit, "serve", "--bind", f"127.0.0.1:{port}",
+                                     "--ops-bind", "off", "--certs", folder,
+                   "--cluster", HERE / "cluster.yaml", "--stop-delay", "0", "--log-level",
+                   "warning"]  # fmt: skip
         server = subprocess.Popen(command)  # noqa: S603 - our own command
         try:
             show(wait(port, Path(folder) / "ca.crt", server))
@@ -82,17 +87,28 @@ def show(connection: http.client.HTTPSConnection) -> None:
         if errors:
             raise SystemExit(str(errors[0]))
         rows += [
-            row for each in found for row in rows_of(file.stem, Object(each.data), *ask(connection, Object(each.data)))
+            row
+            for each in found
+            for row in rows_of(file.stem, Object(each.data), *ask(connection, Object(each.data)))
         ]
-    print(fitted("The webhook answers over HTTPS, with a certificate of its own that was verified.") + "\n")
+    print(
+        fitted("The webhook answers over HTTPS, with a certificate of its own that was verified.")
+        + "\n"
+    )
     print_rows(rows)
 
 
-def ask(connection: http.client.HTTPSConnection, obj: Object) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def ask(
+    connection: http.client.HTTPSConnection, obj: Object
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What an API server would do: mutate, then validate the result. The patch, and the answer."""
     mutated = post(connection, "/mutate", obj)
-    steps: list[dict[str, Any]] = json.loads(base64.b64decode(mutated["patch"])) if "patch" in mutated else []
-    fixed = json_patch.apply(obj, [Patch(step["op"], pointer(step["path"]), step.get("value")) for step in steps])
+    steps: list[dict[str, Any]] = (
+        json.loads(base64.b64decode(mutated["patch"])) if "patch" in mutated else []
+    )
+    fixed = json_patch.apply(
+        obj, [Patch(step["op"], pointer(step["path"]), step.get("value")) for step in steps]
+    )
     return steps, post(connection, "/validate", fixed)
 
 
@@ -126,13 +142,22 @@ def post(connection: http.client.HTTPSConnection, path: str, obj: Object) -> dic
 Row = tuple[str, str, str, str, str]
 
 
-def rows_of(file: str, obj: Object, steps: list[dict[str, Any]], answer: dict[str, Any]) -> list[Row]:
+def rows_of(
+    file: str, obj: Object, steps: list[dict[str, Any]], answer: dict[str, Any]
+) -> list[Row]:
     """The rows of one object: one for each thing to change."""
-    decision = "denied" if not answer["allowed"] else "warned" if answer.get("warnings") else "allowed"
+    decision = (
+        "denied" if not answer["allowed"] else "warned" if answer.get("warnings") else "allowed"
+    )
     causes = answer.get("status", {}).get("details", {}).get("causes", [])
-    texts = [f"{cause['field']}: {cause['message']}" for cause in causes] + answer.get("warnings", [])
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes] + answer.get(
+        "warnings", []
+    )
     places = [step["path"].rpartition("/") for step in steps]
-    changes = [f"{name} = {step['value']} in {parent}" for (parent, _, name), step in zip(places, steps, strict=True)]
+    changes = [
+        f"{name} = {step['value']} in {parent}"
+        for (parent, _, name), step in zip(places, steps, strict=True)
+    ]
     rows = []
     for text, change in itertools.zip_longest(texts or [""], changes, fillvalue=""):
         message, _, rule = text.partition(" [virt-admit/")
@@ -162,7 +187,9 @@ def painted(text: str, color: str) -> str:
 
 
 def fitted(line: str, indent: str = "") -> str:
-    """Return a line wrapped to the terminal, at most 100 columns; what continues it is indented further."""
+    """Return a line wrapped to the terminal, at most 100 columns;
+    what continues it is indented further.
+    """
     width = min(shutil.get_terminal_size((80, 24)).columns, 100)
     own = indent + line[: len(line) - len(line.lstrip())]
     words = textwrap.wrap(
@@ -186,22 +213,29 @@ FORECASTS = {
 
 
 def forecast(virt_admit: Path) -> None:
-    """Ask each question about the example of a cluster in which no node can be drained, and write a page."""
+    """Ask each question about the example of a cluster in which no node can be drained,
+    and write a page.
+    """
     cluster = os.path.relpath(CLUSTER)
-    print("\n" + fitted(f"The same rules and forecasts on a cluster: {cluster}, 7 nodes with 40 VMs."))
+    print(
+        "\n" + fitted(f"The same rules and forecasts on a cluster: {cluster}, 7 nodes with 40 VMs.")
+    )
     for verb, (question, arguments) in FORECASTS.items():
         if verb not in VERBS:
             continue
         print(f"\n{painted(question, '1')}\n$ virt-admit {' '.join(arguments)} --cluster {cluster}")
         command = [virt_admit, *arguments, "--cluster", CLUSTER]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+        # our own command
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode not in (0, 1, 2) or not done.stdout:
             raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
         for line in done.stdout.rstrip().splitlines():
             print(fitted(line))
     PAGE.parent.mkdir(exist_ok=True)
     subprocess.run(  # noqa: S603 - our own command
-        [virt_admit, "drain", "--all", "--cluster", CLUSTER, "-o", f"html={PAGE}"], capture_output=True, check=False
+        [virt_admit, "drain", "--all", "--cluster", CLUSTER, "-o", f"html={PAGE}"],
+        capture_output=True,
+        check=False,
     )
     print(f"\nThe same as a page to hand on: {os.path.relpath(PAGE)}")
     print("On your own cluster, read-only: virt-admit drain --all")

@@ -1,1 +1,4 @@
-"""Everything that a release consists of. Each step is a `make release-…`; CONTRIBUTING.md says in which order."""
+"""Everything that a release consists of.
+
+Each step is a `make release-…`; CONTRIBUTING.md says in which order.
+"""

@@ -1,4 +1,6 @@
-"""`python -m release STEP`, called by `make release-STEP` here and in .github/workflows/release.yaml."""
+"""`python -m release STEP`, called by `make release-STEP` here and in
+.github/workflows/release.yaml.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def not_ready(root: Path, tag: str) -> list[str]:
     version = version_of(root)
     problems = [] if tag == f"v{version}" else [f"the tag is {tag}, but the version is {version}"]
     if not changelog.section((root / "CHANGELOG.md").read_text(), version):
-        problems.append(f"CHANGELOG.md has no section {version}: make release-prepare NEW={version}")
+        problems.append(
+            f"CHANGELOG.md has no section {version}: make release-prepare NEW={version}"
+        )
     if not (root / CHART).is_dir():
         problems.append(f"{CHART} does not exist")
     return [*problems, *(f"{line}: make release-pins" for line in pins.missing(root))]
@@ -45,7 +49,15 @@ def login() -> None:
     """Store the job's token for the registry where buildah, helm, crane and cosign look for it."""
     if REGISTRY:
         user, token = os.environ["GITHUB_ACTOR"], os.environ["GH_TOKEN"]
-        command = [str(tool("crane")), "auth", "login", REGISTRY.partition("/")[0], "-u", user, "--password-stdin"]
+        command = [
+            str(tool("crane")),
+            "auth",
+            "login",
+            REGISTRY.partition("/")[0],
+            "-u",
+            user,
+            "--password-stdin",
+        ]
         subprocess.run(command, input=token, text=True, check=True)  # noqa: S603
 
 
@@ -63,10 +75,22 @@ def files() -> None:
 
 def chart() -> None:
     """Package the chart, and push it if there is a registry."""
-    run(tool("helm3"), "package", ROOT / CHART, "--destination", DIST, "--version", VERSION, "--app-version", VERSION)
+    run(
+        tool("helm3"),
+        "package",
+        ROOT / CHART,
+        "--destination",
+        DIST,
+        "--version",
+        VERSION,
+        "--app-version",
+        VERSION,
+    )
     if REGISTRY:
         run(tool("helm3"), "push", DIST / f"virt-admit-{VERSION}.tgz", f"oci://{REGISTRY}/charts")
-        (DIST / "chart.digest").write_text(run(tool("crane"), "digest", f"{REGISTRY}/charts/virt-admit:{VERSION}"))
+        (DIST / "chart.digest").write_text(
+            run(tool("crane"), "digest", f"{REGISTRY}/charts/virt-admit:{VERSION}")
+        )
 
 
 def attest() -> None:
@@ -76,7 +100,11 @@ def attest() -> None:
         digests[f"{REGISTRY}/{path.stem}"] = path.read_text().strip().removeprefix("sha256:")
     base = pins.BASE.search((ROOT / "Dockerfile").read_text())
     provenance = DIST / f"virt-admit-{VERSION}.provenance.json"
-    provenance.write_text(json.dumps(statement(digests, base[0].removeprefix("ARG PYTHON=") if base else ""), indent=1))
+    provenance.write_text(
+        json.dumps(
+            statement(digests, base[0].removeprefix("ARG PYTHON=") if base else ""), indent=1
+        )
+    )
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in _files()]
     CHECKSUMS.write_text("".join(lines))
 
@@ -94,12 +122,23 @@ def sign() -> None:
 
 def publish() -> None:
     """Create the release on GitHub with the section of the changelog and all files."""
-    text = changelog.section((ROOT / "CHANGELOG.md").read_text(), "Unreleased" if DRY_RUN else VERSION)
+    text = changelog.section(
+        (ROOT / "CHANGELOG.md").read_text(), "Unreleased" if DRY_RUN else VERSION
+    )
     notes = ROOT / "build" / "notes.md"
     notes.parent.mkdir(exist_ok=True)
     notes.write_text(f"{text}\n")
     assets = [*_files(), *sorted(DIST.glob("checksums.*"))]
-    command = ("gh", "release", "create", f"v{VERSION}", "--verify-tag", "--notes-file", notes, *assets)
+    command = (
+        "gh",
+        "release",
+        "create",
+        f"v{VERSION}",
+        "--verify-tag",
+        "--notes-file",
+        notes,
+        *assets,
+    )
     print(*command) if DRY_RUN else print(run(*command))
 
 
@@ -115,7 +154,9 @@ def main(step: str, version: str = "") -> None:
         STEPS[step]()
 
 
-STEPS = {function.__name__: function for function in (check, login, files, chart, attest, sign, publish)}
+STEPS = {
+    function.__name__: function for function in (check, login, files, chart, attest, sign, publish)
+}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -1,7 +1,8 @@
-"""`make release-dry-run`: run every step of .github/workflows/release.yaml here, offline, with a throw-away key.
+"""`make release-dry-run`: run every step of .github/workflows/release.yaml here, offline,
+with a throw-away key.
 
-Nothing is pushed: the index of images goes into an archive, and the last step prints its command. The base image is one
-of debootstrap, for this processor alone.
+Nothing is pushed: the index of images goes into an archive, and the last step prints its command.
+The base image is one of debootstrap, for this processor alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def steps() -> Iterator[str]:
 def environment(folder: Path) -> dict[str, str]:
     """Return what replaces registry, identity and base image."""
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(encoding, form, serialization.NoEncryption())
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        encoding, form, serialization.NoEncryption()
+    )
     (folder / "throw-away.key").write_bytes(key)
     buildah = Buildah(folder / "images")
     return {
@@ -59,7 +62,12 @@ def main() -> None:
         for command in steps():
             began = time.monotonic()
             print(f"$ {command}", flush=True)
-            subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env=environ, check=True)  # noqa: S603, S607
+            subprocess.run(  # noqa: S603
+                ["bash", "-euo", "pipefail", "-c", command],  # noqa: S607
+                cwd=ROOT,
+                env=environ,
+                check=True,
+            )
             print(f"  {time.monotonic() - began:.0f} s", flush=True)
     for path in sorted(DIST.iterdir()):
         print(f"{path.stat().st_size:>12,} {path.name}")

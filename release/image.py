@@ -19,9 +19,15 @@ INDEX = f"localhost/virt-admit:{VERSION}"
 
 
 def build() -> str:
-    """Build the images, write the SBOMs, push the index to the registry or into an archive; return its digest."""
+    """Build the images, write the SBOMs, push the index to the registry or into an archive;
+    return its digest.
+    """
     _require_programs()
-    arguments = [f"--build-arg=VERSION={VERSION}", f"--build-arg=REVISION={REVISION}", f"--timestamp={EPOCH}"]
+    arguments = [
+        f"--build-arg=VERSION={VERSION}",
+        f"--build-arg=REVISION={REVISION}",
+        f"--timestamp={EPOCH}",
+    ]
     run(*BUILDAH, "manifest", "create", INDEX)
     for platform in PLATFORMS:
         where = ["--platform", platform, "--manifest", INDEX]
@@ -35,7 +41,10 @@ def build() -> str:
 
 
 def _require_programs() -> None:
-    """Install buildah, and what runs the build stage for another processor. Both are packages of Debian and Ubuntu."""
+    """Install buildah, and what runs the build stage for another processor.
+
+    Both are packages of Debian and Ubuntu.
+    """
     packages = [] if shutil.which(BUILDAH[0]) else ["buildah"]
     if len(PLATFORMS) > 1:
         packages.append("qemu-user-static")
@@ -51,4 +60,6 @@ def _write_sboms() -> None:
     finally:
         run(*BUILDAH, "rm", container)
     for name, document in {"spdx": spdx(packages), "cdx": cyclonedx(packages)}.items():
-        (DIST / f"virt-admit-{VERSION}.{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+        (DIST / f"virt-admit-{VERSION}.{name}.json").write_text(
+            json.dumps(document, indent=1) + "\n"
+        )

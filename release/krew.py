@@ -17,7 +17,7 @@ ARCHIVE = f"virt-admit-krew-{VERSION}.tar.gz"
 MANIFEST = "virt-admit.yaml"
 DESCRIPTION = """\
 Checks manifests, clusters and planned upgrades with the rules of the admission webhook virt-admit.
-The first run installs its locked Python dependencies into krew's folder; it needs Python 3.11 or newer."""
+The first run installs its locked Python dependencies into krew's folder; it needs Python 3.11 or newer."""  # noqa: E501
 
 
 def write(folder: Path) -> None:
@@ -31,14 +31,18 @@ def write(folder: Path) -> None:
     }
     archive = _archive(contents)
     (folder / ARCHIVE).write_bytes(archive)
-    (folder / MANIFEST).write_text(yaml.safe_dump(manifest(hashlib.sha256(archive).hexdigest()), sort_keys=False))
+    (folder / MANIFEST).write_text(
+        yaml.safe_dump(manifest(hashlib.sha256(archive).hexdigest()), sort_keys=False)
+    )
 
 
 def manifest(digest: str) -> dict[str, object]:
     """Return krew's manifest of an archive with this digest."""
     platforms = [
         {
-            "selector": {"matchExpressions": [{"key": "os", "operator": "In", "values": ["linux", "darwin"]}]},
+            "selector": {
+                "matchExpressions": [{"key": "os", "operator": "In", "values": ["linux", "darwin"]}]
+            },
             "uri": f"{REPOSITORY}/releases/download/v{VERSION}/{ARCHIVE}",
             "sha256": digest,
             "bin": PLUGIN,
@@ -67,6 +71,10 @@ def _archive(contents: dict[str, bytes]) -> bytes:
     ):
         for name, data in sorted(contents.items()):
             member = tarfile.TarInfo(name)
-            member.size, member.mtime, member.mode = len(data), EPOCH, 0o755 if name == PLUGIN else 0o644
+            member.size, member.mtime, member.mode = (
+                len(data),
+                EPOCH,
+                0o755 if name == PLUGIN else 0o644,
+            )
             archive.addfile(member, io.BytesIO(data))
     return buffer.getvalue()

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""kubectl virt-admit as krew installs it: the first run creates a virtual environment next to this file.
+"""kubectl virt-admit as krew installs it:
+the first run creates a virtual environment next to this file.
 
-The archive has this file, the wheel and the lock file, so the dependencies are those with the locked hashes.
+The archive has this file, the wheel and the lock file, so the dependencies are those with the
+locked hashes.
 """
 
 import fcntl
@@ -24,9 +26,16 @@ def install() -> None:
             return
         print("virt-admit: installing the locked dependencies (once)", file=sys.stderr)
         venv.create(ENVIRONMENT, clear=True, with_pip=True)
-        pip = [str(ENVIRONMENT / "bin" / "pip"), "--quiet", "--disable-pip-version-check", "install"]
+        pip = [
+            str(ENVIRONMENT / "bin" / "pip"),
+            "--quiet",
+            "--disable-pip-version-check",
+            "install",
+        ]
         (wheel,) = HERE.glob("*.whl")
-        subprocess.run([*pip, "--require-hashes", "-r", str(HERE / "requirements.lock")], check=True)  # noqa: S603
+        subprocess.run(  # noqa: S603
+            [*pip, "--require-hashes", "-r", str(HERE / "requirements.lock")], check=True
+        )
         subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)  # noqa: S603
         READY.touch()
 

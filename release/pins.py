@@ -1,7 +1,9 @@
-"""The digests that a release needs: the commits of GitHub's actions and the digest of the base image.
+"""The digests that a release needs: the commits of GitHub's actions and the digest of the base
+image.
 
-Actions are named by commit, with the tag as a comment, and the base image by tag. `make release-pins` looks both up again at a
-release and writes them; `make release-check` refuses a release without them. A digest is never typed by hand.
+Actions are named by commit, with the tag as a comment, and the base image by tag.
+`make release-pins` looks both up again at a release and writes them; `make release-check` refuses a
+release without them. A digest is never typed by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import yaml
 from release.settings import run
 from release.tools import tool
 
-USES = re.compile(r"uses: (?P<action>[\w.-]+/[\w.-]+)(?P<path>[\w./-]*)@(?P<ref>\S+)(?: +# (?P<tag>\S+))?")
+USES = re.compile(
+    r"uses: (?P<action>[\w.-]+/[\w.-]+)(?P<path>[\w./-]*)@(?P<ref>\S+)(?: +# (?P<tag>\S+))?"
+)
 BASE = re.compile(r"^ARG PYTHON=(?P<image>[^@\s]+)(?P<digest>@sha256:[0-9a-f]{64})?$", re.MULTILINE)
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 Lookup = Callable[[str, str], str]
@@ -71,7 +75,9 @@ def commit_of(action: str, tag: str) -> str:
 
 
 def commit_of_tag(url: str, tag: str) -> str:
-    """Ask a git server for the commit of a tag; for an annotated tag that is the line with ``^{}``."""
+    """Ask a git server for the commit of a tag;
+    for an annotated tag that is the line with ``^{}``.
+    """
     lines = run("git", "ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}").splitlines()
     if not lines:
         raise ValueError(f"{url} has no tag {tag}")
@@ -79,5 +85,7 @@ def commit_of_tag(url: str, tag: str) -> str:
 
 
 def digest_of(image: str) -> str:
-    """Ask a registry for the digest of an image; for several platforms that is the digest of the index."""
+    """Ask a registry for the digest of an image;
+    for several platforms that is the digest of the index.
+    """
     return run(tool("crane"), "digest", image)

@@ -1,4 +1,6 @@
-"""The changes of a commit that makes a release: the version everywhere, and the section of the changelog."""
+"""The changes of a commit that makes a release: the version everywhere,
+and the section of the changelog.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def prepare(root: Path, version: str, day: date) -> list[str]:
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise ValueError(f"{version!r} is not a version such as 1.2.3")
     current = version_of(root)
-    if _numbers(version) <= _numbers(current) and run("git", "tag", "--list", f"v{current}", cwd=root):
+    if _numbers(version) <= _numbers(current) and run(
+        "git", "tag", "--list", f"v{current}", cwd=root
+    ):
         raise ValueError(f"{version} is not newer than {current}, which has a tag")
     changelog = root / "CHANGELOG.md"
     changed = {changelog: with_release(changelog.read_text(), version, day)}

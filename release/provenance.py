@@ -18,7 +18,9 @@ def statement(digests: Mapping[str, str], base_image: str) -> dict[str, Any]:
     run = os.environ.get("GITHUB_RUN_ID")
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())],
+        "subject": [
+            {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())
+        ],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
@@ -27,7 +29,9 @@ def statement(digests: Mapping[str, str], base_image: str) -> dict[str, Any]:
                 "resolvedDependencies": sources,
             },
             "runDetails": {
-                "builder": {"id": f"{REPOSITORY}/.github/workflows/release.yaml" if run else "dry-run"},
+                "builder": {
+                    "id": f"{REPOSITORY}/.github/workflows/release.yaml" if run else "dry-run"
+                },
                 "metadata": {"invocationId": f"{REPOSITORY}/actions/runs/{run}"} if run else {},
             },
         },

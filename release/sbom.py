@@ -45,7 +45,10 @@ def _debian(status: Path) -> Iterator[Component]:
     for entry in status.read_text().split("\n\n") if status.is_file() else ():
         fields = dict(re.findall(r"^(Package|Version|Architecture): (.*)$", entry, re.MULTILINE))
         if "Version" in fields:
-            purl = f"pkg:deb/debian/{fields['Package']}@{fields['Version']}?arch={fields['Architecture']}"
+            purl = (
+                f"pkg:deb/debian/{fields['Package']}@{fields['Version']}?arch="
+                f"{fields['Architecture']}"
+            )
             yield Component(purl, fields["Package"], fields["Version"])
 
 
@@ -68,7 +71,11 @@ def spdx(packages: Iterable[Component]) -> Json:
             "filesAnalyzed": False,
             "licenseDeclared": package.license or "NOASSERTION",
             "externalRefs": [
-                {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": package.purl}
+                {
+                    "referenceCategory": "PACKAGE-MANAGER",
+                    "referenceType": "purl",
+                    "referenceLocator": package.purl,
+                }
             ],
         }
         for number, package in enumerate(packages)
@@ -93,7 +100,12 @@ def _relation(source: str, kind: str, target: Any) -> Json:
 def cyclonedx(packages: Iterable[Component]) -> Json:
     """Return a CycloneDX document of an image with these packages."""
     parts = [
-        {"type": "library", "bom-ref": package.purl, "name": package.name, "version": package.version}
+        {
+            "type": "library",
+            "bom-ref": package.purl,
+            "name": package.name,
+            "version": package.version,
+        }
         | ({"licenses": [{"expression": package.license}]} if package.license else {})
         | {"purl": package.purl}
         for package in packages
@@ -112,4 +124,6 @@ def cyclonedx(packages: Iterable[Component]) -> Json:
 
 def _identity(packages: Iterable[Component]) -> uuid.UUID:
     """Return the same UUID for the same packages, so that the same commit gives the same bytes."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, "\n".join([REPOSITORY, *(package.purl for package in packages)]))
+    return uuid.uuid5(
+        uuid.NAMESPACE_URL, "\n".join([REPOSITORY, *(package.purl for package in packages)])
+    )

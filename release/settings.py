@@ -16,7 +16,9 @@ DIST: Final = Path(os.environ.get("RELEASE_DIST") or ROOT / "dist")
 def run(*command: object, cwd: Path = ROOT, **environ: str) -> str:
     """Return what a program prints to stdout. Raises CalledProcessError if it fails."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, env=os.environ | environ, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        words, cwd=cwd, env=os.environ | environ, stdout=subprocess.PIPE, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -32,7 +34,12 @@ REVISION: Final = run("git", "rev-parse", "HEAD")
 EPOCH: Final = int(os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct"))
 """The time of everything in a release, so that the same commit gives the same bytes."""
 REPOSITORY: Final = "/".join(
-    (os.environ.get("GITHUB_SERVER_URL", "https://github.com"), os.environ.get("GITHUB_REPOSITORY", "OWNER/virt-admit"))
+    (
+        os.environ.get("GITHUB_SERVER_URL", "https://github.com"),
+        os.environ.get("GITHUB_REPOSITORY", "OWNER/virt-admit"),
+    )
 )
 REGISTRY: Final = os.environ.get("REGISTRY", "")
-"""Host and folder: the image is ``<REGISTRY>/virt-admit``, the chart ``<REGISTRY>/charts/virt-admit``."""
+"""Host and folder: the image is ``<REGISTRY>/virt-admit``, the chart
+``<REGISTRY>/charts/virt-admit``.
+"""

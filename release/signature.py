@@ -1,7 +1,8 @@
 """Signatures over the files of a release.
 
-A release signs without a stored key: cosign proves the identity of the workflow. The dry run has a throw-away key and
-no network, and signs as `cosign sign-blob --key` does: ECDSA over SHA-256, in base64.
+A release signs without a stored key: cosign proves the identity of the workflow. The dry run has a
+throw-away key and no network, and signs as `cosign sign-blob --key` does: ECDSA over SHA-256, in
+base64.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def sign(checksums: Path) -> list[Path]:
     bundle = checksums.with_suffix(".sigstore.json")
     run(tool("cosign"), "sign-blob", "--yes", "--bundle", bundle, checksums)
     digests = {name: (DIST / f"{name}.digest").read_text().strip() for name in ("image", "chart")}
-    for name, digest in {"virt-admit": digests["image"], "charts/virt-admit": digests["chart"]}.items():
+    for name, digest in {
+        "virt-admit": digests["image"],
+        "charts/virt-admit": digests["chart"],
+    }.items():
         run(tool("cosign"), "sign", "--yes", "--recursive", f"{REGISTRY}/{name}@{digest}")
     image = f"{REGISTRY}/virt-admit@{digests['image']}"
     for kind, file in (("spdxjson", "spdx"), ("cyclonedx", "cdx")):

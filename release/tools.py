@@ -1,4 +1,7 @@
-"""Programs that a release needs, built once with Go and cached. Go compares them with its checksum database."""
+"""Programs that a release needs, built once with Go and cached.
+
+Go compares them with its checksum database.
+"""
 
 from __future__ import annotations
 

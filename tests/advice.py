@@ -1,4 +1,6 @@
-"""Advice that risks data: to delete or lower a budget, to force-delete a pod, to touch a migration in post-copy."""
+"""Advice that risks data: to delete or lower a budget, to force-delete a pod,
+to touch a migration in post-copy.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,17 @@ import re
 
 _BUDGET = r"(?:disruption ?)?budgets?|PDBs?"
 _NEVER = r"(?<!\bnot )(?<!\bnever )(?<!\bcannot )(?<!\bnor )"
-_WEAKEN = rf"{_NEVER}\b(?:delet|remov|loosen|lower|relax|weaken|disabl|drop|suspend)(?:e|ing)?\b(?!-)"
+_WEAKEN = (
+    rf"{_NEVER}\b(?:delet|remov|loosen|lower|relax|weaken|disabl|drop|suspend)(?:e|ing)?\b(?!-)"
+)
 _TOUCH = rf"{_NEVER}\b(?:delet|cancel|abort|stop|restart|reboot)(?:e|ing)?\b"
 _MIGRATION = r"migrations?|launcher|pods?|nodes?|it"
 RISKS = {
     "weaken a budget": rf"{_WEAKEN}[^.:;!?|]{{0,40}}\b(?:Pod)?(?:{_BUDGET})\b",
-    "weaken the budget that was named": rf"(?:{_BUDGET})\b[^.!?|]{{0,120}}{_WEAKEN} (?:it|them|the others?|one of)\b",
+    "weaken the budget that was named": (
+        rf"(?:{_BUDGET})\b[^.!?|]{{0,120}}{_WEAKEN} "
+        r"(?:it|them|the others?|one of)\b"
+    ),
     "force-delete a pod": r"\bforce[- ]delet\w+|--grace-period[= ]0",
     "touch a migration in post-copy": (
         rf"{_TOUCH}[^.!?]{{0,40}}\b(?:{_MIGRATION})\b[^.!?]{{0,40}}\bpost-?copy\b"
@@ -21,7 +28,10 @@ RISKS = {
 
 
 def risky(text: str) -> list[tuple[str, str]]:
-    """Return the risks in a text, each with its words. Line breaks and adjacent Python literals do not hide them."""
+    """Return the risks in a text, each with its words.
+
+    Line breaks and adjacent Python literals do not hide them.
+    """
     joined = re.sub(r"""(["'])\s*\n\s*f?\1""", "", text)
     flat = re.sub(r"\s+(?:# )?", " ", joined)
     return [

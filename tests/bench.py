@@ -1,7 +1,10 @@
-"""``make bench``: what a decision costs, as ratios within one run. Absolute times say more of the machine than of us.
+"""``make bench``: what a decision costs, as ratios within one run.
 
-Each figure is CPU time divided by that of a peer, such as ``json.loads`` of the same bytes, measured by turns. Each ratio
-is compared with the one in ``docs/verification.md``; ``make bench SAVE=1`` replaces that table.
+Absolute times say more of the machine than of us.
+
+Each figure is CPU time divided by that of a peer, such as ``json.loads`` of the same bytes,
+measured by turns. Each ratio is compared with the one in ``docs/verification.md``;
+``make bench SAVE=1`` replaces that table.
 """
 
 from __future__ import annotations
@@ -51,23 +54,36 @@ def by_turns(measure: Callable[[], float], peer: Callable[[], float]) -> tuple[f
     A machine may become slower from one second to the next, for both.
     """
     measure(), peer()  # what is computed once
-    pairs = sorted(((measure(), peer()) for _ in range(REPEATS)), key=lambda pair: pair[0] / pair[1])
+    pairs = sorted(
+        ((measure(), peer()) for _ in range(REPEATS)), key=lambda pair: pair[0] / pair[1]
+    )
     return pairs[REPEATS // 2]
 
 
 def big_vm(size: int) -> dict[str, object]:
-    """A VM with four disks whose JSON has about ``size`` bytes, as managed fields and cloud-init fill real ones."""
+    """A VM with four disks whose JSON has about ``size`` bytes,
+    as managed fields and cloud-init fill real ones.
+    """
     disks = [{"name": f"disk{n}", "disk": {"bus": "virtio"}} for n in range(4)]
-    volumes = [{"name": f"disk{n}", "persistentVolumeClaim": {"claimName": f"claim{n}"}} for n in range(4)]
+    volumes = [
+        {"name": f"disk{n}", "persistentVolumeClaim": {"claimName": f"claim{n}"}} for n in range(4)
+    ]
     template = {
-        "domain": {"devices": {"disks": disks, "interfaces": [{"name": "default", "masquerade": {}}]}},
+        "domain": {
+            "devices": {"disks": disks, "interfaces": [{"name": "default", "masquerade": {}}]}
+        },
         "networks": [{"name": "default", "pod": {}}],
         "volumes": volumes,
         "nodeSelector": {"kubernetes.io/arch": "amd64"},
     }
     obj = vm("big", template=template)
-    managed = {f"f:field{n}": {".": {}, "f:name": {}} for n in range(max(size - len(json.dumps(obj)), 0) // 40)}
-    obj["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": managed}]
+    managed = {
+        f"f:field{n}": {".": {}, "f:name": {}}
+        for n in range(max(size - len(json.dumps(obj)), 0) // 40)
+    }
+    obj["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "operation": "Apply", "fieldsV1": managed}
+    ]
     return obj
 
 
@@ -133,7 +149,9 @@ def command_cpu(*arguments: str) -> float:
 
 def command_cost(*arguments: str) -> tuple[float, int]:
     """CPU microseconds of a new Python process with these arguments, and its most memory in KiB."""
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode > 1:
@@ -143,7 +161,10 @@ def command_cost(*arguments: str) -> tuple[float, int]:
 
 def manifests(number: int) -> str:
     """So many VMs in one YAML text."""
-    return "".join(f"---\n{yaml.safe_dump({**big_vm(0), 'metadata': {'name': f'vm{n}'}})}" for n in range(number))
+    return "".join(
+        f"---\n{yaml.safe_dump({**big_vm(0), 'metadata': {'name': f'vm{n}'}})}"
+        for n in range(number)
+    )
 
 
 def check_cpu(file: Path, jobs: int = 1) -> float:
@@ -186,7 +207,11 @@ def ratios() -> Iterator[Ratio]:
                 partial(cpu, partial(engine.answer, body, decide, rules, NOTHING, policy)),
                 partial(cpu, partial(json.loads, create)),
             )
-            yield Ratio(f"{name} of {size // 1_000} kB, by json.loads of it", *spent, 8.0 if size == 10_000 else None)
+            yield Ratio(
+                f"{name} of {size // 1_000} kB, by json.loads of it",
+                *spent,
+                8.0 if size == 10_000 else None,
+            )
     body = json.dumps(review(big_vm(10_000))).encode()
     many, few = (
         partial(cpu, partial(engine.answer, body, engine.review, rules, claims(number), policy))
@@ -201,13 +226,19 @@ def ratios() -> Iterator[Ratio]:
 
 
 def outage(file: Path) -> Iterator[Ratio]:
-    """Yield what the loss of any one of 500 nodes with 40,000 pods costs: about 10 s and less than 400 MiB."""
+    """Yield what the loss of any one of 500 nodes with 40,000 pods costs:
+    about 10 s and less than 400 MiB.
+    """
     file.write_text(json.dumps(large_cluster.saved(40_000)))
     spent, memory = command_cost(
         "-m", "virt_admit", "outage", "--worst", "1", "-j1", "--summary", "--cluster", str(file)
     )
     # in a process of its own: in this one the collector is set as in the webhook, which halves it
-    peer = command_cpu("-c", "import json, pathlib, sys; json.loads(pathlib.Path(sys.argv[1]).read_text())", str(file))
+    peer = command_cpu(
+        "-c",
+        "import json, pathlib, sys; json.loads(pathlib.Path(sys.argv[1]).read_text())",
+        str(file),
+    )
     yield Ratio("outage --worst 1, 500 nodes, 40,000 pods, by json.loads of it", spent, peer, 9)
     yield Ratio("its memory in KiB, by 400 MiB", memory, 400 * 1024, 1)
 
@@ -218,11 +249,19 @@ def checks(folder: Path) -> Iterator[Ratio]:
         file.write_text(manifests(number))
     one, hundred, thousand = (partial(check_cpu, file) for file in files.values())
     text = manifests(100)
-    yield Ratio("check of one VM, by the start of Python", *by_turns(one, partial(command_cpu, "-c", "pass")), 15)
+    yield Ratio(
+        "check of one VM, by the start of Python",
+        *by_turns(one, partial(command_cpu, "-c", "pass")),
+        15,
+    )
     large, small = by_turns(lambda: thousand() - one(), lambda: hundred() - one())
     yield Ratio("one of 1,000 VMs in check, by one of 100", large / 999, small / 99, 2)
     loads = partial(cpu, lambda: list(yaml.load_all(text, yaml.CSafeLoader)))
-    yield Ratio("check of 100 VMs, by PyYAML's C loader alone", *by_turns(lambda: hundred() - one(), loads), 4.5)
+    yield Ratio(
+        "check of 100 VMs, by PyYAML's C loader alone",
+        *by_turns(lambda: hundred() - one(), loads),
+        4.5,
+    )
     two = by_turns(partial(check_cpu, files[1_000], 2), thousand)
     yield Ratio("check of 1,000 VMs in two processes, by one process", *two, 1.5)
 
@@ -237,7 +276,10 @@ def stored(page: str) -> dict[str, float]:
     """Return the ratios in the table of the page, by name."""
     table = _TABLE.search(page)
     lines = table[0].splitlines() if table else []
-    return {name.strip(): float(value) for name, value, _ in (line.strip("| ").split("|") for line in lines)}
+    return {
+        name.strip(): float(value)
+        for name, value, _ in (line.strip("| ").split("|") for line in lines)
+    }
 
 
 def with_table(page: str, found: Iterable[Ratio]) -> str:
@@ -261,7 +303,10 @@ def main(arguments: Sequence[str]) -> int:
         limit = f"<= {each.bound}" if each.bound else ""
         mark = "  TOO MUCH" if each.is_too_much else "  slower" if slower([each], before) else ""
         old = before.get(each.name, float("nan"))
-        print(f"{each.name:62} {each.cost:9.1f} us  {each.value:6.2f} {old:6.2f}  {limit}{mark}", flush=True)
+        print(
+            f"{each.name:62} {each.cost:9.1f} us  {each.value:6.2f} {old:6.2f}  {limit}{mark}",
+            flush=True,
+        )
     worse = slower(found, before)
     print(f"slower than in {PAGE.name}: {'; '.join(worse) or 'nothing'}")
     if "--save" in arguments:

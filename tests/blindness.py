@@ -1,6 +1,9 @@
-"""Random clusters with VMs, and the ways in which a part of them can be hidden. Each seed gives the same cluster again.
+"""Random clusters with VMs, and the ways in which a part of them can be hidden.
 
-The clusters are consistent: KubeVirt has what HyperConverged writes into it, and every running VMI has its VM.
+Each seed gives the same cluster again.
+
+The clusters are consistent: KubeVirt has what HyperConverged writes into it, and every running VMI
+has its VM.
 """
 
 from __future__ import annotations
@@ -28,18 +31,25 @@ DEVICES: Final = {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "t
 
 def manifest(version: str, kind: str, name: str, namespace: str = "", /, **fields: Any) -> Manifest:
     """Return an object; ``metadata`` is added to its name and namespace."""
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | fields.pop("metadata", {})
+    metadata = (
+        {"name": name}
+        | ({"namespace": namespace} if namespace else {})
+        | fields.pop("metadata", {})
+    )
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
 
 
-# --- clusters ------------------------------------------------------------------------------------------------------
+# --- clusters -------------------------------------------------------------------------------------
 
 
 def random_cluster(seed: int) -> list[Manifest]:
     """Return the objects of a small cluster. About a third of them can be drained."""
     chance = Random(seed)
     names = ["a", "b", "c", "d"][: chance.randint(2, 4)]
-    made = [manifest("v1", "Namespace", name, metadata={"labels": {"team": name}}) for name in NAMESPACES]
+    made = [
+        manifest("v1", "Namespace", name, metadata={"labels": {"team": name}})
+        for name in NAMESPACES
+    ]
     made += [_node(chance, name) for name in names]
     made += _configuration(chance)
     for index in range(chance.randint(1, 4)):
@@ -78,7 +88,11 @@ def _node(chance: Random, name: str) -> Manifest:
         metadata={"labels": labels},
         spec={"unschedulable": True} if _maybe(chance, 0.06) else {},
         status={
-            "allocatable": {"cpu": "8", "memory": chance.choice(("8Gi", "64Gi", "64Gi")), "pods": "30"}
+            "allocatable": {
+                "cpu": "8",
+                "memory": chance.choice(("8Gi", "64Gi", "64Gi")),
+                "pods": "30",
+            }
             | {"ephemeral-storage": "100Gi"}
             | DEVICES,
             "conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": NOW}],
@@ -94,7 +108,9 @@ def _configuration(chance: Random) -> Iterator[Manifest]:
     }
     given: Manifest = {"migrations": limits}
     if _maybe(chance, 0.5):
-        given["evictionStrategy"] = chance.choice(("LiveMigrate", "LiveMigrateIfPossible", "None", "External"))
+        given["evictionStrategy"] = chance.choice(
+            ("LiveMigrate", "LiveMigrateIfPossible", "None", "External")
+        )
     if _maybe(chance, 0.2):
         given["cpuModel"] = chance.choice(("Skylake", "host-passthrough"))
     developer: Manifest = {}
@@ -116,7 +132,9 @@ def _configuration(chance: Random) -> Iterator[Manifest]:
     if _maybe(chance, 0.25):
         kubevirt["spec"]["workloadUpdateStrategy"] = {"workloadUpdateMethods": ["LiveMigrate"]}
         written = {"liveMigrationConfig": limits}
-        written |= {"evictionStrategy": given["evictionStrategy"]} if "evictionStrategy" in given else {}
+        written |= (
+            {"evictionStrategy": given["evictionStrategy"]} if "evictionStrategy" in given else {}
+        )
         yield manifest("hco.kubevirt.io/v1beta1", "HyperConverged", "hco", "kubevirt", spec=written)
 
 
@@ -126,11 +144,21 @@ def _vm(chance: Random, name: str, nodes: Sequence[str]) -> Iterator[Manifest]:
     run = chance.choice(("Always", "Always", "RerunOnFailure", "Manual"))
     yield manifest("kubevirt.io/v1", "VirtualMachine", name, namespace, spec={"runStrategy": run})
     memory = chance.choice(("1Gi", "2Gi", "6Gi", "30Gi"))
-    spec: Manifest = {"domain": {"memory": {"guest": memory}, "cpu": {"cores": chance.choice((1, 4))}, "devices": {}}}
+    spec: Manifest = {
+        "domain": {
+            "memory": {"guest": memory},
+            "cpu": {"cores": chance.choice((1, 4))},
+            "devices": {},
+        }
+    }
     strategy = chance.choice((None, "LiveMigrate", "LiveMigrate", "LiveMigrateIfPossible", "None"))
     if strategy:
         spec["evictionStrategy"] = strategy
-    metadata: Manifest = {"uid": f"uid-{name}", "creationTimestamp": EARLIER[1], "labels": {"app": chance.choice("pq")}}
+    metadata: Manifest = {
+        "uid": f"uid-{name}",
+        "creationTimestamp": EARLIER[1],
+        "labels": {"app": chance.choice("pq")},
+    }
     if _maybe(chance, 0.15):
         spec["affinity"] = _affinity(chance)
     if _maybe(chance, 0.1):
@@ -145,8 +173,12 @@ def _vm(chance: Random, name: str, nodes: Sequence[str]) -> Iterator[Manifest]:
     if _maybe(chance, 0.08):
         metadata["deletionTimestamp"] = chance.choice(EARLIER)
     migratable = chance.choice(("True",) * 7 + ("False",))
-    owner = [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": name, "controller": True}]
-    conditions = [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}]
+    owner = [
+        {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": name, "controller": True}
+    ]
+    conditions = [
+        {"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}
+    ]
     status = {"phase": "Running", "nodeName": on, "conditions": conditions}
     yield manifest(
         "kubevirt.io/v1",
@@ -181,18 +213,26 @@ def _affinity(chance: Random) -> Manifest:
     return {which: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _launcher(chance: Random, name: str, namespace: str, on: str, metadata: Manifest, spec: Manifest) -> Manifest:
+def _launcher(
+    chance: Random, name: str, namespace: str, on: str, metadata: Manifest, spec: Manifest
+) -> Manifest:
     requests = {"cpu": chance.choice(("100m", "1")), "memory": spec["domain"]["memory"]["guest"]}
     owner = {"kind": "VirtualMachineInstance", "name": name, "controller": True}
-    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": metadata["uid"], "vm": name} | metadata[
-        "labels"
-    ]
+    labels = {
+        "kubevirt.io": "virt-launcher",
+        "kubevirt.io/created-by": metadata["uid"],
+        "vm": name,
+    } | metadata["labels"]
     return manifest(
         "v1",
         "Pod",
         f"virt-launcher-{name}",
         namespace,
-        metadata={"labels": labels, "annotations": {"kubevirt.io/domain": name}, "ownerReferences": [owner]},
+        metadata={
+            "labels": labels,
+            "annotations": {"kubevirt.io/domain": name},
+            "ownerReferences": [owner],
+        },
         spec={
             "nodeName": on,
             "priority": 0,
@@ -204,15 +244,23 @@ def _launcher(chance: Random, name: str, namespace: str, on: str, metadata: Mani
 
 
 def _storage(chance: Random, name: str, namespace: str, nodes: Sequence[str]) -> Iterator[Manifest]:
-    claim = {"accessModes": ["ReadWriteMany"], "volumeName": f"pv-{name}", "storageClassName": "fast"}
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "volumeName": f"pv-{name}",
+        "storageClassName": "fast",
+    }
     phase = chance.choice(("Bound",) * 6 + ("Lost",))
-    yield manifest("v1", "PersistentVolumeClaim", name, namespace, spec=claim, status={"phase": phase})
+    yield manifest(
+        "v1", "PersistentVolumeClaim", name, namespace, spec=claim, status={"phase": phase}
+    )
     source: Manifest = {"csi": {"driver": "csi.example.com", "volumeHandle": name}}
     if _maybe(chance, 0.3):
         source = {"hostPath": {"path": "/data"}}
     elif _maybe(chance, 0.3):
         on = {"key": HOSTNAME, "operator": "In", "values": [chance.choice(nodes)]}
-        source |= {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}}
+        source |= {
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}
+        }
     yield manifest("v1", "PersistentVolume", f"pv-{name}", spec=source)
     for node in nodes:
         driver = {"name": "csi.example.com", "allocatable": {"count": chance.choice((1, 3))}}
@@ -222,7 +270,11 @@ def _storage(chance: Random, name: str, namespace: str, nodes: Sequence[str]) ->
 def _network(chance: Random, name: str, namespace: str) -> Manifest:
     resource = {"k8s.v1.cni.cncf.io/resourceName": "example.com/nic"} if _maybe(chance, 0.5) else {}
     return manifest(
-        "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, namespace, metadata={"annotations": resource}
+        "k8s.cni.cncf.io/v1",
+        "NetworkAttachmentDefinition",
+        name,
+        namespace,
+        metadata={"annotations": resource},
     )
 
 
@@ -264,15 +316,31 @@ def _other_pods(chance: Random, nodes: Sequence[str]) -> Iterator[Manifest]:
         metadata["ownerReferences"] = [{"kind": "ReplicaSet", "name": name, "controller": True}]
         if _maybe(chance, 0.1):
             metadata["deletionTimestamp"] = chance.choice(EARLIER)
-        spec: Manifest = {"nodeName": chance.choice(nodes), "priority": chance.choice((0, 0, 0, -10))}
-        spec["containers"] = [{"name": "c", "resources": {"requests": {"memory": chance.choice(("1Gi", "5Gi"))}}}]
+        spec: Manifest = {
+            "nodeName": chance.choice(nodes),
+            "priority": chance.choice((0, 0, 0, -10)),
+        }
+        spec["containers"] = [
+            {"name": "c", "resources": {"requests": {"memory": chance.choice(("1Gi", "5Gi"))}}}
+        ]
         if _maybe(chance, 0.2):
-            term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": chance.choice("pq")}}}
+            term = {
+                "topologyKey": HOSTNAME,
+                "labelSelector": {"matchLabels": {"app": chance.choice("pq")}},
+            }
             term["namespaceSelector"] = {"matchLabels": {"team": chance.choice(NAMESPACES)}}
-            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            spec["affinity"] = {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            }
         ready = [{"type": "Ready", "status": "True"}]
         yield manifest(
-            "v1", "Pod", name, namespace, metadata=metadata, spec=spec, status={"phase": "Running", "conditions": ready}
+            "v1",
+            "Pod",
+            name,
+            namespace,
+            metadata=metadata,
+            spec=spec,
+            status={"phase": "Running", "conditions": ready},
         )
         if _maybe(chance, 0.2):
             yield _budget(chance, name, namespace, {"web": name})
@@ -289,16 +357,27 @@ def _rollout(chance: Random, nodes: Sequence[str]) -> Iterator[Manifest]:
             spec={"nodeSelector": selector} | paused,
         )
     if _maybe(chance, 0.4):
-        yield manifest("cluster.x-k8s.io/v1beta1", "MachineDeployment", "workers", "bank", spec=paused)
+        yield manifest(
+            "cluster.x-k8s.io/v1beta1", "MachineDeployment", "workers", "bank", spec=paused
+        )
         for name in nodes:
             labels = {"cluster.x-k8s.io/deployment-name": "workers"}
-            machine = manifest("cluster.x-k8s.io/v1beta1", "Machine", f"m-{name}", "bank", metadata={"labels": labels})
+            machine = manifest(
+                "cluster.x-k8s.io/v1beta1",
+                "Machine",
+                f"m-{name}",
+                "bank",
+                metadata={"labels": labels},
+            )
             yield machine | {"status": {"nodeRef": {"name": name}}}
 
 
 def _health_checks(chance: Random) -> Iterator[Manifest]:
     if _maybe(chance, 0.5):
-        template = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
+        template = {
+            "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+            "kind": "SelfNodeRemediationTemplate",
+        }
         reference = template | {"name": "snr", "namespace": "bank"}
         condition = {"type": "Ready", "status": "Unknown", "duration": "300s"}
         paused = {"pauseRequests": ["upgrade"]} if _maybe(chance, 0.2) else {}
@@ -314,10 +393,13 @@ def _health_checks(chance: Random) -> Iterator[Manifest]:
             }
             | paused,
         )
-        yield template | {"metadata": {"name": "snr", "namespace": "bank"}, "spec": {"template": {"spec": {}}}}
+        yield template | {
+            "metadata": {"name": "snr", "namespace": "bank"},
+            "spec": {"template": {"spec": {}}},
+        }
 
 
-# --- what can be hidden --------------------------------------------------------------------------------------------
+# --- what can be hidden ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -335,11 +417,15 @@ def everything(objects: Sequence[Manifest], time: str | None = None) -> Snapshot
 
 def kinds_of(objects: Sequence[Manifest]) -> list[kinds.Kind]:
     """Return the kinds that are known of these objects, in one order."""
-    return sorted({kind for each in objects if (kind := kinds.of(Object(each))) is not None}, key=str)
+    return sorted(
+        {kind for each in objects if (kind := kinds.of(Object(each))) is not None}, key=str
+    )
 
 
 def hidings(objects: Sequence[Manifest], chance: Random) -> Iterator[Hidden]:
-    """Yield the cluster without each of its kinds, without one namespace of each, and without fields."""
+    """Yield the cluster without each of its kinds, without one namespace of each,
+    and without fields.
+    """
     found = set(kinds_of(objects))
     more = (kinds.MACHINE_CONFIG_POOL, kinds.MACHINE_DEPLOYMENT, kinds.PDB, kinds.VMIM)
     for kind in sorted({*found, *more}, key=str):
@@ -366,19 +452,26 @@ def _without_some(objects: Sequence[Manifest], kind: kinds.Kind, chance: Random)
     """Return the cluster with some objects of a kind that is complete nowhere."""
     kept = [Object(each) for each in objects if not _is_of(each, kind) or _maybe(chance, 0.5)]
     return Hidden(
-        f"some {kind}", Snapshot(kept, [other.resource for other in kinds.ALL if other is not kind], (), "v1.34.0")
+        f"some {kind}",
+        Snapshot(kept, [other.resource for other in kinds.ALL if other is not kind], (), "v1.34.0"),
     )
 
 
 def _without_namespace(objects: Sequence[Manifest], kind: kinds.Kind, hidden: str) -> Hidden:
-    kept = [Object(each) for each in objects if not _is_of(each, kind) or each["metadata"].get("namespace") != hidden]
+    kept = [
+        Object(each)
+        for each in objects
+        if not _is_of(each, kind) or each["metadata"].get("namespace") != hidden
+    ]
     namespaces = {each["metadata"].get("namespace") for each in objects} - {hidden, None}
     complete = [other.resource for other in kinds.ALL if other is not kind]
     complete += [f"{namespace}/{kind.resource}" for namespace in sorted(namespaces)]
     return Hidden(f"{kind} in {hidden}", Snapshot(kept, complete, (), "v1.34.0"))
 
 
-def without_field(objects: Sequence[Manifest], what: str, strip: Callable[[Manifest], None]) -> Hidden:
+def without_field(
+    objects: Sequence[Manifest], what: str, strip: Callable[[Manifest], None]
+) -> Hidden:
     """Return the cluster after ``strip`` of each object of a kind, the first word of ``what``."""
     copied = copy.deepcopy(list(objects))
     for each in copied:
@@ -393,4 +486,6 @@ _FIELDS: Final[dict[str, Callable[[Manifest], None]]] = {
     "VirtualMachine spec": lambda vm: vm.pop("spec"),
     "ResourceQuota status.used": lambda quota: quota["status"].pop("used"),
 }
-"""Fields that every such object has in a real cluster, so that an object without one was not read as a whole."""
+"""Fields that every such object has in a real cluster,
+so that an object without one was not read as a whole.
+"""

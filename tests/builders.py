@@ -1,7 +1,8 @@
-"""Objects for tests, as small as the API allows, with the fields that a test names; ``.data`` is the plain map.
+"""Objects for tests, as small as the API allows, with the fields that a test names;
+``.data`` is the plain map.
 
-Keywords of ``manifest`` are top-level fields, and ``metadata=`` adds to the metadata. Keywords of the others are fields
-of the spec, except where the docstring says otherwise.
+Keywords of ``manifest`` are top-level fields, and ``metadata=`` adds to the metadata. Keywords of
+the others are fields of the spec, except where the docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ KUBEVIRT = "kubevirt.io/v1"
 NAMESPACE = "shop"
 """The namespace of every namespaced object, unless a test names another."""
 
-MASQUERADE = {"networks": [{"name": "default", "pod": {}}], "interfaces": [{"name": "default", "masquerade": {}}]}
+MASQUERADE = {
+    "networks": [{"name": "default", "pod": {}}],
+    "interfaces": [{"name": "default", "masquerade": {}}],
+}
 """The network and the interface of a VM that can migrate."""
 
 
-def manifest(api_version: str, kind: str, name: str, namespace: str = "", /, **fields: Any) -> Object:
+def manifest(
+    api_version: str, kind: str, name: str, namespace: str = "", /, **fields: Any
+) -> Object:
     """Return an object of any kind; one of a cluster-scoped kind has no namespace."""
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | fields.pop("metadata", {})
+    metadata = (
+        {"name": name}
+        | ({"namespace": namespace} if namespace else {})
+        | fields.pop("metadata", {})
+    )
     return Object({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields})
 
 
@@ -49,27 +59,45 @@ def kubevirt(
     metadata: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Object:
-    """Return the KubeVirt resource; ``configuration`` and other keywords are fields of its configuration."""
+    """Return the KubeVirt resource; ``configuration`` and other keywords are fields of its
+    configuration.
+    """
     spec = {"configuration": dict(configuration or {}) | settings}
     metadata = dict(metadata or {})
-    return manifest(KUBEVIRT, "KubeVirt", "kubevirt", "kubevirt", metadata=metadata, spec=spec, status=status or {})
+    return manifest(
+        KUBEVIRT,
+        "KubeVirt",
+        "kubevirt",
+        "kubevirt",
+        metadata=metadata,
+        spec=spec,
+        status=status or {},
+    )
 
 
-def hyperconverged(spec: Mapping[str, Any] | None = None, version: str = "v1", **fields: Any) -> Object:
+def hyperconverged(
+    spec: Mapping[str, Any] | None = None, version: str = "v1", **fields: Any
+) -> Object:
     """Return the HyperConverged resource; keywords are top-level fields."""
     name = "kubevirt-hyperconverged"
-    return manifest(f"hco.kubevirt.io/{version}", "HyperConverged", name, name, spec=spec or {}, **fields)
+    return manifest(
+        f"hco.kubevirt.io/{version}", "HyperConverged", name, name, spec=spec or {}, **fields
+    )
 
 
 def instancetype(kind: str, name: str, spec: Any) -> Object:
-    """Return an instance type or a preference; kinds with Cluster in their name have no namespace."""
+    """Return an instance type or a preference;
+    kinds with Cluster in their name have no namespace.
+    """
     namespace = "" if "Cluster" in kind else NAMESPACE
     return manifest("instancetype.kubevirt.io/v1beta1", kind, name, namespace, spec=spec)
 
 
 def claim(name: str, *modes: str) -> Object:
     """Return a PersistentVolumeClaim with these access modes."""
-    return manifest("v1", "PersistentVolumeClaim", name, NAMESPACE, spec={"accessModes": list(modes)})
+    return manifest(
+        "v1", "PersistentVolumeClaim", name, NAMESPACE, spec={"accessModes": list(modes)}
+    )
 
 
 def vm(
@@ -83,13 +111,28 @@ def vm(
 ) -> Object:
     """Return a VirtualMachine; ``template`` has the metadata and the spec of its VMI."""
     spec["template"] = {"spec": {"domain": {"devices": {}}}} | dict(template or {})
-    return manifest(KUBEVIRT, kind, name, NAMESPACE, metadata=dict(metadata or {}), spec=spec, status=status or {})
+    return manifest(
+        KUBEVIRT,
+        kind,
+        name,
+        NAMESPACE,
+        metadata=dict(metadata or {}),
+        spec=spec,
+        status=status or {},
+    )
 
 
-def vmi(*, metadata: Mapping[str, Any] | None = None, status: Mapping[str, Any] | None = None, **spec: Any) -> Object:
+def vmi(
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Object:
     """Return a VirtualMachineInstance."""
     kind, metadata = "VirtualMachineInstance", dict(metadata or {})
-    return manifest(KUBEVIRT, kind, "db", NAMESPACE, metadata=metadata, spec=spec, status=status or {})
+    return manifest(
+        KUBEVIRT, kind, "db", NAMESPACE, metadata=metadata, spec=spec, status=status or {}
+    )
 
 
 def owned_by(kind: str, name: str = "db") -> list[dict[str, Any]]:
@@ -98,7 +141,9 @@ def owned_by(kind: str, name: str = "db") -> list[dict[str, Any]]:
 
 
 def complete(*objects: Object) -> Snapshot:
-    """Return a cluster of which everything can be read: an object that is not given does not exist."""
+    """Return a cluster of which everything can be read:
+    an object that is not given does not exist.
+    """
     return Snapshot(objects, complete=["*"])
 
 

@@ -1,6 +1,8 @@
-"""A cluster that changes at random, and its judgements: those that are kept against those of a full judgement.
+"""A cluster that changes at random, and its judgements:
+those that are kept against those of a full judgement.
 
-``python -m tests.changing_cluster 10000`` makes that many changes; a second number is the first seed.
+``python -m tests.changing_cluster 10000`` makes that many changes; a second number is the first
+seed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.outage.failover_figures import figures
 from virt_admit.forecasts.outage.reserve_crossing import reserve
-from virt_admit.forecasts.upgrade import node_drain  # noqa: F401 - its reads are among those of the forecasts
+
+# its reads are among those of the forecasts
+from virt_admit.forecasts.upgrade import node_drain  # noqa: F401
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.install.manifests import FORECAST_READS
 from virt_admit.kube import vm_ledger_feed
@@ -37,9 +41,25 @@ from virt_admit.reports.findings.judging import judge
 from virt_admit.rules import load_rules
 
 VMS = 6
-"""VMs of the example that are kept: a full judgement of all takes too long for thousands of changes."""
+"""VMs of the example that are kept: a full judgement of all takes too long for thousands of
+changes.
+"""
 TIMES = ("2027-03-01T11:00:00Z", "2027-03-01T11:04:00Z", "2027-03-01T13:00:00Z")
-ODD = (None, "", "x", 0, 1, True, [], {}, "None", "LiveMigrate", "Running", "False", "2026-01-01T00:00:00Z")
+ODD = (
+    None,
+    "",
+    "x",
+    0,
+    1,
+    True,
+    [],
+    {},
+    "None",
+    "LiveMigrate",
+    "Running",
+    "False",
+    "2026-01-01T00:00:00Z",
+)
 
 Key = tuple[Kind, str, str]
 
@@ -86,7 +106,9 @@ class ChangingCluster:
         return f"{key[0]} {key[1]}/{key[2]}: {self._edit(key)}"
 
     def follow(self) -> None:
-        """Let the judgements follow, with a time that may have passed and forecasts that the next change may interrupt."""
+        """Let the judgements follow, with a time that may have passed and forecasts that the next
+        change may interrupt.
+        """
         changes, self.now_made = self.moment.refresh(), {}
         self.moment.time = self.rng.choice(TIMES)
         self.kept.change(changes, time_passed=True)
@@ -100,14 +122,23 @@ class ChangingCluster:
         nodes = {f"node {each.name}": node_report(each) for each in self.kept.plan().nodes}
         nodes |= {f"node {name}": node_report(each) for name, each in self.now_made.items()}
         estimates = _estimates(self.kept.view)
-        return {**found, **nodes, **estimates, "page": self.kept.page()(), "seconds": self.kept.seconds()}
+        return {
+            **found,
+            **nodes,
+            **estimates,
+            "page": self.kept.page()(),
+            "seconds": self.kept.seconds(),
+        }
 
     def full_results(self) -> dict[str, Any]:
         """Return the same of a full judgement, which shares no value with the other."""
         alone = FrozenCache(self.live)
         alone.refresh()
         alone.time = self.moment.time
-        report, plan = judge(alone, self.rules.kinds, self.rules, self.policy), drain_plan.plan(alone)
+        report, plan = (
+            judge(alone, self.rules.kinds, self.rules, self.policy),
+            drain_plan.plan(alone),
+        )
         found = {f"finding {each.called}": each.response for each in report.results}
         nodes = {f"node {each.name}": node_report(each) for each in plan.nodes}
         page, seconds = html.page(plan, html.placed(alone)), self.full().seconds()
@@ -137,7 +168,9 @@ class ChangingCluster:
 
     def _state(self) -> str:
         """Lose the right to read a kind, or get all rights back."""
-        lost = [kind for kind, store in self.live.stores.items() if store.state is StoreState.REFUSED]
+        lost = [
+            kind for kind, store in self.live.stores.items() if store.state is StoreState.REFUSED
+        ]
         for kind in lost:
             self._list(kind)
         if lost:
@@ -159,14 +192,20 @@ class ChangingCluster:
             self.live.stores[key[0]].upsert(obj)
 
     def _edit(self, key: Key) -> str:
-        """Replace the value of one field by the one that another object has there, or by an odd one."""
+        """Replace the value of one field by the one that another object has there,
+        or by an odd one.
+        """
         obj = copy.deepcopy(self.objects[key])
         paths = [path for path in _paths(obj) if path not in _FIXED and path[-1] not in _NAMES]
         if not paths:
             return "nothing"
         path = self.rng.choice(paths)
         others = [other for other in self.objects if other[0] == key[0]]
-        given = _at(self.objects[self.rng.choice(others)], path) if self.rng.random() < 0.6 else self.rng.choice(ODD)
+        given = (
+            _at(self.objects[self.rng.choice(others)], path)
+            if self.rng.random() < 0.6
+            else self.rng.choice(ODD)
+        )
         parent = _at(obj, path[:-1])
         parent[path[-1]] = copy.deepcopy(given)
         self._put(key, obj)
@@ -190,12 +229,19 @@ def _upgrade(cluster: Cluster) -> Any:
 
 
 def _few_vms() -> Iterator[Object]:
-    """Yield the objects of the example without most of its VMs and their pods, instances, claims and budgets."""
+    """Yield the objects of the example without most of its VMs and their pods, instances,
+    claims and budgets.
+    """
     every = example_cluster.objects()
     vms = [obj.name for obj in every if kinds.of(obj) is kinds.VM]
-    dropped = set(vms[:: max(1, len(vms) // VMS)][VMS:]) | (set(vms) - set(vms[:: max(1, len(vms) // VMS)]))
+    dropped = set(vms[:: max(1, len(vms) // VMS)][VMS:]) | (
+        set(vms) - set(vms[:: max(1, len(vms) // VMS)])
+    )
     for obj in every:
-        if not any(obj.name == name or obj.name.startswith((f"virt-launcher-{name}-", f"{name}-")) for name in dropped):
+        if not any(
+            obj.name == name or obj.name.startswith((f"virt-launcher-{name}-", f"{name}-"))
+            for name in dropped
+        ):
             yield obj
 
 
@@ -219,7 +265,9 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def differences(count: int, seed: int) -> Iterator[str]:
-    """Change a cluster so many times, and yield each change after which the judgements are not equal to full ones."""
+    """Change a cluster so many times, and yield each change after which the judgements are not
+    equal to full ones.
+    """
     cluster = ChangingCluster(seed)
     for number in range(count):
         if number % 3:  # their forecasts are perhaps not all made
@@ -228,13 +276,17 @@ def differences(count: int, seed: int) -> Iterator[str]:
         what = cluster.change()
         cluster.follow()
         kept, full = cluster.kept_results(), cluster.full_results()
-        wrong = sorted(name for name in kept.keys() | full.keys() if kept.get(name) != full.get(name))
+        wrong = sorted(
+            name for name in kept.keys() | full.keys() if kept.get(name) != full.get(name)
+        )
         if wrong or list(kept) != list(full):
             yield f"change {number} of seed {seed}, {what}: {', '.join(wrong) or 'the order'}"
 
 
 def main() -> int:
-    """Print each difference of so many changes (the first argument), from a seed on (the second one)."""
+    """Print each difference of so many changes (the first argument),
+    from a seed on (the second one).
+    """
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = 0
     for line in differences(count, seed):

@@ -1,4 +1,5 @@
-"""Hypothesis tries the same cases in every run and has no time limit, so that no run fails by chance.
+"""Hypothesis tries the same cases in every run and has no time limit,
+so that no run fails by chance.
 
 Other cases each time: ``pytest --hypothesis-profile=default``.
 """
@@ -55,11 +56,14 @@ LONG_FILES: Final = (
 )
 """Files of more than 15 seconds with four processes on two processors.
 
-A file stays with one process, because its tests share servers: a long file that began last would leave the other processes
-idle. Many of these files wait, so the quick ones after them find free processors.
+A file stays with one process, because its tests share servers: a long file that began last would
+leave the other processes idle. Many of these files wait, so the quick ones after them find free
+processors.
 """
 SHARED_SERVER: Final = "tests/e2e/"
-"""Its tests come before all others, because each process keeps an API server for them until it has run the last one."""
+"""Its tests come before all others, because each process keeps an API server for them until it has
+run the last one.
+"""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -70,17 +74,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while 9,000 items are made, and never again among them: that was two fifths of the collection."""
+    """Look for no garbage while 9,000 items are made, and never again among them: that was two
+    fifths of the collection.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()  # with the garbage: to find it takes longer than all that is saved by its memory
+        # with the garbage: to find it takes longer than all that is saved by its memory
+        gc.freeze()
         gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the end-to-end tests first, of them and of the others the long files; the rest in the order of their folders."""
+    """Run the end-to-end tests first, of them and of the others the long files; the rest in the
+    order of their folders.
+    """
     rank = {file: number for number, file in enumerate(LONG_FILES)}
 
     def order(item: pytest.Item) -> tuple[bool, int]:

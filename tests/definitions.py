@@ -2,13 +2,17 @@
 
 Three sources, in this order. The first one that has a kind counts:
 
-1. ``modules``: Go modules, in the versions of ``upstream/definitions/go.mod`` and ``upstream/health/go.mod``. What they
-   define is extracted once and cached, as the programs of ``apiserver/binaries.py``.
-2. ``shared``: the folder ``shared/crds`` next to the checkout, with one file ``<plural>.<group>.yaml`` for each kind.
-3. Definitions of our own. Those of a kind with a table of known fields drop unknown fields but accept every value; those
-   of other kinds accept everything. Tests that need more are skipped and name the kind.
+1. ``modules``: Go modules, in the versions of ``upstream/definitions/go.mod`` and
+   ``upstream/health/go.mod``. What they define is extracted once and cached, as the programs of
+   ``apiserver/binaries.py``.
+2. ``shared``: the folder ``shared/crds`` next to the checkout, with one file
+   ``<plural>.<group>.yaml`` for each kind.
+3. Definitions of our own. Those of a kind with a table of known fields drop unknown fields but
+   accept every value; those of other kinds accept everything. Tests that need more are skipped and
+   name the kind.
 
-``VIRT_ADMIT_DEFINITIONS=shared`` allows that source alone, ``VIRT_ADMIT_DEFINITIONS=`` neither of them.
+``VIRT_ADMIT_DEFINITIONS=shared`` allows that source alone, ``VIRT_ADMIT_DEFINITIONS=`` neither of
+them.
 """
 
 from __future__ import annotations
@@ -41,17 +45,25 @@ MODULE: Final = ROOT / "tests" / "upstream" / "definitions"
 HEALTH: Final = MODULE.with_name("health")
 
 CDI: Final = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-CDI_FILES: Final = tuple(f"cdi.kubevirt.io_{plural}.yaml" for plural in ("cdis", "datavolumes", "storageprofiles"))
+CDI_FILES: Final = tuple(
+    f"cdi.kubevirt.io_{plural}.yaml" for plural in ("cdis", "datavolumes", "storageprofiles")
+)
 FILES: Final = {
     (MODULE, "github.com/openshift/api"): (
-        *(f"machine/v1beta1/0000_10_{name}.yaml" for name in ("machine.crd", "machinehealthcheck", "machineset.crd")),
+        *(
+            f"machine/v1beta1/0000_10_{name}.yaml"
+            for name in ("machine.crd", "machinehealthcheck", "machineset.crd")
+        ),
         "machineconfiguration/v1/0000_80_machineconfigpool.crd.yaml",
     ),
-    (HEALTH, "sigs.k8s.io/cluster-api"): ("core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",),
+    (HEALTH, "sigs.k8s.io/cluster-api"): (
+        "core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",
+    ),
 }
 """Modules that have definitions as files."""
 
-# As upstream defines them; without the sub-resource a status is written, and judged, with the object itself.
+# As upstream defines them; without the sub-resource a status is written, and judged, with the
+# object itself.
 WITHOUT_STATUS: Final = frozenset(
     (
         kinds.VMI,
@@ -108,7 +120,11 @@ def needs_real(kind: Kind | None) -> None:
 
 def has_field(definition: Mapping[str, Any], *path: str) -> bool:
     """Return whether the storage version of a definition keeps this field."""
-    (schema,) = (each["schema"]["openAPIV3Schema"] for each in definition["spec"]["versions"] if each["storage"])
+    (schema,) = (
+        each["schema"]["openAPIV3Schema"]
+        for each in definition["spec"]["versions"]
+        if each["storage"]
+    )
     for name in path:
         if FREE_SCHEMA.items() <= schema.items():
             return True
@@ -121,7 +137,9 @@ def has_field(definition: Mapping[str, Any], *path: str) -> bool:
 def load(path: Path) -> dict[str, Any]:
     """Return the definition in a file."""
     text = path.read_text()
-    found: dict[str, Any] = json.loads(text) if path.suffix == ".json" else yaml.load(text, yaml.CSafeLoader)
+    found: dict[str, Any] = (
+        json.loads(text) if path.suffix == ".json" else yaml.load(text, yaml.CSafeLoader)
+    )
     return found
 
 
@@ -131,7 +149,11 @@ def real(*, build: bool = True) -> Mapping[str, Path]:
 
     Without ``build`` the Go modules count only if they were extracted before.
     """
-    found = {path.stem: path for path in sorted(SHARED.glob("*.yaml"))} if "shared" in _allowed() else {}
+    found = (
+        {path.stem: path for path in sorted(SHARED.glob("*.yaml"))}
+        if "shared" in _allowed()
+        else {}
+    )
     folder = _extracted(build) if "modules" in _allowed() else None
     return found | {path.stem: path for path in sorted(folder.glob("*.json") if folder else ())}
 
@@ -141,7 +163,9 @@ def _allowed() -> list[str]:
 
 
 def _extracted(build: bool) -> Path | None:
-    """Return the folder with the definitions of the Go modules; None if they cannot be had, which is announced."""
+    """Return the folder with the definitions of the Go modules; None if they cannot be had,
+    which is announced.
+    """
     inputs = [*sorted(MODULE.iterdir()), HEALTH / "go.mod", Path(__file__)]
     key = hashlib.sha256(b"".join(file.read_bytes() for file in inputs)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit"
@@ -154,7 +178,10 @@ def _extracted(build: bool) -> Path | None:
         if not folder.is_dir():  # another process may have extracted them while we waited
             try:
                 go = go_command(Build("definitions", ("the definitions of custom resources",), "."))
-                _print(f"extracting the definitions of custom resources once, some minutes, into {folder}")
+                _print(
+                    "extracting the definitions of custom resources once, some minutes, into "
+                    f"{folder}"
+                )
                 with TemporaryDirectory(dir=cache, prefix=f"{folder.name}.") as scratch:
                     _write(Path(scratch) / "crds", _definitions(go, Path(scratch) / "cdi"))
                     (Path(scratch) / "crds").rename(folder)
@@ -169,7 +196,9 @@ def _definitions(go: str, scratch: Path) -> Iterator[dict[str, Any]]:
     for line in run_go([go, "run", "-mod=readonly", "."], MODULE).splitlines():
         yield json.loads(line)
     # CDI's API has no definitions. CDI makes them from its types with the same tool.
-    run_go([go, "tool", "controller-gen", "crd", f"paths={CDI}", f"output:crd:dir={scratch}"], MODULE)
+    run_go(
+        [go, "tool", "controller-gen", "crd", f"paths={CDI}", f"output:crd:dir={scratch}"], MODULE
+    )
     paths = [scratch / name for name in CDI_FILES]
     for (module, name), files in FILES.items():
         folder = json.loads(run_go([go, "mod", "download", "-json", name], module))["Dir"]
@@ -202,7 +231,9 @@ def _without_texts(schema: Any) -> Any:
 
 
 def own(kind: Kind, release: int = 0) -> dict[str, Any]:
-    """Return a definition made from our own table of kinds and, if the kind has one, the table of its known fields."""
+    """Return a definition made from our own table of kinds and, if the kind has one,
+    the table of its known fields.
+    """
     subresources: dict[str, Any] = {}
     if kind not in WITHOUT_STATUS:
         subresources["status"] = {}
@@ -253,11 +284,17 @@ def _schema(kind: Kind, version: str, release: int) -> dict[str, Any]:
         if extra is not None and extra != FREE:
             return {"type": "object", "additionalProperties": schema(extra)}
         free = FREE_SCHEMA if extra == FREE else {}
-        return {"type": "object", "properties": {name: schema(below) for name, below in fields.items()}} | free
+        return {
+            "type": "object",
+            "properties": {name: schema(below) for name, below in fields.items()},
+        } | free
 
     found = schema(known["versions"][version][release])
     strings = {name: {"type": "string"} for name in ("apiVersion", "kind")}
-    found["properties"] |= strings | {"metadata": {"type": "object"}, "status": {"type": "object"} | FREE_SCHEMA}
+    found["properties"] |= strings | {
+        "metadata": {"type": "object"},
+        "status": {"type": "object"} | FREE_SCHEMA,
+    }
     return found
 
 
@@ -274,5 +311,6 @@ def _print(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce that they wait for Go
+# before pytest-xdist, whose workers cannot announce that they wait for Go
+if __name__ == "__main__":
     real()

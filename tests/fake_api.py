@@ -1,4 +1,6 @@
-"""An API server that can list, watch and misbehave; in this process, over plain HTTP on loopback."""
+"""An API server that can list, watch and misbehave; in this process,
+over plain HTTP on loopback.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _ALWAYS = {
 
 
 class FakeApi:
-    """Kinds that are installed, their objects and what happened to them, and the faults that a test switches on."""
+    """Kinds that are installed, their objects and what happened to them,
+    and the faults that a test switches on.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -74,7 +78,8 @@ class FakeApi:
     def start(self) -> None:
         """Listen, on the same port as before."""
         handler = type("Handler", (_Handler,), {"fake": self})
-        self.port = self.port or free_port()  # that no other process is given while this one is stopped
+        # that no other process is given while this one is stopped
+        self.port = self.port or free_port()
         self._server = _Server(("127.0.0.1", self.port), handler)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -94,7 +99,9 @@ class FakeApi:
                 {
                     "apiVersion": "v1",
                     "kind": "Config",
-                    "clusters": [{"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+                    "clusters": [
+                        {"name": "fake", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+                    ],
                     "users": [{"name": "fake", "user": {"token": "secret"}}],
                     "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
                     "current-context": "fake",
@@ -149,7 +156,9 @@ class FakeApi:
             self.changed.notify_all()
 
     def say(self, kind: Kind, event: str, obj: Any) -> None:
-        """Send any event to the watches of a kind, or any bytes, without anything having happened."""
+        """Send any event to the watches of a kind, or any bytes,
+        without anything having happened.
+        """
         with self.changed:
             self.revision += 1
             self.history[path_of(kind)].append((self.revision, event, obj))
@@ -177,29 +186,47 @@ class FakeApi:
     def groups(self) -> Json:
         """The discovery document, as that of releases before 1.27."""
         versions: dict[str, list[Json]] = {}
-        for _, _, group, version, *_ in (path.split("/") for path in self.objects if path.startswith("/apis/")):
+        for _, _, group, version, *_ in (
+            path.split("/") for path in self.objects if path.startswith("/apis/")
+        ):
             if {"version": version} not in versions.setdefault(group, []):
                 versions[group].append({"version": version})
         names = dict.fromkeys((*sorted(BUILT_IN_GROUPS - {""}), *versions))
-        return {"kind": "APIGroupList", "groups": [{"name": name, "versions": versions.get(name)} for name in names]}
+        return {
+            "kind": "APIGroupList",
+            "groups": [{"name": name, "versions": versions.get(name)} for name in names],
+        }
 
     def resources(self, path: str) -> Json:
         """The kinds of a group in a version."""
         found = [kind for each, kind in self.kinds.items() if each.rpartition("/")[0] == path]
-        named = [{"name": kind.plural, "kind": kind.kind, "namespaced": kind.namespaced} for kind in found]
+        named = [
+            {"name": kind.plural, "kind": kind.kind, "namespaced": kind.namespaced}
+            for kind in found
+        ]
         below = [{"name": f"{kind.plural}/status", "verbs": ["get"]} for kind in found]
-        return {"kind": "APIResourceList", "resources": [*({**each, "verbs": ["list"]} for each in named), *below]}
+        return {
+            "kind": "APIResourceList",
+            "resources": [*({**each, "verbs": ["list"]} for each in named), *below],
+        }
 
     def page(self, path: str, limit: int, start: int, selector: str = "") -> Json:
         """One page of a list."""
         with self.changed:
             home, listed = self._listed(path)
             objects = [
-                obj for (namespace, _), obj in listed.items() if home in ("", namespace) and _selected(obj, selector)
+                obj
+                for (namespace, _), obj in listed.items()
+                if home in ("", namespace) and _selected(obj, selector)
             ]
-            more = {"continue": str(start + limit)} if limit and start + limit < len(objects) else {}
+            more = (
+                {"continue": str(start + limit)} if limit and start + limit < len(objects) else {}
+            )
             metadata = {"resourceVersion": str(self.revision), **more}
-            return {"metadata": metadata, "items": objects[start : start + limit] if limit else objects}
+            return {
+                "metadata": metadata,
+                "items": objects[start : start + limit] if limit else objects,
+            }
 
     def named(self, path: str) -> Json | None:
         """The object that has this path."""
@@ -245,7 +272,9 @@ class FakeApi:
 def _selected(event: Json, selector: str) -> bool:
     """Whether a field selector selects an event."""
     source = event.get("source", {}).get("component") or event.get("reportingComponent", "")
-    fields = {f"involvedObject.{key}": value for key, value in event.get("involvedObject", {}).items()}
+    fields = {
+        f"involvedObject.{key}": value for key, value in event.get("involvedObject", {}).items()
+    }
     fields |= {"reason": event.get("reason"), "type": event.get("type"), "source": source}
     for each in filter(None, selector.split(",")):
         key, _, value = each.partition("=")
@@ -257,7 +286,11 @@ def _selected(event: Json, selector: str) -> bool:
 def path_of(kind: Kind, version: str = "") -> str:
     """Where a kind is listed in all namespaces."""
     version = version or kind.versions[0]
-    return f"/apis/{kind.group}/{version}/{kind.plural}" if kind.group else f"/api/{version}/{kind.plural}"
+    return (
+        f"/apis/{kind.group}/{version}/{kind.plural}"
+        if kind.group
+        else f"/api/{version}/{kind.plural}"
+    )
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,8 +1,10 @@
-"""``make verify-follow``: what ``drain NODE --follow`` costs in a large cluster, and how soon a change shows.
+"""``make verify-follow``: what ``drain NODE --follow`` costs in a large cluster,
+and how soon a change shows.
 
-``python -m tests.follow_load 10000 250`` serves so many VMs on so many nodes, of which the first is drained, with the fake
-API server of the tests. It fails above 300 MiB, or if a change takes longer than a second. Other workloads on the machine
-count: the command and the server share its processors.
+``python -m tests.follow_load 10000 250`` serves so many VMs on so many nodes, of which the first is
+drained, with the fake API server of the tests. It fails above 300 MiB, or if a change takes longer
+than a second. Other workloads on the machine count: the command and the server share its
+processors.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ _PATIENCE: Final = 120
 _PER_SECOND: Final = 10
 """Changes of other VMs while the changes of the node are measured."""
 _PADDING: Final = [
-    {"manager": "virt-controller", "operation": "Update", "fieldsV1": {f"f:field{number}": {} for number in range(150)}}
+    {
+        "manager": "virt-controller",
+        "operation": "Update",
+        "fieldsV1": {f"f:field{number}": {} for number in range(150)},
+    }
 ]
 """The managed fields of an object, about 3 kB."""
 
@@ -97,7 +103,10 @@ def shows(run: Following, *words: str) -> float:
         if any(all(word in line for word in words) for line in run.lines):
             return time.monotonic() - started
         time.sleep(0.01)
-    raise SystemExit(f"no line with {words} came in {_PATIENCE} s; the last ones: {run.lines[-3:]} {run.errors[-3:]}")
+    raise SystemExit(
+        f"no line with {words} came in {_PATIENCE} s; the last ones: {run.lines[-3:]} "
+        f"{run.errors[-3:]}"
+    )
 
 
 def resident(run: Following, field: str) -> int:
@@ -112,7 +121,12 @@ def migrate(api: FakeApi, run: Following, name: str, target: str) -> Iterator[fl
     put(api, migration(job, of=name, age=5))
     put(api, launcher(name, target, "2", job=f"uid-{job}", phase="Pending"))
     yield shows(run, f"shop/{name}", f"target-pending to {target}")
-    state = {"migrationUid": f"uid-{job}", "sourceNode": _NODE, "targetNode": target, "startTimestamp": ago(1)}
+    state = {
+        "migrationUid": f"uid-{job}",
+        "sourceNode": _NODE,
+        "targetNode": target,
+        "startTimestamp": ago(1),
+    }
     put(api, migration(job, "Running", of=name, age=5))
     put(api, vmi(name, _NODE, evacuationNodeName=_NODE, migrationState=state))
     yield shows(run, f"shop/{name}", f"running to {target}")
@@ -127,11 +141,17 @@ def measure(vms: int, nodes: int) -> int:
     with FakeApi() as api, tempfile.TemporaryDirectory() as folder:
         serve(api, vms, nodes)
         started = time.monotonic()
-        run = Following(api, Path(folder), "drain", _NODE, "--follow", "--lines", program=VIRT_ADMIT)
+        run = Following(
+            api, Path(folder), "drain", _NODE, "--follow", "--lines", program=VIRT_ADMIT
+        )
         ended = threading.Event()
         try:
             shows(run, f"{_NODE}: ")
-            print(f"{vms} VMs on {nodes} nodes: the first verdict after {time.monotonic() - started:.1f} s", flush=True)
+            print(
+                f"{vms} VMs on {nodes} nodes: the first verdict after "
+                f"{time.monotonic() - started:.1f} s",
+                flush=True,
+            )
             threading.Thread(target=churn, args=(api, vms, nodes, ended), daemon=True).start()
             took: list[float] = []
             rounds = min(_ROUNDS, vms // nodes - 2)
@@ -141,14 +161,20 @@ def measure(vms: int, nodes: int) -> int:
             time.sleep(3)
             api.start()
             last = list(migrate(api, run, f"vm-{rounds * nodes:05}", "node-001"))
-            print(f"after a restart of the API server a change shows after {last[0]:.1f} s", flush=True)
+            print(
+                f"after a restart of the API server a change shows after {last[0]:.1f} s",
+                flush=True,
+            )
             peak, now = resident(run, "VmHWM"), resident(run, "VmRSS")
         finally:
             ended.set()
             run.process.kill()
             run.ended()
         middle = statistics.median(took)
-        print(f"{len(took)} changes, and {_PER_SECOND} others a second: {middle:.2f} s, {max(took):.2f} s at most")
+        print(
+            f"{len(took)} changes, and {_PER_SECOND} others a second: {middle:.2f} s, "
+            f"{max(took):.2f} s at most"
+        )
         print(f"memory: {now} MiB, {peak} MiB at most")
         return int(peak > MOST_MIB or max(took) > MOST_SECONDS)
 

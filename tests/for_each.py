@@ -1,4 +1,6 @@
-"""One item of pytest for many values: to collect, send and report an item costs more than what most of them check."""
+"""One item of pytest for many values: to collect,
+send and report an item costs more than what most of them check.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ LONGEST = 200
 """Characters of a value in the name of a call that failed."""
 
 
-def check_each(values: Iterable[Any], check: Callable[[Any], None], name: Callable[[Any], str]) -> None:
-    """Check every value, also after one that fails; the failure names each value that fails, with what is wrong.
+def check_each(
+    values: Iterable[Any], check: Callable[[Any], None], name: Callable[[Any], str]
+) -> None:
+    """Check every value, also after one that fails; the failure names each value that fails,
+    with what is wrong.
 
     No value may leave anything behind for the next one. No values at all are a failure.
     """
@@ -38,10 +43,14 @@ def check_each(values: Iterable[Any], check: Callable[[Any], None], name: Callab
         raise skipped
 
 
-def for_each(names: str, values: Iterable[Any], name: Callable[..., str] | None = None) -> Callable[[Any], Any]:
-    """As ``pytest.mark.parametrize``, but with one item for all values, for tests that share nothing that changes.
+def for_each(
+    names: str, values: Iterable[Any], name: Callable[..., str] | None = None
+) -> Callable[[Any], Any]:
+    """As ``pytest.mark.parametrize``, but with one item for all values, for tests that share
+    nothing that changes.
 
-    Fixtures are made once. ``name`` names the arguments of one call in the failure; without it they are shown.
+    Fixtures are made once. ``name`` names the arguments of one call in the failure; without it they
+    are shown.
     """
     parameters = [each.strip() for each in names.split(",")]
     rows = [_row(value, len(parameters), name) for value in values]
@@ -54,14 +63,20 @@ def for_each(names: str, values: Iterable[Any], name: Callable[..., str] | None 
 
             check_each(rows, check, lambda row: row[0])
 
-        kept = [each for each in inspect.signature(test).parameters.values() if each.name not in parameters]
+        kept = [
+            each
+            for each in inspect.signature(test).parameters.values()
+            if each.name not in parameters
+        ]
         test_of_all.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
         return test_of_all
 
     return decorate
 
 
-def _row(value: Any, parameters: int, name: Callable[..., str] | None) -> tuple[str, tuple[Any, ...]]:
+def _row(
+    value: Any, parameters: int, name: Callable[..., str] | None
+) -> tuple[str, tuple[Any, ...]]:
     """Return the title and the arguments of a call, of a ``pytest.param`` too."""
     if isinstance(value, type(pytest.param())):
         assert not value.marks, "a value with a mark needs an item of its own"

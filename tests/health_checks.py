@@ -24,20 +24,33 @@ def mhc(name="workers", **spec):
 
 
 def capi(**spec):
-    return make(CAPI, "MachineHealthCheck", "md", "c", spec={"selector": POOL, "clusterName": "c", **spec})
+    return make(
+        CAPI, "MachineHealthCheck", "md", "c", spec={"selector": POOL, "clusterName": "c", **spec}
+    )
 
 
 def node(name, pool="a", **status):
-    conditions = [{"type": kind, "status": value} for kind, value in (status or {"Ready": "True"}).items()]
+    conditions = [
+        {"type": kind, "status": value} for kind, value in (status or {"Ready": "True"}).items()
+    ]
     return make("v1", "Node", name, labels={"pool": pool}, status={"conditions": conditions})
 
 
-def machine(name, api_version=MHC, namespace="openshift-machine-api", pool="a", owner=("MachineSet", "set"), **status):
+def machine(
+    name,
+    api_version=MHC,
+    namespace="openshift-machine-api",
+    pool="a",
+    owner=("MachineSet", "set"),
+    **status,
+):
     labels = {"pool": pool, "cluster.x-k8s.io/cluster-name": "c"}
     made = make(api_version, "Machine", name, namespace, labels, status=status)
     if owner:
         kind, owner_name = owner
-        made.data["metadata"]["ownerReferences"] = [{"kind": kind, "name": owner_name, "controller": True}]
+        made.data["metadata"]["ownerReferences"] = [
+            {"kind": kind, "name": owner_name, "controller": True}
+        ]
     return made
 
 
@@ -46,7 +59,11 @@ def template(kind=SNR, name="auto"):
 
 
 FENCES = {"agent": "fence_aws", "sharedparameters": {"--plug": "{{.NodeName}}"}}
-KIND = {SNR: "SelfNodeRemediationTemplate", FAR: "FenceAgentsRemediationTemplate", "r/v1": "RTemplate"}
+KIND = {
+    SNR: "SelfNodeRemediationTemplate",
+    FAR: "FenceAgentsRemediationTemplate",
+    "r/v1": "RTemplate",
+}
 
 
 def ladder(*steps):

@@ -30,7 +30,9 @@ def objects(pods: int) -> Iterator[Manifest]:
         node["status"]["allocatable"] |= {"cpu": "128", "pods": "500", "ephemeral-storage": "1Ti"}
         yield node
         for vm in range(VMS):
-            yield from losses.vm(f"vm-{number}-{vm}", node["metadata"]["name"], MEMORY[vm % len(MEMORY)])
+            yield from losses.vm(
+                f"vm-{number}-{vm}", node["metadata"]["name"], MEMORY[vm % len(MEMORY)]
+            )
         for other in range(pods // NODES - VMS):
             yield losses.deployed(f"app-{number}-{other}", node["metadata"]["name"], "256Mi")
 

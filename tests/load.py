@@ -29,7 +29,10 @@ class Load:
         self.failures: list[str] = []
         self._counts = [0] * len(senders)
         self._ending = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=each, daemon=True) for each in enumerate(senders)]
+        self._threads = [
+            threading.Thread(target=self._run, args=each, daemon=True)
+            for each in enumerate(senders)
+        ]
 
     @property
     def requests(self) -> int:
@@ -42,7 +45,10 @@ class Load:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ending.set()
         for thread in self._threads:
@@ -52,7 +58,9 @@ class Load:
         """Wait until so many more have been sent."""
         goal, deadline = self.requests + requests, time.monotonic() + patience
         while self.requests < goal:
-            assert time.monotonic() < deadline, f"{self.requests} of {goal} requests; failed: {self.failures[:5]}"
+            assert time.monotonic() < deadline, (
+                f"{self.requests} of {goal} requests; failed: {self.failures[:5]}"
+            )
             time.sleep(0.01)
 
     def _run(self, number: int, sender: Sender) -> None:
@@ -68,8 +76,8 @@ class Load:
 class Poster:
     """Posts the same body over and over, over one connection or over a new one each time.
 
-    A connection whose server says that it closes is opened again, as every client does. ``pause`` is in seconds: without
-    one, a client takes a whole processor from what it waits for.
+    A connection whose server says that it closes is opened again, as every client does. ``pause``
+    is in seconds: without one, a client takes a whole processor from what it waits for.
     """
 
     def __init__(

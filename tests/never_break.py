@@ -1,4 +1,6 @@
-"""The hazards of an admission webhook: every line of the catalogues' "never break" lists has a test with its number."""
+"""The hazards of an admission webhook: every line of the catalogues' "never break" lists has a test
+with its number.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ never_break = pytest.mark.never_break
 
 
 def lines_with_a_test() -> dict[str, set[int]]:
-    """Return the lines that tests carry, by list; those against a real API server count without running."""
+    """Return the lines that tests carry, by list;
+    those against a real API server count without running.
+    """
     found: dict[str, set[int]] = {area: set() for area in LINES}
     for file in (ROOT / "tests").rglob("test_*.py"):
         for area, line in _marks(file):
@@ -30,6 +34,13 @@ def _marks(file: Path) -> list[tuple[str, int]]:
     if "@never_break(" not in text:
         return []
     functions = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef)]
-    calls = [each for function in functions for each in function.decorator_list if isinstance(each, ast.Call)]
-    marks = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "never_break"]
+    calls = [
+        each
+        for function in functions
+        for each in function.decorator_list
+        if isinstance(each, ast.Call)
+    ]
+    marks = [
+        call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "never_break"
+    ]
     return [ast.literal_eval(ast.Tuple(mark.args, ast.Load())) for mark in marks]

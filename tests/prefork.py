@@ -1,8 +1,10 @@
-"""``virt-admit`` as programs that import nothing: each run is a copy of a process that has imported all modules.
+"""``virt-admit`` as programs that import nothing:
+each run is a copy of a process that has imported all modules.
 
-To start an interpreter and to import the modules of a verb takes 0.6 s of processor time; most verbs then need 0.1 s, and
-the end-to-end tests run hundreds of them. A run still is a process of its own, with its own arguments, variables, folder,
-files and exit code. tests/cli/test_main.py, tests/https and tests/release start the real programs.
+To start an interpreter and to import the modules of a verb takes 0.6 s of processor time; most
+verbs then need 0.1 s, and the end-to-end tests run hundreds of them. A run still is a process of
+its own, with its own arguments, variables, folder, files and exit code. tests/cli/test_main.py,
+tests/https and tests/release start the real programs.
 """
 
 from __future__ import annotations
@@ -115,7 +117,10 @@ def _next_run(listener: socket.socket) -> Callable[[], Any]:
 
 
 def _keep(run: int, client: socket.socket) -> None:
-    """Tell the client how the run ended. End the run where the client was killed, or the process of the tests."""
+    """Tell the client how the run ended.
+
+    End the run where the client was killed, or the process of the tests.
+    """
     client.send(str(run).encode())
     process = os.pidfd_open(run)
     ready, _, _ = select.select([process, client, sys.stdin], [], [])
@@ -127,7 +132,9 @@ def _keep(run: int, client: socket.socket) -> None:
     os._exit(0)
 
 
-def _become(words: list[str], place: str, variables: dict[str, str], files: list[int]) -> Callable[[], Any]:
+def _become(
+    words: list[str], place: str, variables: dict[str, str], files: list[int]
+) -> Callable[[], Any]:
     """Take over what the client was started with; return the ``main`` of its program."""
     for number, file in zip(STANDARD, files, strict=True):
         os.dup2(file, number)
@@ -144,7 +151,9 @@ def _become(words: list[str], place: str, variables: dict[str, str], files: list
 
 
 def _finish(main: Callable[[], Any]) -> NoReturn:
-    """Run a program and end as an interpreter does, except that the kernel frees the memory of all modules."""
+    """Run a program and end as an interpreter does,
+    except that the kernel frees the memory of all modules.
+    """
     try:
         code = main()
     except SystemExit as ended:

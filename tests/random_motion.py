@@ -1,6 +1,8 @@
-"""Random clusters in motion: migrations under way, KubeVirt's components, operators' budgets, and nodes that do not report.
+"""Random clusters in motion: migrations under way, KubeVirt's components, operators' budgets, and
+nodes that do not report.
 
-They are the clusters of ``blindness.random_cluster`` with more objects. Each seed gives the same cluster again.
+They are the clusters of ``blindness.random_cluster`` with more objects. Each seed gives the same
+cluster again.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from tests.blindness import Manifest, manifest, random_cluster
 
 START: Final = "2026-01-01T11:59:00Z"
 CREATED: Final = ("2026-01-01T11:59:40Z", "2026-01-01T11:50:00Z")
-PHASES: Final = ("Pending", "Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Running", "Running")
+PHASES: Final = (
+    "Pending",
+    "Pending",
+    "Scheduling",
+    "PreparingTarget",
+    "TargetReady",
+    "Running",
+    "Running",
+    "Running",
+)
 
 
 def moving_cluster(seed: int) -> list[Manifest]:
@@ -28,7 +39,8 @@ def moving_cluster(seed: int) -> list[Manifest]:
     for each in made:
         if each["kind"] == "KubeVirt":
             each["status"]["conditions"] = [
-                {"type": kind, "status": chance.choice(("True", "False"))} for kind in ("Available", "Progressing")
+                {"type": kind, "status": chance.choice(("True", "False"))}
+                for kind in ("Available", "Progressing")
             ]
             each["status"]["observedKubeVirtVersion"] = chance.choice(("v1.6.0", "v1.9.0"))
     return made
@@ -36,15 +48,25 @@ def moving_cluster(seed: int) -> list[Manifest]:
 
 def _moves(chance: Random, vmi: Manifest, nodes: Sequence[str]) -> Iterator[Manifest]:
     """Yield a migration of a VMI with its target pod, and mark the VMI; nothing for some VMIs."""
-    name, namespace, here = vmi["metadata"]["name"], vmi["metadata"]["namespace"], vmi["status"]["nodeName"]
+    name, namespace, here = (
+        vmi["metadata"]["name"],
+        vmi["metadata"]["namespace"],
+        vmi["status"]["nodeName"],
+    )
     if chance.random() < 0.5:
         return
     if chance.random() < 0.5:
         vmi["status"]["evacuationNodeName"] = chance.choice((here, here, here, nodes[0]))
     if chance.random() < 0.3:
         return
-    phase, to, uid = chance.choice(PHASES), chance.choice([node for node in nodes if node != here]), f"uid-m-{name}"
-    drain = {"annotations": {"kubevirt.io/evacuationMigration": here}} if chance.random() < 0.7 else {}
+    phase, to, uid = (
+        chance.choice(PHASES),
+        chance.choice([node for node in nodes if node != here]),
+        f"uid-m-{name}",
+    )
+    drain = (
+        {"annotations": {"kubevirt.io/evacuationMigration": here}} if chance.random() < 0.7 else {}
+    )
     yield manifest(
         "kubevirt.io/v1",
         "VirtualMachineInstanceMigration",
@@ -58,7 +80,9 @@ def _moves(chance: Random, vmi: Manifest, nodes: Sequence[str]) -> Iterator[Mani
         return
     if phase == "Running":
         state = {"migrationUid": uid, "sourceNode": here, "targetNode": to, "startTimestamp": START}
-        vmi["status"]["migrationState"] = state | chance.choice(({}, {"mode": "PostCopy"}, {"abortStatus": "Aborting"}))
+        vmi["status"]["migrationState"] = state | chance.choice(
+            ({}, {"mode": "PostCopy"}, {"abortStatus": "Aborting"})
+        )
     yield _target_pod(chance, vmi, to, uid)
 
 
@@ -73,7 +97,11 @@ def _target_pod(chance: Random, vmi: Manifest, to: str, uid: str) -> Manifest:
         "ownerReferences": [{"kind": "VirtualMachineInstance", "name": name, "controller": True}],
     }
     requests = {"cpu": "100m", "memory": vmi["spec"]["domain"]["memory"]["guest"]}
-    spec = {"nodeName": to, "priority": 0, "containers": [{"name": "compute", "resources": {"requests": requests}}]}
+    spec = {
+        "nodeName": to,
+        "priority": 0,
+        "containers": [{"name": "compute", "resources": {"requests": requests}}],
+    }
     ready = [{"type": "Ready", "status": chance.choice(("True", "True", "False"))}]
     return manifest(
         "v1",
@@ -109,7 +137,9 @@ def _operators(chance: Random, nodes: Sequence[str]) -> Iterator[Manifest]:
     if chance.random() < 0.6:
         return
     space = "longhorn-system"
-    setting = chance.choice(("block-if-contains-last-replica", "always-allow", "allow-if-replica-is-stopped"))
+    setting = chance.choice(
+        ("block-if-contains-last-replica", "always-allow", "allow-if-replica-is-stopped")
+    )
     yield manifest("longhorn.io/v1beta2", "Setting", "node-drain-policy", space, value=setting)
     for on in nodes:
         labels = {"longhorn.io/component": "instance-manager", "longhorn.io/node": on}
@@ -123,9 +153,22 @@ def _operators(chance: Random, nodes: Sequence[str]) -> Iterator[Manifest]:
             spec={"nodeName": on, "priority": 0, "containers": []},
             status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         )
-        counts = {"expectedPods": 1, "desiredHealthy": 1, "currentHealthy": 1, "disruptionsAllowed": 0}
+        counts = {
+            "expectedPods": 1,
+            "desiredHealthy": 1,
+            "currentHealthy": 1,
+            "disruptionsAllowed": 0,
+        }
         budget = {"selector": {"matchLabels": labels}, "minAvailable": 1}
-        yield manifest("policy/v1", "PodDisruptionBudget", f"im-{on}", space, spec=budget, status=counts)
+        yield manifest(
+            "policy/v1", "PodDisruptionBudget", f"im-{on}", space, spec=budget, status=counts
+        )
     for on in chance.sample(list(nodes), k=chance.randint(1, len(nodes))):
-        spec = {"volumeName": "vol", "nodeID": on, "healthyAt": START, "failedAt": "", "desireState": "running"}
+        spec = {
+            "volumeName": "vol",
+            "nodeID": on,
+            "healthyAt": START,
+            "failedAt": "",
+            "desireState": "running",
+        }
         yield manifest("longhorn.io/v1beta2", "Replica", f"vol-r-{on}", space, spec=spec)

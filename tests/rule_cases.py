@@ -1,4 +1,6 @@
-"""The cases of the rules, read once for all tests. tests/rules/test_rules.py says what a case means."""
+"""The cases of the rules, read once for all tests.
+tests/rules/test_rules.py says what a case means.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ Case = dict[str, Any]
 
 @cache
 def rule_cases() -> dict[str, list[Case]]:
-    """Return the cases by rule id. They are shared by all tests, so a test that changes one copies it first."""
+    """Return the cases by rule id.
+
+    They are shared by all tests, so a test that changes one copies it first.
+    """
     files = sorted(RULE_FOLDER.rglob("*.yaml"))
     return {file.stem.replace("_", "-"): parsed(file.read_text()) for file in files}
 

@@ -20,4 +20,6 @@ def result_of(rule: Rule, obj: Object, context: Context[Any]) -> RuleResult:
     """Run a rule to its end."""
     gaps = Gaps()
     findings = tuple(run(rule, obj, context, gaps))
-    return RuleResult(findings, tuple(what for _, what in gaps.unseen), "".join(error for _, error in gaps.errors))
+    return RuleResult(
+        findings, tuple(what for _, what in gaps.unseen), "".join(error for _, error in gaps.errors)
+    )

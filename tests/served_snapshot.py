@@ -10,14 +10,21 @@ from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS
 
 
 def serve(fake: FakeApi, snapshot: Snapshot) -> None:
-    """Install every kind that the snapshot has, and every kind that each API server has, with their objects."""
+    """Install every kind that the snapshot has, and every kind that each API server has,
+    with their objects.
+    """
     fake.time = clock.instant(snapshot.time)
     fake.version = snapshot.server_version or fake.version
     for kind in (*kinds.ALL, EVENT):
         if kind.group in BUILT_IN_GROUPS:
             fake.install(kind)
     for obj in snapshot:
-        kind, version = kinds.of(obj) or kinds.guess(obj.api_version, obj.kind), obj.api_version.rpartition("/")[2]
+        kind, version = (
+            kinds.of(obj) or kinds.guess(obj.api_version, obj.kind),
+            obj.api_version.rpartition("/")[2],
+        )
         fake.install(kind, version=version)
-        listed = {key: value for key, value in obj.data.items() if key not in ("apiVersion", "kind")}
+        listed = {
+            key: value for key, value in obj.data.items() if key not in ("apiVersion", "kind")
+        }
         fake.put(kind, listed if kind.group in BUILT_IN_GROUPS else dict(obj.data), version=version)

@@ -1,4 +1,5 @@
-"""``make soak MINUTES=15``: the webhook under valid and hostile traffic, rotations, and an API server that restarts.
+"""``make soak MINUTES=15``: the webhook under valid and hostile traffic, rotations, and an API
+server that restarts.
 
 It fails on a lost call, and when memory, file descriptors or threads of the webhook grow.
 """
@@ -35,7 +36,9 @@ SAMPLE_EVERY: Final = 2.0
 SILENT: Final = 40
 """Connections that are open and say nothing; each fourth has sent half a body."""
 MEMORY_SLACK: Final = 12.0
-"""MiB that the median of the last quarter may lie above the one of the second: garbage collection takes turns."""
+"""MiB that the median of the last quarter may lie above the one of the second:
+garbage collection takes turns.
+"""
 ENVIRONMENT: Final = QUICK | {
     f"VIRT_ADMIT_CERTS_{key}": value
     for key, value in {
@@ -60,7 +63,10 @@ class Sample:
 
 def sample(webhook: Webhook) -> Sample:
     processes = [Path("/proc", str(webhook.pid)), *webhook.workers]
-    states = [dict(line.split(":\t", 1) for line in Path(p, "status").read_text().splitlines()) for p in processes]
+    states = [
+        dict(line.split(":\t", 1) for line in Path(p, "status").read_text().splitlines())
+        for p in processes
+    ]
     return Sample(
         sum(int(state["VmRSS"].split()[0]) for state in states) / 1024,
         sum(len(list(Path(process, "fd").iterdir())) for process in processes),
@@ -72,7 +78,12 @@ def growth(samples: Sequence[Sample]) -> list[str]:
     """Return what grew from the second quarter of the samples to the last one."""
     quarter = len(samples) // 4
     if not quarter:
-        return [f"{len(samples)} samples are too few to see growth: run for {4 * SAMPLE_EVERY:.0f} seconds at least"]
+        return [
+            (
+                f"{len(samples)} samples are too few to see growth: run for {4 * SAMPLE_EVERY:.0f} "
+                "seconds at least"
+            )
+        ]
     early, late = samples[quarter : 2 * quarter], samples[-quarter:]
     found = []
     for name, slack in (("memory", MEMORY_SLACK), ("descriptors", 25), ("threads", 3)):
@@ -82,7 +93,7 @@ def growth(samples: Sequence[Sample]) -> list[str]:
     return found
 
 
-# --- traffic -----------------------------------------------------------------------------------------------------
+# --- traffic --------------------------------------------------------------------------------------
 
 
 class Hostile:
@@ -103,11 +114,16 @@ class Hostile:
 @contextlib.contextmanager
 def silent_peers(webhook: Webhook) -> Iterator[None]:
     """Keep connections open that say nothing, or that never end what they began."""
-    head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+    head = (
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 100000\r\n\r\n"
+    )
     trusting = webhook.tls()
     with contextlib.ExitStack() as stack:
         for number in range(SILENT):
-            plain = stack.enter_context(socket.create_connection(("127.0.0.1", webhook.port), timeout=10))
+            plain = stack.enter_context(
+                socket.create_connection(("127.0.0.1", webhook.port), timeout=10)
+            )
             if number % 2:
                 peer = stack.enter_context(trusting.wrap_socket(plain, server_hostname="localhost"))
                 if number % 4 == 1:
@@ -116,8 +132,13 @@ def silent_peers(webhook: Webhook) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def repeated(what: str, action: Callable[[], object], seconds: float, failures: list[str]) -> Iterator[None]:
-    """Do something every so many seconds, in a thread, while the block lasts. It is a failure if it never worked."""
+def repeated(
+    what: str, action: Callable[[], object], seconds: float, failures: list[str]
+) -> Iterator[None]:
+    """Do something every so many seconds, in a thread, while the block lasts.
+
+    It is a failure if it never worked.
+    """
     ending, worked = threading.Event(), threading.Event()
 
     def run() -> None:
@@ -139,12 +160,16 @@ def repeated(what: str, action: Callable[[], object], seconds: float, failures: 
             failures.append(f"{what}: {'did not end' if thread.is_alive() else 'never worked'}")
 
 
-def soak(webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[str], object] = print) -> list[str]:
+def soak(
+    webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[str], object] = print
+) -> list[str]:
     """Return everything that went wrong in so many seconds."""
     failures: list[str] = []
     samples: list[Sample] = []
     store, client = Directory(webhook.folder / "certs"), Client(webhook.ca, webhook.port)
-    large = json.dumps(review(vm(template={"volumes": [{"name": f"v{n}"} for n in range(2_000)]}))).encode()
+    large = json.dumps(
+        review(vm(template={"volumes": [{"name": f"v{n}"} for n in range(2_000)]}))
+    ).encode()
     senders = [
         Poster(client, "/validate", FINE, keep=True, pause=0.005),
         Poster(client, "/mutate", FINE, keep=True, pause=0.005),
@@ -155,7 +180,9 @@ def soak(webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[s
     with contextlib.ExitStack() as stack:
         load = stack.enter_context(Load(*senders))
         hostile = stack.enter_context(Load(Hostile(webhook, 1), Hostile(webhook, 2)))
-        stack.enter_context(repeated("rotation", lambda: request_rotation(store, "serving"), ROTATE_EVERY, failures))
+        stack.enter_context(
+            repeated("rotation", lambda: request_rotation(store, "serving"), ROTATE_EVERY, failures)
+        )
         stack.enter_context(repeated("restart", plane.restart_apiserver, RESTART_EVERY, failures))
         while time.monotonic() < end:
             with silent_peers(webhook):
@@ -166,11 +193,14 @@ def soak(webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[s
             last = samples[-1]
             held = f"{last.memory:.0f} MiB, {last.descriptors} descriptors, {last.threads} threads"
             say(
-                f"{load.requests} reviews, {len(load.failures)} lost, {metric(webhook, ROTATIONS):.0f} rotations, {held}"
+                f"{load.requests} reviews, {len(load.failures)} lost, "
+                f"{metric(webhook, ROTATIONS):.0f} rotations, {held}"
             )
     failures += load.failures + hostile.failures
     if min(load.requests, hostile.requests) < seconds / 10:
-        failures.append(f"only {load.requests} reviews and {hostile.requests} damaged ones were sent")
+        failures.append(
+            f"only {load.requests} reviews and {hostile.requests} damaged ones were sent"
+        )
     if "Traceback" in webhook.log.read_text():
         failures.append(f"a traceback in {webhook.log}")
     if not metric(webhook, ROTATIONS):

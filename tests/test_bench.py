@@ -6,9 +6,13 @@ from tests.bench import PAGE, Ratio, slower, stored, with_table
 
 
 def test_the_stored_table_is_read_again() -> None:
-    page = with_table(PAGE.read_text(), [Ratio("a review, by its peer", 30, 20, 8.0), Ratio("a look-up", 10, 10)])
+    page = with_table(
+        PAGE.read_text(), [Ratio("a review, by its peer", 30, 20, 8.0), Ratio("a look-up", 10, 10)]
+    )
     assert stored(page) == {"a review, by its peer": 1.5, "a look-up": 1.0}
-    assert with_table(page, [Ratio("a look-up", 10, 10)]) == with_table(PAGE.read_text(), [Ratio("a look-up", 10, 10)])
+    assert with_table(page, [Ratio("a look-up", 10, 10)]) == with_table(
+        PAGE.read_text(), [Ratio("a look-up", 10, 10)]
+    )
 
 
 def test_only_what_has_grown_by_more_than_chance_is_slower() -> None:

@@ -22,7 +22,10 @@ def test_each_value_that_fails_is_named_and_the_others_are_tried() -> None:
     with pytest.raises(ExceptionGroup, match="2 of 5 fail") as caught:
         check()
     assert tried == [1, 2, 3, 4, 5]
-    assert [error.__notes__ for error in caught.value.exceptions] == [["failed for: 2"], ["failed for: 4"]]
+    assert [error.__notes__ for error in caught.value.exceptions] == [
+        ["failed for: 2"],
+        ["failed for: 4"],
+    ]
 
 
 def test_a_single_failure_keeps_its_traceback() -> None:
@@ -55,7 +58,9 @@ def test_nothing_to_check_is_a_failure() -> None:
 
 @for_each("left, right", [(1, 2), (3, 4)])
 @pytest.mark.parametrize("shift", [0, 2])
-def test_fixtures_and_other_parameters_stay(left: int, right: int, shift: int, tmp_path: object) -> None:
+def test_fixtures_and_other_parameters_stay(
+    left: int, right: int, shift: int, tmp_path: object
+) -> None:
     assert right - left == 1
     assert tmp_path
     assert (left + shift) % 2

@@ -20,16 +20,29 @@ FAULTY = EXAMPLES / "03-both-keys.yaml"
 def run(program: Path, *words: str | Path, folder: Path, **more: str) -> tuple[int, str, str]:
     environment = {"PATH": os.defpath, "HOME": str(folder), **more}
     done = subprocess.run(
-        [program, *words], cwd=folder, env=environment, input="", text=True, capture_output=True, check=False
+        [program, *words],
+        cwd=folder,
+        env=environment,
+        input="",
+        text=True,
+        capture_output=True,
+        check=False,
     )
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("words", [["--version"], ["check", FAULTY], ["check", "missing.yaml"], ["drain", "--all"]])
-def test_output_and_exit_code_are_those_of_the_program(tmp_path: Path, words: list[str | Path]) -> None:
+@pytest.mark.parametrize(
+    "words", [["--version"], ["check", FAULTY], ["check", "missing.yaml"], ["drain", "--all"]]
+)
+def test_output_and_exit_code_are_those_of_the_program(
+    tmp_path: Path, words: list[str | Path]
+) -> None:
     (tmp_path / "broken").write_text("a: [")
     for variables in ({}, {"KUBECONFIG": str(tmp_path / "broken")}):
-        answers = [run(program, *words, folder=tmp_path, **variables) for program in (prefork.virt_admit(), VIRT_ADMIT)]
+        answers = [
+            run(program, *words, folder=tmp_path, **variables)
+            for program in (prefork.virt_admit(), VIRT_ADMIT)
+        ]
         assert answers[0] == answers[1]
 
 

@@ -11,11 +11,16 @@ T = TypeVar("T")
 LONGEST_PAUSE = 0.25
 """Seconds between two looks. The first pauses are shorter."""
 PATIENCE = 60.0
-"""Seconds. What is awaited comes within a fraction of it, unless the machine has other things to do."""
+"""Seconds. What is awaited comes within a fraction of it,
+unless the machine has other things to do.
+"""
 
 
 def eventually(what: Callable[[], T], patience: float = PATIENCE) -> T:
-    """What is given as soon as it is true. Raises AssertionError if it is not within so many seconds."""
+    """What is given as soon as it is true.
+
+    Raises AssertionError if it is not within so many seconds.
+    """
     began = time.monotonic()
     while not (found := what()):
         waited = time.monotonic() - began

@@ -1,9 +1,11 @@
-"""``make verify-watch-load``: what ``virt-admit watch`` costs in a large cluster, and how soon a change shows.
+"""``make verify-watch-load``: what ``virt-admit watch`` costs in a large cluster,
+and how soon a change shows.
 
-``python -m tests.watch_load 10000 250 30`` serves so many VMs on so many nodes, one of which is drained, with the fake API
-server of the tests, and changes them for so many minutes. It fails if a changed VM takes longer than a second, or 50 ms of
-CPU more than three seconds without a change in turn with it; if a changed node takes longer than two seconds, a cluster
-without changes more than 1 % of a core, or if memory grows by a tenth during the second half. Other workloads on the machine
+``python -m tests.watch_load 10000 250 30`` serves so many VMs on so many nodes, one of which is
+drained, with the fake API server of the tests, and changes them for so many minutes. It fails if a
+changed VM takes longer than a second, or 50 ms of CPU more than three seconds without a change in
+turn with it; if a changed node takes longer than two seconds, a cluster without changes more than 1
+% of a core, or if memory grows by a tenth during the second half. Other workloads on the machine
 count: the command and the server share its processors.
 """
 
@@ -35,7 +37,9 @@ VM_CPU: Final = 0.05
 NODE_SECONDS: Final = 2.0
 IDLE: Final = 0.01
 GROWTH: Final = 1.1
-_FOUND: Final = 'virt_admit_scan_findings{action="deny",namespace="shop",rule="vm-running-and-run-strategy"}'
+_FOUND: Final = (
+    'virt_admit_scan_findings{action="deny",namespace="shop",rule="vm-running-and-run-strategy"}'
+)
 _ROUNDS: Final = 20
 _PATIENCE: Final = 600.0
 _SETTLED: Final = 20.0
@@ -97,9 +101,11 @@ def spent(watch: Watching) -> float:
 
 
 def vm_changes(api: FakeApi, watch: Watching) -> Iterator[tuple[float, float, float]]:
-    """Yield the seconds until a changed VM shows, and the seconds of CPU without a change and after another one.
+    """Yield the seconds until a changed VM shows,
+    and the seconds of CPU without a change and after another one.
 
-    Nothing asks for figures meanwhile. What the cluster costs anyway, such as the clock of its drain, is in both.
+    Nothing asks for figures meanwhile. What the cluster costs anyway, such as the clock of its
+    drain, is in both.
     """
     for number in range(0, 2 * _ROUNDS, 2):
         spoil(api, number)
@@ -140,11 +146,16 @@ def measure(vms: int, nodes: int, minutes: int) -> int:
         pods = len(api.objects[path_of(POD)])
         began = time.monotonic()
         process = Watching(api.kubeconfig(Path(folder)), program=VIRT_ADMIT)
-        process.command = (sys.executable, "-m", "virt_admit", *process.command[1:])  # whose figures are its own
+        # whose figures are its own
+        process.command = (sys.executable, "-m", "virt_admit", *process.command[1:])
         with process as watch:
             while not watch.is_ready():
                 time.sleep(0.2)
-            print(f"{vms} VMs, {nodes} nodes, {pods} pods: ready after {time.monotonic() - began:.1f} s", flush=True)
+            print(
+                f"{vms} VMs, {nodes} nodes, {pods} pods: ready after "
+                f"{time.monotonic() - began:.1f} s",
+                flush=True,
+            )
             settle(watch)
             before, since = cpu(watch), time.monotonic()
             time.sleep(60)
@@ -153,12 +164,16 @@ def measure(vms: int, nodes: int, minutes: int) -> int:
             shown, without, used = zip(*vm_changes(api, watch), strict=True)
             more = statistics.median(used) - statistics.median(without)
             print(
-                f"a changed VM: {statistics.median(shown):.2f} s, {max(shown):.2f} s at most; {more * 1000:.0f} ms of CPU: "
-                f"{_milliseconds(used)} in three seconds, {_milliseconds(without)} without a change",
+                f"a changed VM: {statistics.median(shown):.2f} s, {max(shown):.2f} s at most; "
+                f"{more * 1000:.0f} ms of CPU: {_milliseconds(used)} in three seconds, "
+                f"{_milliseconds(without)} without a change",
                 flush=True,
             )
             took = list(node_changes(api, watch, nodes))
-            print(f"a changed node: {statistics.median(took):.2f} s, {max(took):.2f} s at most", flush=True)
+            print(
+                f"a changed node: {statistics.median(took):.2f} s, {max(took):.2f} s at most",
+                flush=True,
+            )
             sizes = churned(api, watch, vms, nodes, minutes)
     flat = not sizes or max(sizes[len(sizes) // 2 :]) <= GROWTH * sizes[len(sizes) // 2]
     kept = (max(shown) <= VM_SECONDS, more <= VM_CPU, max(took) <= NODE_SECONDS, idle <= IDLE, flat)
@@ -178,7 +193,11 @@ def churned(api: FakeApi, watch: Watching, vms: int, nodes: int, minutes: int) -
         before = cpu(watch)
         time.sleep(60)
         sizes.append(resident(watch))
-        print(f"minute {minute + 1} of churn: {sizes[-1]} MiB, {(cpu(watch) - before) / 60:.0%} of a core", flush=True)
+        print(
+            f"minute {minute + 1} of churn: {sizes[-1]} MiB, {(cpu(watch) - before) / 60:.0%} of a "
+            "core",
+            flush=True,
+        )
     ended.set()
     return sizes
 

@@ -18,9 +18,12 @@ from tests.waiting import eventually
 
 
 class Watching:
-    """The process, its metrics and its page. At the end of the block it stops on SIGTERM with exit code 0.
+    """The process, its metrics and its page.
 
-    Who measures the process needs the real program: in the place of prefork's a client waits for the process.
+    At the end of the block it stops on SIGTERM with exit code 0.
+
+    Who measures the process needs the real program: in the place of prefork's a client waits for
+    the process.
     """
 
     def __init__(self, kubeconfig: str, *flags: str, program: Path | None = None) -> None:
@@ -31,7 +34,9 @@ class Watching:
 
     def __enter__(self) -> Self:
         inherited = {
-            key: value for key, value in os.environ.items() if not key.startswith(("KUBERNETES_", "VIRT_ADMIT_"))
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("KUBERNETES_", "VIRT_ADMIT_"))
         }
         self._process = subprocess.Popen(self.command, env=inherited)
         try:
@@ -43,7 +48,10 @@ class Watching:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
         self._process.terminate()
@@ -64,8 +72,13 @@ class Watching:
         return self.samples()["process_cpu_seconds_total"]
 
     def open(self, path: str, method: str = "GET", **headers: str) -> HTTPResponse:
-        """Return the response to one request. Raises HTTPError for a status that is not a success."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method, headers=headers)
+        """Return the response to one request.
+
+        Raises HTTPError for a status that is not a success.
+        """
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", method=method, headers=headers
+        )
         response: HTTPResponse = urllib.request.urlopen(request, timeout=10)
         return response
 
@@ -92,12 +105,18 @@ class Watching:
         return all(text in page.text for text in texts)
 
     def samples(self) -> dict[str, float]:
-        lines = (line.rpartition(" ") for line in self.get("/metrics").splitlines() if not line.startswith("#"))
+        lines = (
+            line.rpartition(" ")
+            for line in self.get("/metrics").splitlines()
+            if not line.startswith("#")
+        )
         return {name: float(value) for name, _, value in lines}
 
     def sample(self, start: str) -> float | None:
         """Return the first sample with these first characters."""
-        return next((value for name, value in self.samples().items() if name.startswith(start)), None)
+        return next(
+            (value for name, value in self.samples().items() if name.startswith(start)), None
+        )
 
     def wait_for(self, start: str, value: float | None, seconds: float = 60) -> float:
         """Return the seconds until the first sample with these first characters has the value."""

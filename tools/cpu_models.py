@@ -1,8 +1,9 @@
 """The table of CPU models in ``model/release_tables/cpu_models.json``, made from libvirt's CPU map.
 
-``python -m tools.cpu_models FOLDER`` reads ``FOLDER/x86_*.xml``, as libvirt installs them in ``/usr/share/libvirt/cpu_map``.
-Features of nested virtualization (``vmx-*``) are left out: libvirt lists them for some models only. So is ``mpx``, which Linux
-does not offer to guests since 5.6, although old models name it.
+``python -m tools.cpu_models FOLDER`` reads ``FOLDER/x86_*.xml``, as libvirt installs them in
+``/usr/share/libvirt/cpu_map``. Features of nested virtualization (``vmx-*``) are left out: libvirt
+lists them for some models only. So is ``mpx``, which Linux does not offer to guests since 5.6,
+although old models name it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _LEFT_OUT: Final = ("vmx-", "mpx")
 
 
 def models(folder: Path) -> Mapping[str, tuple[str, frozenset[str]]]:
-    """Return the vendor and the features of each model; the vendor is empty for models of no vendor."""
+    """Return the vendor and the features of each model;
+    the vendor is empty for models of no vendor.
+    """
     found: dict[str, tuple[str, frozenset[str]]] = {}
     waiting = [model for path in sorted(folder.glob("x86_*.xml")) for model in _elements(path)]
     while waiting:
@@ -35,18 +38,26 @@ def models(folder: Path) -> Mapping[str, tuple[str, frozenset[str]]]:
         named = model.find("vendor")
         own = (each for each in model.findall("feature") if each.get("removed") != "yes")
         added = {name for each in own if not (name := each.get("name", "")).startswith(_LEFT_OUT)}
-        found[model.get("name", "")] = (named.get("name", "") if named is not None else vendor, features | added)
+        found[model.get("name", "")] = (
+            named.get("name", "") if named is not None else vendor,
+            features | added,
+        )
     return found
 
 
 def _elements(path: Path) -> Iterator[ElementTree.Element]:
-    yield from ElementTree.parse(path).getroot().findall("model")  # noqa: S314 - a file that the developer names
+    # a file that the developer names
+    yield from ElementTree.parse(path).getroot().findall("model")  # noqa: S314
 
 
 def table(found: Mapping[str, tuple[str, frozenset[str]]]) -> dict[str, Any]:
-    """Return the models, each as the difference to a smaller one: ``vendor``, ``like``, ``more``."""
+    """Return the models, each as the difference to a smaller one: ``vendor``, ``like``,
+    ``more``.
+    """
     made: dict[str, Any] = {}
-    for name, (vendor, features) in sorted(found.items(), key=lambda item: (len(item[1][1]), item[0])):
+    for name, (vendor, features) in sorted(
+        found.items(), key=lambda item: (len(item[1][1]), item[0])
+    ):
         smaller = [other for other in made if found[other][1] <= features]
         like = max(smaller, key=lambda other: (len(found[other][1]), other), default="")
         more = sorted(features - (found[like][1] if like else frozenset()))

@@ -41,7 +41,14 @@ def _panels() -> list[dict[str, Any]]:
     for title, panels in SECTIONS:
         place = {"x": 0, "y": top, "w": 24, "h": 1}
         found.append(
-            {"id": next(ids), "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+            {
+                "id": next(ids),
+                "type": "row",
+                "title": title,
+                "collapsed": False,
+                "gridPos": place,
+                "panels": [],
+            }
         )
         top += 1
         for index, panel in enumerate(panels):
@@ -61,15 +68,23 @@ _SELECTED: Final = 'cluster=~"$cluster"'
 def per_cluster(expression: str) -> str:
     """Return a query about the selected clusters, each by itself.
 
-    A fleet gives each Prometheus the external label ``cluster``. Without that label ``.*``, which is "All", matches too.
+    A fleet gives each Prometheus the external label ``cluster``. Without that label ``.*``, which
+    is "All", matches too.
     """
-    selected = _METRIC.sub(lambda found: f"{found[1]}{{{', '.join(filter(None, (found[2], _SELECTED)))}}}", expression)
+    selected = _METRIC.sub(
+        lambda found: f"{found[1]}{{{', '.join(filter(None, (found[2], _SELECTED)))}}}", expression
+    )
     grouped = re.sub(r"\b(sum|max|min)\(", r"\1 by (cluster) (", selected)
     return re.sub(r"\bby \((?!cluster\b)", "by (cluster, ", grouped)
 
 
 def _variables() -> list[dict[str, Any]]:
-    source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    source = {
+        "name": "datasource",
+        "label": "Prometheus",
+        "type": "datasource",
+        "query": "prometheus",
+    }
     query = "label_values(virt_admit_build_info, cluster)"
     clusters = {
         "name": "cluster",

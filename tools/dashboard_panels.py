@@ -37,23 +37,44 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Time to decide",
                 "s",
                 tuple(
-                    (_quantile(share, "virt_admit_request_duration_seconds", "endpoint"), f"{name} {{{{endpoint}}}}")
+                    (
+                        _quantile(share, "virt_admit_request_duration_seconds", "endpoint"),
+                        f"{name} {{{{endpoint}}}}",
+                    )
                     for share, name in (("0.99", "p99"), ("0.5", "p50"))
                 ),
             ),
-            Panel("Under way", "short", (("sum by (endpoint) (virt_admit_requests_in_flight)", "{{endpoint}}"),)),
+            Panel(
+                "Under way",
+                "short",
+                (("sum by (endpoint) (virt_admit_requests_in_flight)", "{{endpoint}}"),),
+            ),
             Panel(
                 "Findings in an hour, the ten commonest",
                 "short",
-                (("topk(10, sum by (rule, action) (increase(virt_admit_findings_total[1h])))", "{{action}} {{rule}}"),),
+                (
+                    (
+                        "topk(10, sum by (rule, action) (increase(virt_admit_findings_total[1h])))",
+                        "{{action}} {{rule}}",
+                    ),
+                ),
             ),
             Panel(
                 "Rules that are blind or crash",
                 "short",
                 (
-                    ("sum by (rule) (increase(virt_admit_rule_unseen_total[1h])) > 0", "blind {{rule}}"),
-                    ("sum by (rule) (increase(virt_admit_rule_not_judged_total[1h])) > 0", "not judged {{rule}}"),
-                    ("sum by (rule) (increase(virt_admit_rule_errors_total[1h])) > 0", "crash {{rule}}"),
+                    (
+                        "sum by (rule) (increase(virt_admit_rule_unseen_total[1h])) > 0",
+                        "blind {{rule}}",
+                    ),
+                    (
+                        "sum by (rule) (increase(virt_admit_rule_not_judged_total[1h])) > 0",
+                        "not judged {{rule}}",
+                    ),
+                    (
+                        "sum by (rule) (increase(virt_admit_rule_errors_total[1h])) > 0",
+                        "crash {{rule}}",
+                    ),
                 ),
                 "A rule lacked data. This never denies a request.",
             ),
@@ -61,8 +82,14 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Policy",
                 "s",
                 (
-                    ("time() - max by (pod) (virt_admit_policy_loaded_timestamp_seconds)", "age {{pod}}"),
-                    ("sum(increase(virt_admit_policy_reload_errors_total[1h]))", "refused in an hour"),
+                    (
+                        "time() - max by (pod) (virt_admit_policy_loaded_timestamp_seconds)",
+                        "age {{pod}}",
+                    ),
+                    (
+                        "sum(increase(virt_admit_policy_reload_errors_total[1h]))",
+                        "refused in an hour",
+                    ),
                     ("min by (pod) (virt_admit_policy_current)", "current {{pod}}"),
                 ),
             ),
@@ -77,19 +104,26 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (
                     (
                         _quantile(
-                            "0.99", "apiserver_admission_webhook_admission_duration_seconds", "name", f"{{{OURS}}}"
+                            "0.99",
+                            "apiserver_admission_webhook_admission_duration_seconds",
+                            "name",
+                            f"{{{OURS}}}",
                         ),
                         "{{name}}",
                     ),
                 ),
-                "With the network and TLS; what exceeds timeoutSeconds is let through, or refused under Fail.",
+                "With the network and TLS; what exceeds timeoutSeconds is let through, or refused "
+                "under Fail.",
             ),
             Panel(
                 "Calls",
                 "reqps",
                 (
                     (
-                        f"sum by (name, code) (rate(apiserver_admission_webhook_request_total{{{OURS}}}[5m]))",
+                        (
+                            "sum by (name, code) "
+                            f"(rate(apiserver_admission_webhook_request_total{{{OURS}}}[5m]))"
+                        ),
                         "{{name}} {{code}}",
                     ),
                 ),
@@ -99,11 +133,17 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "reqps",
                 (
                     (
-                        f"sum by (name) (rate(apiserver_admission_webhook_rejection_count{{{OURS}}}[5m]))",
+                        (
+                            "sum by (name) "
+                            f"(rate(apiserver_admission_webhook_rejection_count{{{OURS}}}[5m]))"
+                        ),
                         "refused {{name}}",
                     ),
                     (
-                        f"sum by (name) (rate(apiserver_admission_webhook_fail_open_count{{{OURS}}}[5m]))",
+                        (
+                            "sum by (name) "
+                            f"(rate(apiserver_admission_webhook_fail_open_count{{{OURS}}}[5m]))"
+                        ),
                         "failed open {{name}}",
                     ),
                 ),
@@ -136,7 +176,10 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "short",
                 (
                     ("max by (cause) (virt_admit_vms_without_failover) > 0", "{{cause}}"),
-                    ("max by (zone) (virt_admit_zone_vms_without_failover) > 0", "loss of zone {{zone}}"),
+                    (
+                        "max by (zone) (virt_admit_zone_vms_without_failover) > 0",
+                        "loss of zone {{zone}}",
+                    ),
                     ("max(virt_admit_failover_spare_nodes)", "spare nodes"),
                 ),
             ),
@@ -144,21 +187,30 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Memory that can still start with one node lost",
                 "bytes",
                 (
-                    ('max by (resource) (virt_admit_failover_capacity{resource="memory"})', "{{resource}}"),
+                    (
+                        'max by (resource) (virt_admit_failover_capacity{resource="memory"})',
+                        "{{resource}}",
+                    ),
                     ("max(virt_admit_failover_largest_vm_bytes)", "largest VM now"),
                 ),
             ),
             Panel(
                 "Estimated: an upgrade, the slowest restart after the loss of a node",
                 "s",
-                tuple((f"max by (bound) (virt_admit_{name}_seconds)", f"{name} {{{{bound}}}}") for name in _ESTIMATED),
+                tuple(
+                    (f"max by (bound) (virt_admit_{name}_seconds)", f"{name} {{{{bound}}}}")
+                    for name in _ESTIMATED
+                ),
             ),
             Panel(
                 "Time until CA bundles of KubeVirt, CDI, HyperConverged and medik8s end",
                 "s",
                 (
                     (
-                        "max by (kind, name) (virt_admit_webhook_bundle_expiry_timestamp_seconds) - time()",
+                        (
+                            "max by (kind, name) "
+                            "(virt_admit_webhook_bundle_expiry_timestamp_seconds) - time()"
+                        ),
                         "{{kind}} {{name}}",
                     ),
                 ),
@@ -223,7 +275,10 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "short",
                 (
                     (
-                        "sum by (by, result) (increase(virt_admit_drain_duration_seconds_count[1d])) > 0",
+                        (
+                            "sum by (by, result) "
+                            "(increase(virt_admit_drain_duration_seconds_count[1d])) > 0"
+                        ),
                         "{{result}} {{by}}",
                     ),
                 ),
@@ -231,7 +286,12 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Forecast of a drain: the ten longest, high bound",
                 "s",
-                (('topk(10, max by (node) (virt_admit_node_drain_seconds{bound="high"}))', "{{node}}"),),
+                (
+                    (
+                        'topk(10, max by (node) (virt_admit_node_drain_seconds{bound="high"}))',
+                        "{{node}}",
+                    ),
+                ),
             ),
             Panel(
                 "Nodes of roll-outs by phase",
@@ -241,7 +301,15 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Downtime of VMs in an hour",
                 "s",
-                (("sum by (namespace) (increase(virt_admit_vm_downtime_seconds_total[1h])) > 0", "{{namespace}}"),),
+                (
+                    (
+                        (
+                            "sum by (namespace) "
+                            "(increase(virt_admit_vm_downtime_seconds_total[1h])) > 0"
+                        ),
+                        "{{namespace}}",
+                    ),
+                ),
             ),
         ),
     ),
@@ -253,7 +321,10 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "s",
                 (
                     (
-                        "min by (certificate) (virt_admit_certificate_expiry_timestamp_seconds - time())",
+                        (
+                            "min by (certificate) (virt_admit_certificate_expiry_timestamp_seconds "
+                            "- time())"
+                        ),
                         "{{certificate}}",
                     ),
                 ),
@@ -262,19 +333,43 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Rotation in an hour",
                 "short",
                 (
-                    ("sum by (step) (increase(virt_admit_certificate_rotations_total[1h])) > 0", "{{step}}"),
-                    ("sum by (reason) (increase(virt_admit_certificate_errors_total[1h])) > 0", "error {{reason}}"),
+                    (
+                        "sum by (step) (increase(virt_admit_certificate_rotations_total[1h])) > 0",
+                        "{{step}}",
+                    ),
+                    (
+                        "sum by (reason) (increase(virt_admit_certificate_errors_total[1h])) > 0",
+                        "error {{reason}}",
+                    ),
                     ("sum(increase(virt_admit_certificate_conflicts_total[1h]))", "conflicts"),
-                    ("sum by (reason) (increase(virt_admit_tls_handshake_failures_total[1h])) > 0", "TLS {{reason}}"),
-                    ("min by (configuration) (virt_admit_certificate_bundle_injected)", "bundle in {{configuration}}"),
+                    (
+                        (
+                            "sum by (reason) "
+                            "(increase(virt_admit_tls_handshake_failures_total[1h])) > 0"
+                        ),
+                        "TLS {{reason}}",
+                    ),
+                    (
+                        "min by (configuration) (virt_admit_certificate_bundle_injected)",
+                        "bundle in {{configuration}}",
+                    ),
                 ),
             ),
             Panel(
                 "Clock, and last look at the certificates",
                 "s",
                 (
-                    ("max by (pod) (virt_admit_certificate_clock_offset_seconds)", "offset {{pod}}"),
-                    ("time() - max by (pod) (virt_admit_certificate_last_check_timestamp_seconds)", "looked {{pod}}"),
+                    (
+                        "max by (pod) (virt_admit_certificate_clock_offset_seconds)",
+                        "offset {{pod}}",
+                    ),
+                    (
+                        (
+                            "time() - max by (pod) "
+                            "(virt_admit_certificate_last_check_timestamp_seconds)"
+                        ),
+                        "looked {{pod}}",
+                    ),
                 ),
             ),
             Panel(
@@ -301,9 +396,15 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Memory and processor",
                 "bytes",
                 (
-                    ('sum by (pod) (process_resident_memory_bytes{job="virt-admit-webhook"})', "memory {{pod}}"),
                     (
-                        'sum by (pod) (rate(process_cpu_seconds_total{job="virt-admit-webhook"}[5m]))',
+                        'sum by (pod) (process_resident_memory_bytes{job="virt-admit-webhook"})',
+                        "memory {{pod}}",
+                    ),
+                    (
+                        (
+                            "sum by (pod) "
+                            '(rate(process_cpu_seconds_total{job="virt-admit-webhook"}[5m]))'
+                        ),
                         "processors {{pod}}",
                     ),
                 ),

@@ -1,4 +1,5 @@
-"""The example of a cluster in which no node can be drained: 7 nodes, 40 VMs of 6 owners, and the faults of real clusters.
+"""The example of a cluster in which no node can be drained: 7 nodes, 40 VMs of 6 owners, and the
+faults of real clusters.
 
 The same bytes each time: no random numbers, and the time is a constant.
 """
@@ -10,7 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tools.example_vms import DEVICES, GPU, GPU_NODES, KUBEVIRT, TIME, WORKERS, ago, made, stuck_migration, workload
+from tools.example_vms import (
+    DEVICES,
+    GPU,
+    GPU_NODES,
+    KUBEVIRT,
+    TIME,
+    WORKERS,
+    ago,
+    made,
+    stuck_migration,
+    workload,
+)
 from tools.paths import ROOT
 from virt_admit.kube import snapshots
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -64,14 +76,24 @@ def _settings() -> Iterator[dict[str, Any]]:
 
 def _component(name: str, node: str, owner: str) -> dict[str, Any]:
     """Return a ready pod of a component of KubeVirt."""
-    controller = {"apiVersion": "apps/v1", "kind": owner, "name": name, "uid": f"uid-{owner}", "controller": True}
+    controller = {
+        "apiVersion": "apps/v1",
+        "kind": owner,
+        "name": name,
+        "uid": f"uid-{owner}",
+        "controller": True,
+    }
     container = {"name": name, "resources": {"requests": {"cpu": "10m", "memory": "350Mi"}}}
     return made(
         "v1",
         "Pod",
         f"{name}-{node}",
         "kubevirt",
-        metadata={"labels": {"kubevirt.io": name}, "ownerReferences": [controller], "creationTimestamp": ago(days=40)},
+        metadata={
+            "labels": {"kubevirt.io": name},
+            "ownerReferences": [controller],
+            "creationTimestamp": ago(days=40),
+        },
         spec={"nodeName": node, "containers": [container]},
         status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     )
@@ -88,9 +110,19 @@ def _nodes() -> Iterator[dict[str, Any]]:
             "node-role.kubernetes.io/worker": "",
             "topology.kubernetes.io/zone": f"zone-{'ab'[int(name[-1]) % 2]}",
         } | ({"node-role.kubernetes.io/gpu": ""} if is_gpu else {})
-        room = {"cpu": "32", "memory": f"{256 if is_gpu else 192}Gi", "pods": "250", "ephemeral-storage": "200Gi"}
+        room = {
+            "cpu": "32",
+            "memory": f"{256 if is_gpu else 192}Gi",
+            "pods": "250",
+            "ephemeral-storage": "200Gi",
+        }
         extra = {GPU: "2"} if is_gpu else {"example.com/tape": "1"} if name == "worker-1" else {}
-        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": TIME, "lastTransitionTime": ago(days=40)}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastHeartbeatTime": TIME,
+            "lastTransitionTime": ago(days=40),
+        }
         status = {"allocatable": room | DEVICES | extra, "conditions": [ready]}
         yield made("v1", "Node", name, metadata={"labels": labels}, status=status)
 
@@ -111,7 +143,9 @@ def _pools() -> Iterator[dict[str, Any]]:
 
 
 def _checks() -> Iterator[dict[str, Any]]:
-    conditions = [{"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")]
+    conditions = [
+        {"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")
+    ]
     template = {
         "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
         "kind": "SelfNodeRemediationTemplate",
@@ -155,7 +189,11 @@ def _gpu_check() -> Iterator[dict[str, Any]]:
             metadata={
                 "labels": {"machine.openshift.io/cluster-api-machineset": "gpu"},
                 "ownerReferences": [
-                    {"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": "gpu"}
+                    {
+                        "apiVersion": "machine.openshift.io/v1beta1",
+                        "kind": "MachineSet",
+                        "name": "gpu",
+                    }
                     | {"uid": "uid-gpu-set", "controller": True}
                 ],
             },
@@ -170,7 +208,8 @@ def _gpu_check() -> Iterator[dict[str, Any]]:
             "maxUnhealthy": "100%",
             "selector": {"matchLabels": {"machine.openshift.io/cluster-api-machineset": "gpu"}},
             "unhealthyConditions": [
-                {"type": "Ready", "status": status, "timeout": "300s"} for status in ("False", "Unknown")
+                {"type": "Ready", "status": status, "timeout": "300s"}
+                for status in ("False", "Unknown")
             ],
         },
     )
@@ -179,7 +218,14 @@ def _gpu_check() -> Iterator[dict[str, Any]]:
 def _limits() -> Iterator[dict[str, Any]]:
     """Yield a quota that leaves no room for a second pod of any of its VMs."""
     limit = {"pods": "4"}
-    yield made("v1", "ResourceQuota", "pods", "finance", spec={"hard": limit}, status={"hard": limit, "used": limit})
+    yield made(
+        "v1",
+        "ResourceQuota",
+        "pods",
+        "finance",
+        spec={"hard": limit},
+        status={"hard": limit, "used": limit},
+    )
 
 
 def _application() -> Iterator[dict[str, Any]]:
@@ -188,7 +234,13 @@ def _application() -> Iterator[dict[str, Any]]:
     spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
     status = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}
     yield made("policy/v1", "PodDisruptionBudget", "checkout", "shop", spec=spec, status=status)
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "checkout", "uid": "uid-rs", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "checkout",
+        "uid": "uid-rs",
+        "controller": True,
+    }
     for suffix, node, ready in (("a", "worker-2", "True"), ("b", "worker-3", "False")):
         container = {"name": "app", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
         yield made(
@@ -196,7 +248,11 @@ def _application() -> Iterator[dict[str, Any]]:
             "Pod",
             f"checkout-{suffix}",
             "shop",
-            metadata={"labels": labels, "ownerReferences": [owner], "creationTimestamp": ago(days=3)},
+            metadata={
+                "labels": labels,
+                "ownerReferences": [owner],
+                "creationTimestamp": ago(days=3),
+            },
             spec={"nodeName": node, "containers": [container]},
             status={"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
         )

@@ -1,4 +1,6 @@
-"""The VMs of the example of a cluster: each with its claim, its volume, its VMI and its launcher pod."""
+"""The VMs of the example of a cluster: each with its claim, its volume,
+its VMI and its launcher pod.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ TIME: Final = "2027-03-01T11:00:00Z"
 KUBEVIRT: Final = "kubevirt.io/v1"
 WORKERS: Final = tuple(f"worker-{number}" for number in range(1, 6))
 GPU_NODES: Final = ("gpu-1", "gpu-2")
-DEVICES: Final = {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")}
+DEVICES: Final = {
+    f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+}
 GPU: Final = "nvidia.com/A100"
 
 
@@ -53,7 +57,9 @@ def _ordinary() -> Iterator[ExampleVm]:
             position += 1
 
 
-_HOST_DEVICE: Final = {"domain": {"devices": {"hostDevices": [{"name": "tape", "deviceName": "example.com/tape"}]}}}
+_HOST_DEVICE: Final = {
+    "domain": {"devices": {"hostDevices": [{"name": "tape", "deviceName": "example.com/tape"}]}}
+}
 _GPU: Final = {"domain": {"devices": {"gpus": [{"name": "gpu", "deviceName": GPU}]}}}
 _MIGRATION: Final = "kubevirt-evacuation-db"
 _STATE: Final = {
@@ -86,19 +92,41 @@ SPECIAL: Final = (
         node="worker-5",
         spec={"nodeSelector": {"kubernetes.io/hostname": "worker-5"}},
     ),
-    ExampleVm(owner="build", name="runner", node="worker-5", strategy="None", run_strategy="RerunOnFailure"),
     ExampleVm(
-        owner="research", name="train", node="gpu-1", memory=64, obstacle="HostDeviceNotLiveMigratable", spec=_GPU
+        owner="build",
+        name="runner",
+        node="worker-5",
+        strategy="None",
+        run_strategy="RerunOnFailure",
+    ),
+    ExampleVm(
+        owner="research",
+        name="train",
+        node="gpu-1",
+        memory=64,
+        obstacle="HostDeviceNotLiveMigratable",
+        spec=_GPU,
     ),
     ExampleVm(owner="research", name="notebook", node="gpu-1", strategy="None", spec=_GPU),
     ExampleVm(owner="research", name="simulation", node="gpu-2", memory=180),
-    ExampleVm(owner="research", name="results", node="gpu-2", memory=8, strategy="LiveMigrateIfPossible"),
+    ExampleVm(
+        owner="research", name="results", node="gpu-2", memory=8, strategy="LiveMigrateIfPossible"
+    ),
 )
 
 
-def made(api_version: str, kind: str, name: str, namespace: str = "", **fields: Any) -> dict[str, Any]:
-    metadata = {"name": name, "uid": f"uid-{name}"} | ({"namespace": namespace} if namespace else {})
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata | fields.pop("metadata", {}), **fields}
+def made(
+    api_version: str, kind: str, name: str, namespace: str = "", **fields: Any
+) -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-{name}"} | (
+        {"namespace": namespace} if namespace else {}
+    )
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": metadata | fields.pop("metadata", {}),
+        **fields,
+    }
 
 
 def workload() -> Iterator[dict[str, Any]]:
@@ -120,7 +148,12 @@ def workload() -> Iterator[dict[str, Any]]:
             },
             status={"phase": "Bound", "accessModes": [mode]},
         )
-        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": vm.owner, "name": f"{vm.name}-root"}
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": vm.owner,
+            "name": f"{vm.name}-root",
+        }
         yield made(
             "v1",
             "PersistentVolume",
@@ -147,7 +180,11 @@ def _template(vm: ExampleVm) -> dict[str, Any]:
     others = {key: value for key, value in vm.spec.items() if key != "domain"}
     return {
         "evictionStrategy": vm.strategy,
-        "domain": {"cpu": {"cores": 2}, "memory": {"guest": f"{vm.memory}Gi"}, "devices": devices | special},
+        "domain": {
+            "cpu": {"cores": 2},
+            "memory": {"guest": f"{vm.memory}Gi"},
+            "devices": devices | special,
+        },
         "networks": [{"name": "default", "pod": {}}],
         "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": f"{vm.name}-root"}}],
         "terminationGracePeriodSeconds": 180,
@@ -156,14 +193,24 @@ def _template(vm: ExampleVm) -> dict[str, Any]:
 
 def _vm(vm: ExampleVm) -> dict[str, Any]:
     labels = {"team": vm.owner}
-    spec = {"runStrategy": vm.run_strategy, "template": {"metadata": {"labels": labels}, "spec": _template(vm)}}
+    spec = {
+        "runStrategy": vm.run_strategy,
+        "template": {"metadata": {"labels": labels}, "spec": _template(vm)},
+    }
     metadata = {"labels": labels, "creationTimestamp": ago(days=120)}
     status = {"printableStatus": "Running", "ready": True}
-    return made(KUBEVIRT, "VirtualMachine", vm.name, vm.owner, metadata=metadata, spec=spec, status=status)
+    return made(
+        KUBEVIRT, "VirtualMachine", vm.name, vm.owner, metadata=metadata, spec=spec, status=status
+    )
 
 
 def _vmi(vm: ExampleVm) -> dict[str, Any]:
-    owner = {"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": vm.name, "uid": f"uid-{vm.name}"}
+    owner = {
+        "apiVersion": KUBEVIRT,
+        "kind": "VirtualMachine",
+        "name": vm.name,
+        "uid": f"uid-{vm.name}",
+    }
     migratable: dict[str, Any] = {"type": "LiveMigratable", "status": str(not vm.obstacle)}
     if vm.obstacle:
         migratable |= {"reason": vm.obstacle, "message": "cannot migrate VMI"}
@@ -180,7 +227,13 @@ def _vmi(vm: ExampleVm) -> dict[str, Any]:
         "creationTimestamp": ago(days=30),
     }
     return made(
-        KUBEVIRT, "VirtualMachineInstance", vm.name, vm.owner, metadata=metadata, spec=_template(vm), status=status
+        KUBEVIRT,
+        "VirtualMachineInstance",
+        vm.name,
+        vm.owner,
+        metadata=metadata,
+        spec=_template(vm),
+        status=status,
     )
 
 
@@ -189,7 +242,12 @@ def _launcher_uid(vm: ExampleVm) -> str:
 
 
 def _launcher(vm: ExampleVm, node: str = "", suffix: str = "x1", **labels: str) -> dict[str, Any]:
-    owner = {"apiVersion": KUBEVIRT, "kind": "VirtualMachineInstance", "name": vm.name, "uid": f"uid-vmi-{vm.name}"}
+    owner = {
+        "apiVersion": KUBEVIRT,
+        "kind": "VirtualMachineInstance",
+        "name": vm.name,
+        "uid": f"uid-vmi-{vm.name}",
+    }
     mebibytes = vm.memory * 1024 + 300
     requests = {"cpu": "200m", "memory": f"{mebibytes}Mi", "ephemeral-storage": "50M"} | {
         name: "1" for name in DEVICES if not name.endswith("vsock")
@@ -200,7 +258,8 @@ def _launcher(vm: ExampleVm, node: str = "", suffix: str = "x1", **labels: str) 
         requests |= {"example.com/tape": "1"}
     metadata = {
         "uid": _launcher_uid(vm) + ("" if suffix == "x1" else f"-{suffix}"),
-        "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-vmi-{vm.name}"} | labels,
+        "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-vmi-{vm.name}"}
+        | labels,
         "ownerReferences": [owner | {"controller": True}],
         "creationTimestamp": ago(days=30) if suffix == "x1" else ago(minutes=381),
     }
@@ -238,7 +297,9 @@ def stuck_migration() -> Iterator[dict[str, Any]]:
         status={
             "phase": "Running",
             "migrationState": dict(_STATE),
-            "phaseTransitionTimestamps": [{"phase": "Running", "phaseTransitionTimestamp": _STATE["startTimestamp"]}],
+            "phaseTransitionTimestamps": [
+                {"phase": "Running", "phaseTransitionTimestamp": _STATE["startTimestamp"]}
+            ],
         },
     )
     yield _launcher(vm, "worker-4", "x2", **{"kubevirt.io/migrationJobUID": uid})

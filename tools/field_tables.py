@@ -1,7 +1,8 @@
-"""The tables of known fields: every release of a CustomResourceDefinition that was read so far (``definitions.py``).
+"""The tables of known fields: every release of a CustomResourceDefinition that was read so far
+(``definitions.py``).
 
-A table only grows. A definition whose fields it has all changes nothing, so the same tables come from each source of
-definitions, and a field that a release removed stays known.
+A table only grows. A definition whose fields it has all changes nothing, so the same tables come
+from each source of definitions, and a field that a release removed stays known.
 """
 
 from __future__ import annotations
@@ -26,19 +27,29 @@ Releases = Mapping[str, Sequence[Type]]
 
 def judged() -> list[Kind]:
     """Return the kinds that a rule about unknown fields judges."""
-    return sorted({kind for rule in load_rules() if rule.id.endswith(SUFFIX) for kind in rule.kinds})
+    return sorted(
+        {kind for rule in load_rules() if rule.id.endswith(SUFFIX) for kind in rule.kinds}
+    )
 
 
 def files() -> dict[Path, str]:
-    """Return the table of each kind with the definitions that are at hand; nothing is built for them."""
+    """Return the table of each kind with the definitions that are at hand;
+    nothing is built for them.
+    """
     found = definitions.real(build=False)
-    return {path: _updated(path, found.get(kind.resource)) for kind in judged() if (path := _path(kind))}
+    return {
+        path: _updated(path, found.get(kind.resource)) for kind in judged() if (path := _path(kind))
+    }
 
 
 def not_compared() -> str:
     """Return the kinds whose tables cannot be compared as one line; empty if there are none."""
-    missing = [kind.resource for kind in judged() if kind.resource not in definitions.real(build=False)]
-    return f"field tables not compared, no definition at hand: {', '.join(missing)}" if missing else ""
+    missing = [
+        kind.resource for kind in judged() if kind.resource not in definitions.real(build=False)
+    ]
+    return (
+        f"field tables not compared, no definition at hand: {', '.join(missing)}" if missing else ""
+    )
 
 
 def _path(kind: Kind) -> Path:
@@ -47,7 +58,9 @@ def _path(kind: Kind) -> Path:
 
 def _updated(path: Path, definition: Path | None) -> str:
     if not path.exists() and definition is None:
-        raise FileNotFoundError(f"{path.name} has no definition: see 'A new release of a custom resource'")
+        raise FileNotFoundError(
+            f"{path.name} has no definition: see 'A new release of a custom resource'"
+        )
     known = releases(path.read_text()) if path.exists() else {}
     return table(known if definition is None else extended(known, definitions.load(definition)))
 
@@ -59,13 +72,21 @@ def releases(text: str) -> Releases:
     def expanded(node: int | list[int]) -> Type:
         if isinstance(node, list):
             return [expanded(node[0])]
-        return {name: expanded(below) for name, below in data["types"][node].items()} if node != FREE else FREE
+        return (
+            {name: expanded(below) for name, below in data["types"][node].items()}
+            if node != FREE
+            else FREE
+        )
 
-    return {version: [expanded(node) for node in nodes] for version, nodes in data["versions"].items()}
+    return {
+        version: [expanded(node) for node in nodes] for version, nodes in data["versions"].items()
+    }
 
 
 def extended(known: Releases, definition: Mapping[str, Any]) -> Releases:
-    """Return the releases with those versions of a definition that have a field more, as the newest ones."""
+    """Return the releases with those versions of a definition that have a field more,
+    as the newest ones.
+    """
     found = {version: list(types) for version, types in known.items()}
     for version in definition["spec"]["versions"]:
         types = found.setdefault(version["name"], [])
@@ -77,7 +98,11 @@ def extended(known: Releases, definition: Mapping[str, Any]) -> Releases:
 def _top(schema: Mapping[str, Any]) -> Type:
     found = _type(schema)
     assert isinstance(found, dict), "a definition without a schema"
-    return dict(sorted({**found, **dict.fromkeys(("apiVersion", "kind", "metadata", "status"), FREE)}.items()))
+    return dict(
+        sorted(
+            {**found, **dict.fromkeys(("apiVersion", "kind", "metadata", "status"), FREE)}.items()
+        )
+    )
 
 
 def _type(schema: Mapping[str, Any]) -> Type:
@@ -88,7 +113,10 @@ def _type(schema: Mapping[str, Any]) -> Type:
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
         fields[ANY] = _type(extra)
-    elif extra or any(schema.get(f"x-kubernetes-{mark}") for mark in ("preserve-unknown-fields", "embedded-resource")):
+    elif extra or any(
+        schema.get(f"x-kubernetes-{mark}")
+        for mark in ("preserve-unknown-fields", "embedded-resource")
+    ):
         fields[ANY] = FREE
     return FREE if not fields or fields == {ANY: FREE} else fields
 
@@ -101,7 +129,10 @@ def _within(one: Type, others: Iterable[Type]) -> bool:
     return all(
         isinstance(fields, dict)
         and all(
-            _within(below, [each.get(name, each.get(ANY)) for each in maps if name in each or ANY in each])
+            _within(
+                below,
+                [each.get(name, each.get(ANY)) for each in maps if name in each or ANY in each],
+            )
             for name, below in fields.items()
         )
         for fields in _maps([one])
@@ -118,15 +149,23 @@ def _maps(types: Iterable[Type]) -> Iterator[Any]:
 
 
 def table(found: Releases) -> str:
-    """Return the table of a kind as JSON, with one type in each line so that changes are readable."""
+    """Return the table of a kind as JSON, with one type in each line so that changes are
+    readable.
+    """
     types = _Types()
-    versions = {version: [types.add(each) for each in each_release] for version, each_release in found.items()}
+    versions = {
+        version: [types.add(each) for each in each_release]
+        for version, each_release in found.items()
+    }
     lines = ",\n".join(json.dumps(fields, separators=(",", ":")) for fields in types.all)
     return f'{{"versions":{json.dumps(versions)},\n"types":[\n{lines}\n]}}\n'
 
 
 class _Types:
-    """The distinct types of a kind. Equal types are stored once, which makes a table twenty times smaller."""
+    """The distinct types of a kind.
+
+    Equal types are stored once, which makes a table twenty times smaller.
+    """
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = [{}]

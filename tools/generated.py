@@ -1,4 +1,6 @@
-"""Files that are made from code: ``make docs`` writes them, ``make check`` fails if one is stale."""
+"""Files that are made from code: ``make docs`` writes them,
+``make check`` fails if one is stale.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,20 @@ def files() -> dict[Path, str]:
             folder / "components" / COMPONENTS[home] / "rbac.yaml": NOTE + _yaml(granted)
             for home, granted in manifests.rbac_elsewhere(admission).items()
         },
-        folder / "components" / "scan-reports" / "rbac.yaml": NOTE + _yaml(manifests.reports_rbac()),
-        folder / "components" / "watch-reports" / "rbac.yaml": NOTE + _yaml(manifests.reports_rbac(manifests.WATCHER)),
+        folder / "components" / "scan-reports" / "rbac.yaml": NOTE
+        + _yaml(manifests.reports_rbac()),
+        folder / "components" / "watch-reports" / "rbac.yaml": NOTE
+        + _yaml(manifests.reports_rbac(manifests.WATCHER)),
         folder / "watch" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules, manifests.WATCHER)),
         folder / "scan" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules)),
         folder / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
         **{
-            folder / "components" / "openshift" / "webhooks" / f"{patch['kind'].lower()}.yaml": NOTE + _yaml([patch])
+            folder / "components" / "openshift" / "webhooks" / f"{patch['kind'].lower()}.yaml": NOTE
+            + _yaml([patch])
             for patch in manifests.trusting_only(admission, ("openshift-cnv",))
         },
-        folder / "floor" / "policies.yaml": NOTE + _yaml(policies.policies(rules, load("default", rules))),
+        folder / "floor" / "policies.yaml": NOTE
+        + _yaml(policies.policies(rules, load("default", rules))),
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",
         INDEX: index(rules),
         ROOT / "docs" / "rules.md": _rules_page(),
@@ -73,7 +79,10 @@ def _rules_page() -> str:
     for rule in rules:
         names = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
         action = str(rule.action) + _scope(rule)
-        lines.append(f"| [{rule.id}](#{rule.id}) | {action} | {names} | {rule.title.replace('|', chr(92) + '|')} |")
+        lines.append(
+            f"| [{rule.id}](#{rule.id}) | {action} | {names} | "
+            f"{rule.title.replace('|', chr(92) + '|')} |"
+        )
     for rule in rules:
         lines += ["", _with_breaks(page(rule).replace("# ", "## ", 1))]
     return "\n".join(lines) + "\n"
@@ -103,7 +112,9 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
         return 0
-    stale = [path for path, content in wanted.items() if not path.exists() or path.read_text() != content]
+    stale = [
+        path for path, content in wanted.items() if not path.exists() or path.read_text() != content
+    ]
     if missing := field_tables.not_compared():
         print(missing, file=sys.stderr)
     for path in stale:

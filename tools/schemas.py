@@ -29,7 +29,10 @@ REPORTS: Final[dict[str, type]] = {
     "upgrade": UpgradeReport,
 }
 """The type of the report of each verb that answers several clusters one by one."""
-_ADDITIONS: Final = "Only additions: readers ignore keys that they do not know. Times are whole seconds, or RFC 3339."
+_ADDITIONS: Final = (
+    "Only additions: readers ignore keys that they do not know. Times are whole seconds, or RFC "
+    "3339."
+)
 
 
 def files() -> dict[Path, str]:
@@ -37,15 +40,23 @@ def files() -> dict[Path, str]:
     found = {verb: schema(verb, report) for verb, report in REPORTS.items()}
     found |= {"explain": explained(), "check": judged()}
     return {
-        ROOT / "docs" / f"{verb}.schema.json": json.dumps(content, indent=2) + "\n" for verb, content in found.items()
+        ROOT / "docs" / f"{verb}.schema.json": json.dumps(content, indent=2) + "\n"
+        for verb, content in found.items()
     }
 
 
 def explained() -> dict[str, Any]:
-    """Return the schema of what ``virt-admit explain`` prints about one VM, one node, or health checks."""
+    """Return the schema of what ``virt-admit explain`` prints about one VM, one node,
+    or health checks.
+    """
     reports = (VmReport, NodeReport, HealthCheckReport)
     answers, types = _components(*reports)
-    several = {"description": "Several health checks.", "type": "array", "minItems": 2, "items": answers[-1]}
+    several = {
+        "description": "Several health checks.",
+        "type": "array",
+        "minItems": 2,
+        "items": answers[-1],
+    }
     return _published("explain vm/NAME|node/NAME|nhc/NAME|FILE -o json", [*answers, several], types)
 
 
@@ -56,13 +67,19 @@ def judged() -> dict[str, Any]:
 
 
 def schema(verb: str, report: type) -> dict[str, Any]:
-    """Return the schema of what ``virt-admit VERB -o json`` prints about one cluster, or about several."""
+    """Return the schema of what ``virt-admit VERB -o json`` prints about one cluster,
+    or about several.
+    """
     (answer,), types = _components(report)
     clusters = {"$ref": "#/$defs/Clusters"}
-    return _published(f"{verb} -o json", [answer, clusters], {**types, "Clusters": _clusters(answer)})
+    return _published(
+        f"{verb} -o json", [answer, clusters], {**types, "Clusters": _clusters(answer)}
+    )
 
 
-def _published(command: str, answers: list[dict[str, Any]], types: dict[str, Any]) -> dict[str, Any]:
+def _published(
+    command: str, answers: list[dict[str, Any]], types: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"virt-admit {command}",
@@ -76,7 +93,17 @@ def _components(*reports: type) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a reference to each report, and the schemas of all types in them."""
     answers, types = msgspec.json.schema_components(reports, ref_template="#/$defs/{name}")
     values = {value.__name__: value for report in reports for value in _values(report)}
-    return list(answers), {name: _keys(of_type, values.get(name)) for name, of_type in types.items()}
+    return list(answers), {
+        name: _keys(_on_one_line(of_type), values.get(name)) for name, of_type in types.items()
+    }
+
+
+def _on_one_line(of_type: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a type with its description on one line: docstrings have several."""
+    return {
+        key: " ".join(value.split()) if key == "description" else value
+        for key, value in of_type.items()
+    }
 
 
 def _values(of_type: Any) -> Iterator[type]:
@@ -115,13 +142,18 @@ def _clusters(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys(of_type: dict[str, Any], value: Any) -> dict[str, Any]:
-    """Return the schema of a type with its keys as they are printed: in order, and all of them unless some are omitted."""
+    """Return the schema of a type with its keys as they are printed: in order, and all of them
+    unless some are omitted.
+    """
     if value is None:
         return of_type
-    printed = {key_of(field.name): of_type["properties"][field.name] for field in dataclasses.fields(value)}
+    printed = {
+        key_of(field.name): of_type["properties"][field.name] for field in dataclasses.fields(value)
+    }
     omitted = {key_of(field.name) for field in dataclasses.fields(value) if OMIT in field.metadata}
     properties = {
-        name: {key: value for key, value in of_field.items() if key != "default"} for name, of_field in printed.items()
+        name: {key: value for key, value in of_field.items() if key != "default"}
+        for name, of_field in printed.items()
     }
     required = [name for name in properties if name not in omitted]
     one_of_them = {} if required else {"minProperties": 1, "maxProperties": 1}  # a question

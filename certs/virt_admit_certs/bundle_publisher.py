@@ -15,9 +15,14 @@ log = logging.getLogger(__name__)
 
 
 class BundlePublisher:
-    """Gives every webhook configuration that exists the bundle. Without configurations there is nothing to do."""
+    """Gives every webhook configuration that exists the bundle.
 
-    def __init__(self, configurations: WebhookConfigurations | None, events: RotationEvents) -> None:
+    Without configurations there is nothing to do.
+    """
+
+    def __init__(
+        self, configurations: WebhookConfigurations | None, events: RotationEvents
+    ) -> None:
         self._configurations = configurations
         self._events = events
         self._published_once = False
@@ -32,10 +37,12 @@ class BundlePublisher:
     def publish(self, bundle_for: Callable[[tuple[Certificate, ...]], bytes]) -> bool:
         """Give every configuration the bundle, and return whether all of them have it now.
 
-        Errors are counted, not raised: without the right to patch, serving certs must still be renewed.
+        Errors are counted, not raised: without the right to patch, serving certs must still be
+        renewed.
 
         Args:
-            bundle_for: returns the bundle for the CA certificates that the configurations carry now.
+            bundle_for: returns the bundle for the CA certificates that the configurations carry
+                now.
         """
         if self._configurations is None:
             return True
@@ -50,7 +57,9 @@ class BundlePublisher:
         return injected
 
     def published(self) -> tuple[Certificate, ...]:
-        """Return the CA certificates that the configurations carry; empty if they cannot be read."""
+        """Return the CA certificates that the configurations carry;
+        empty if they cannot be read.
+        """
         if self._configurations is None:
             return ()
         try:
@@ -60,10 +69,15 @@ class BundlePublisher:
             return ()
 
     def readiness(self, *, waited: bool) -> ReadinessCondition:
-        """Return whether API servers can trust this process. After a while it counts as ready all the same."""
+        """Return whether API servers can trust this process.
+
+        After a while it counts as ready all the same.
+        """
         if self._configurations is None or self._published_once:
             return ReadinessCondition("bundle", True, "published")
-        return ReadinessCondition("bundle", waited, "not published yet" + ", waited long enough" * waited)
+        return ReadinessCondition(
+            "bundle", waited, "not published yet" + ", waited long enough" * waited
+        )
 
 
 def _inject(
@@ -75,7 +89,10 @@ def _inject(
     for configuration in found:
         if not configuration.carries(bundle):
             configuration = configurations.inject(configuration, bundle)  # noqa: PLW2901
-            log.info("bundle published", extra={"kind": configuration.kind, "carried": configuration.carries(bundle)})
+            log.info(
+                "bundle published",
+                extra={"kind": configuration.kind, "carried": configuration.carries(bundle)},
+            )
         injected[configuration.kind] = configuration.carries(bundle)
     return injected
 

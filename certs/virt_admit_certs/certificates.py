@@ -1,8 +1,9 @@
 """Make certificates and inspect them. No clock, no files, no network.
 
-Three kinds of certificate exist. A *signer* is a CA that API servers trust through ``caBundle``. A *serving cert*
-is what the listener sends. A *cross certificate* is a new signer certified by the previous one: it follows the serving
-cert in the chain, so that API servers that know only the old signer trust it too.
+Three kinds of certificate exist. A *signer* is a CA that API servers trust through ``caBundle``. A
+*serving cert* is what the listener sends. A *cross certificate* is a new signer certified by the
+previous one: it follows the serving cert in the chain, so that API servers that know only the old
+signer trust it too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from virt_admit_certs.names import general_name, name_constraints, name_constrai
 Certificate = x509.Certificate
 
 BACKDATED: Final = timedelta(hours=1)
-"""How long before its creation a certificate becomes valid: the clocks of several API servers differ."""
+"""How long before its creation a certificate becomes valid:
+the clocks of several API servers differ.
+"""
 
 SKEW: Final = timedelta(minutes=5)
 """A start date or a note further in the future than this comes from a wrong clock."""
@@ -38,11 +41,13 @@ class Pair:
     key: PrivateKey = field(repr=False)
 
 
-def new_signer(now: datetime, duration: timedelta, kind: str = "p256", names: Sequence[str] = ()) -> Pair:
+def new_signer(
+    now: datetime, duration: timedelta, kind: str = "p256", names: Sequence[str] = ()
+) -> Pair:
     """Make a signer, valid from an hour before ``now`` until ``duration`` after it.
 
-    Its path length is 1, not 0, because a cross certificate below it is a CA too. With ``names`` it gets name
-    constraints: a stolen key can impersonate only these names.
+    Its path length is 1, not 0, because a cross certificate below it is a CA too. With ``names`` it
+    gets name constraints: a stolen key can impersonate only these names.
     """
     key = new_key(kind)
     name = _named(f"virt-admit signer {int(now.timestamp())}")
@@ -56,7 +61,9 @@ def new_signer(now: datetime, duration: timedelta, kind: str = "p256", names: Se
     return Pair(builder.sign(key, signature_hash(key)), key)
 
 
-def new_serving(signer: Pair, names: Sequence[str], now: datetime, duration: timedelta, kind: str = "p256") -> Pair:
+def new_serving(
+    signer: Pair, names: Sequence[str], now: datetime, duration: timedelta, kind: str = "p256"
+) -> Pair:
     """Make a serving cert for DNS names and IP addresses, within the life of its signer.
 
     Raises:
@@ -68,11 +75,15 @@ def new_serving(signer: Pair, names: Sequence[str], now: datetime, duration: tim
     begin = max(now - BACKDATED, signer.cert.not_valid_before_utc)
     end = min(now + duration, signer.cert.not_valid_after_utc)
     builder = _certificate(_named("virt-admit"), signer.cert.subject, key, begin, end)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(
+        x509.BasicConstraints(ca=False, path_length=None), critical=True
+    )
     builder = builder.add_extension(_usage(digital_signature=True), critical=True)
     builder = builder.add_extension(
         x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-    ).add_extension(x509.SubjectAlternativeName([general_name(name) for name in names]), critical=False)
+    ).add_extension(
+        x509.SubjectAlternativeName([general_name(name) for name in names]), critical=False
+    )
     builder = builder.add_extension(
         x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
     ).add_extension(_authority(_identifier(signer.cert)), critical=False)
@@ -80,7 +91,9 @@ def new_serving(signer: Pair, names: Sequence[str], now: datetime, duration: tim
 
 
 def new_cross(signer: Certificate, by: Pair, now: datetime) -> Certificate:
-    """Certify ``signer`` by the previous signer, while both are valid, with the name constraints of ``signer``."""
+    """Certify ``signer`` by the previous signer, while both are valid,
+    with the name constraints of ``signer``.
+    """
     end = min(signer.not_valid_after_utc, by.cert.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
@@ -118,12 +131,14 @@ def _certificate(
 
 
 def _as_authority(builder: x509.CertificateBuilder, path_length: int) -> x509.CertificateBuilder:
-    return builder.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True).add_extension(
-        _usage(key_cert_sign=True, crl_sign=True), critical=True
-    )
+    return builder.add_extension(
+        x509.BasicConstraints(ca=True, path_length=path_length), critical=True
+    ).add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
 
 
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+def _usage(
+    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
+) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=digital_signature,
         key_cert_sign=key_cert_sign,
@@ -146,7 +161,9 @@ def _authority(identifier: x509.SubjectKeyIdentifier) -> x509.AuthorityKeyIdenti
 
 
 def valid(cert: Certificate, now: datetime) -> bool:
-    """Return whether a certificate is valid at ``now``; a clock that is behind by up to SKEW is tolerated."""
+    """Return whether a certificate is valid at ``now``;
+    a clock that is behind by up to SKEW is tolerated.
+    """
     return cert.not_valid_before_utc - SKEW <= now < cert.not_valid_after_utc
 
 

@@ -1,4 +1,7 @@
-"""What ``virt-admit certs`` changes. Each function raises the errors of its store, and StoreError."""
+"""What ``virt-admit certs`` changes.
+
+Each function raises the errors of its store, and StoreError.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from virt_admit_certs.steps import revoke as revoked
 from virt_admit_certs.stores.protocol import Loaded, Store
 
 _IDENTITY: Final = "virt-admit certs"
-_ATTEMPTS: Final = 10  # attempts to save; a store that changes during each of them has another problem
+# attempts to save; a store that changes during each of them has another problem
+_ATTEMPTS: Final = 10
 _RETRY_SECONDS: Final = 0.05  # seconds between two attempts: another process is writing
 
 
@@ -28,8 +32,9 @@ class StoreError(Exception):
 def request_rotation(store: Store, what: Literal["serving", "signer"]) -> str:
     """Request a new serving cert or a new signer from the replicas; return the name of the request.
 
-    The next round of any replica begins it, and no certificate is used before it is trusted. A store holds one
-    request. A pending one is returned if it includes this one: a new signer includes a new serving cert.
+    The next round of any replica begins it, and no certificate is used before it is trusted. A
+    store holds one request. A pending one is returned if it includes this one: a new signer
+    includes a new serving cert.
     """
 
     def add_request(loaded: Loaded) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
@@ -44,18 +49,27 @@ def request_rotation(store: Store, what: Literal["serving", "signer"]) -> str:
 
 
 def rotation_done(store: Store, request: str) -> bool:
-    """Return whether a request, or the one that replaced it, is complete: a new signer must have been promoted."""
+    """Return whether a request, or the one that replaced it, is complete:
+    a new signer must have been promoted.
+    """
     loaded = store.load()
     done = loaded.notes.get("rotate-done", "")
     if done == request and request.startswith("serving/"):
         return True
-    return bool(done) and done in (request, loaded.notes.get("rotate")) and not parse(loaded.data).announced
+    return (
+        bool(done)
+        and done in (request, loaded.notes.get("rotate"))
+        and not parse(loaded.data).announced
+    )
 
 
-def advance(store: Store, settings: RotationSettings, now: Callable[[], datetime]) -> tuple[RotationStep, ...]:
+def advance(
+    store: Store, settings: RotationSettings, now: Callable[[], datetime]
+) -> tuple[RotationStep, ...]:
     """Do every step that is due, as ``serve`` would, and return the steps.
 
-    For a directory, whose bundle is published nowhere. In an empty directory this issues a signer and a serving cert.
+    For a directory, whose bundle is published nowhere. In an empty directory this issues a signer
+    and a serving cert.
     """
     done: list[RotationStep] = []
     for _ in range(_ATTEMPTS):
@@ -71,7 +85,9 @@ def advance(store: Store, settings: RotationSettings, now: Callable[[], datetime
     raise StoreError("the store keeps changing")
 
 
-def revoke(store: Store, settings: RotationSettings, now: Callable[[], datetime]) -> CertificateState:
+def revoke(
+    store: Store, settings: RotationSettings, now: Callable[[], datetime]
+) -> CertificateState:
     """Replace a signer whose key leaked, at once; return the new state.
 
     Calls may fail until every API server has the new bundle.

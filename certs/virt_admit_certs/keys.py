@@ -20,7 +20,9 @@ def new_key(kind: str) -> PrivateKey:
         case "p384":
             return ec.generate_private_key(ec.SECP384R1())
         case "rsa2048" | "rsa3072":
-            return rsa.generate_private_key(public_exponent=65537, key_size=int(kind.removeprefix("rsa")))
+            return rsa.generate_private_key(
+                public_exponent=65537, key_size=int(kind.removeprefix("rsa"))
+            )
     raise ValueError(f"unknown kind of key {kind!r}; known are {', '.join(KEY_KINDS)}")
 
 

@@ -1,7 +1,8 @@
 """Requests to an API server, over plain JSON.
 
-The kubernetes package only finds the API server and authenticates to it. Its models cost a hundred times as much as
-parsing JSON, and reject values that they do not know. Importing it takes 0.3 s and 70 MB, so only a connection does.
+The kubernetes package only finds the API server and authenticates to it. Its models cost a hundred
+times as much as parsing JSON, and reject values that they do not know. Importing it takes 0.3 s and
+70 MB, so only a connection does.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class ApiError(Exception):
 
     Attributes:
         status: the HTTP status, or 0 if there was no valid response.
-        reason: unreachable, unauthorized, forbidden, not_found, conflict, invalid, throttled, server or refused.
+        reason: unreachable, unauthorized, forbidden, not_found, conflict, invalid, throttled,
+            server or refused.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -78,7 +80,9 @@ class ApiResponse:
     """The clock of the API server."""
 
     def error(self, action: str) -> ApiError:
-        """Return the error for a failed action, without the response body, which can quote a Secret."""
+        """Return the error for a failed action, without the response body,
+        which can quote a Secret.
+        """
         return ApiError(self.status, f"{action}: {reason_of(self.status)}")
 
 
@@ -86,9 +90,18 @@ class JsonRequests(Protocol):
     """The one request that stores and webhook configurations need."""
 
     def request_json(
-        self, method: str, path: str, body: Any = None, *, media_type: str = "", query: Mapping[str, str] = _NOTHING
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        media_type: str = "",
+        query: Mapping[str, str] = _NOTHING,
     ) -> ApiResponse:
-        """Send a request and return the response, whatever its status. Raise ApiError if none arrives."""
+        """Send a request and return the response, whatever its status.
+
+        Raise ApiError if none arrives.
+        """
 
 
 class KubeApi:
@@ -103,7 +116,9 @@ class KubeApi:
         self._pool: urllib3.PoolManager = ApiClient(configuration).rest_client.pool_manager
 
     @classmethod
-    def connect(cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 1) -> Self:
+    def connect(
+        cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 1
+    ) -> Self:
         """Return a client for the cluster of this pod, or of the kubeconfig. It sends no request.
 
         Raises:
@@ -141,7 +156,13 @@ class KubeApi:
             )
 
     def request_json(
-        self, method: str, path: str, body: Any = None, *, media_type: str = "", query: Mapping[str, str] = _NOTHING
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        media_type: str = "",
+        query: Mapping[str, str] = _NOTHING,
     ) -> ApiResponse:
         """Send a request and return the response, whatever its status.
 
@@ -163,17 +184,27 @@ class KubeApi:
             return ApiResponse(response.status, found, date)
 
     def _headers(self) -> dict[str, str]:
-        """Return the headers of every request. Tokens are read each time, because they are renewed meanwhile."""
+        """Return the headers of every request.
+
+        Tokens are read each time, because they are renewed meanwhile.
+        """
         headers = {"Accept": "application/json", "User-Agent": self.user_agent}
         credentials: dict[str, Any] = dict(self._configuration.auth_settings())
-        return headers | {credential["key"]: credential["value"] for credential in credentials.values()}
+        return headers | {
+            credential["key"]: credential["value"] for credential in credentials.values()
+        }
 
 
 class TooLarge(ApiError):
-    """The API server sends more, or for a longer time, than a real one does. A second attempt would not help."""
+    """The API server sends more, or for a longer time, than a real one does.
+
+    A second attempt would not help.
+    """
 
 
-def read_body(response: urllib3.BaseHTTPResponse, most: int = LARGEST_BODY, seconds: float = BODY_TIMEOUT) -> bytes:
+def read_body(
+    response: urllib3.BaseHTTPResponse, most: int = LARGEST_BODY, seconds: float = BODY_TIMEOUT
+) -> bytes:
     """Return the whole body of a response and free its connection.
 
     Raises:
@@ -197,11 +228,14 @@ def unreachable_as_error() -> Iterator[None]:
     except (HTTPError, OSError, ConfigException) as error:
         reason = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))[:_LONGEST_REASON]
         raise ApiError(0, f"the API server does not answer: {reason}") from None
-    except (ValueError, RecursionError) as error:  # its text can quote the body, which can be a Secret
+    except (ValueError, RecursionError) as error:
+        # its text can quote the body, which can be a Secret
         raise ApiError(0, f"the API server does not answer: {type(error).__name__}") from None
 
 
-def cluster_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:
+def cluster_configuration(
+    kubeconfig: str | None = None, context: str | None = None
+) -> Configuration:
     """Return how to reach the API server of this pod, or of the kubeconfig. It sends no request.
 
     Raises:
@@ -227,7 +261,9 @@ def cluster_configuration(kubeconfig: str | None = None, context: str | None = N
     except Exception:  # the library fails in many ways on a file that is not a kubeconfig
         file = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         remedy = f"Check it with: kubectl config view --kubeconfig {file}"
-        raise ApiError(0, f"no cluster is configured: {file} is not a valid kubeconfig. {remedy}") from None
+        raise ApiError(
+            0, f"no cluster is configured: {file} is not a valid kubeconfig. {remedy}"
+        ) from None
     host = configuration.host
     if not host:
         raise ApiError(0, "no cluster is configured: the cluster of the kubeconfig has no server")
@@ -239,30 +275,42 @@ def cluster_configuration(kubeconfig: str | None = None, context: str | None = N
 
 
 def _proxy_credentials(proxy: str | None) -> dict[str, str] | None:
-    """Return the header with the user and the password in the URL of a proxy, as kubectl sends it; urllib3 does not."""
+    """Return the header with the user and the password in the URL of a proxy, as kubectl sends it;
+    urllib3 does not.
+    """
     credentials = urllib3.util.parse_url(proxy).auth if proxy else None
     return urllib3.make_headers(proxy_basic_auth=unquote(credentials)) if credentials else None
 
 
 @contextlib.contextmanager
 def _proxy_failure_as_error() -> Iterator[None]:
-    """Raise ApiError if the proxy cannot be used. Its URL is not shown, because it can have a password."""
+    """Raise ApiError if the proxy cannot be used.
+
+    Its URL is not shown, because it can have a password.
+    """
     try:
-        with warnings.catch_warnings(action="ignore"):  # urllib3 says that PySocks is missing, and then fails
+        # urllib3 says that PySocks is missing, and then fails
+        with warnings.catch_warnings(action="ignore"):
             yield
     except ImportError:
         problem = (
-            "a SOCKS proxy needs the Python package PySocks. Install it next to virt-admit, or use an http:// proxy"
+            "a SOCKS proxy needs the Python package PySocks. Install it next to virt-admit, or use "
+            "an http:// proxy"
         )
     except (HTTPError, ValueError, AttributeError, TypeError):
-        problem = "the proxy is not an http:// or https:// URL. Correct proxy-url in the kubeconfig, or HTTPS_PROXY"
+        problem = (
+            "the proxy is not an http:// or https:// URL. Correct proxy-url in the kubeconfig, or "
+            "HTTPS_PROXY"
+        )
     else:
         return
     raise ApiError(0, f"no cluster is configured: {problem}")
 
 
 class _PluginFailures(logging.Handler):
-    """Collects what the library logs about the credential plugin of a kubeconfig, and then goes on without a token."""
+    """Collects what the library logs about the credential plugin of a kubeconfig,
+    and then goes on without a token.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,7 +323,10 @@ class _PluginFailures(logging.Handler):
 
 @contextlib.contextmanager
 def _plugin_failure_as_error() -> Iterator[None]:
-    """Raise ApiError if the credential plugin of a kubeconfig fails. Without this handler logging would print the failure."""
+    """Raise ApiError if the credential plugin of a kubeconfig fails.
+
+    Without this handler logging would print the failure.
+    """
     handler, root = _PluginFailures(), logging.getLogger()
     root.addHandler(handler)
     try:
@@ -284,7 +335,8 @@ def _plugin_failure_as_error() -> Iterator[None]:
         root.removeHandler(handler)
     if handler.messages:
         reason = re.sub(r"^\[Errno \d+\] ", "", handler.messages[0])
-        if reason.endswith("no attribute 'strip'"):  # its stderr is the terminal (exec_provider.py#run)
+        # its stderr is the terminal (exec_provider.py#run)
+        if reason.endswith("no attribute 'strip'"):
             reason = "its own message is above"
         problem = f"the credential plugin of the kubeconfig failed: {reason}"
         raise ApiError(0, f"no cluster is configured: {problem}. Fix it, or use another context")

@@ -1,4 +1,5 @@
-"""Decide the next step: a pure function of the stored state, the observation, the time and the settings.
+"""Decide the next step: a pure function of the stored state, the observation,
+the time and the settings.
 
 Eight steps keep certificates valid. The first one whose condition holds is due:
 
@@ -6,7 +7,8 @@ Eight steps keep certificates valid. The first one whose condition holds is due:
 restore   the signer is damaged and this process remembers it: restore it and announce its successor
 bootstrap the signer is damaged and not remembered: make a new one
 promote   the announced signer is trusted everywhere: use it, certified by the old one too
-note      the time of the last promotion is not known: restart the wait for the end of the old signers
+note      the time of the last promotion is not known: restart the wait for the end of the old
+          signers
 retire    every serving cert of the older signers has expired: trust only the signer
 announce  the signer expires soon: make the next one and publish it before its first use
 reissue   the serving cert is not valid: make a new one
@@ -27,7 +29,9 @@ from virt_admit_certs.names import name_constraints_of, names_of, permits
 from virt_admit_certs.schedule import RotationSettings
 from virt_admit_certs.state import MAX_SIGNERS, CertificateState
 
-StepName = Literal["restore", "bootstrap", "promote", "note", "retire", "announce", "reissue", "renew"]
+StepName = Literal[
+    "restore", "bootstrap", "promote", "note", "retire", "announce", "reissue", "renew"
+]
 
 STEPS: Final[tuple[StepName, ...]] = get_args(StepName)
 
@@ -52,7 +56,9 @@ class Observation:
     """The CA certificates that the configurations carry now. Empty unless the signer is damaged."""
 
 
-def plan(state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings) -> RotationStep | None:
+def plan(
+    state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings
+) -> RotationStep | None:
     """Return the step that is due, or None."""
     signer = state.signer
     if signer is None or not valid(signer.cert, now):
@@ -61,14 +67,20 @@ def plan(state: CertificateState, seen: Observation, now: datetime, settings: Ro
             return RotationStep("restore", reason)
         return RotationStep("bootstrap", reason)
     following = state.next if state.next and valid(state.next.cert, now) else None
-    if following and seen.injected and now >= announced_at(state, following, now) + settings.propagation:
+    if (
+        following
+        and seen.injected
+        and now >= announced_at(state, following, now) + settings.propagation
+    ):
         return RotationStep("promote", "the announced signer has spread")
     others = [cert for cert in state.bundle if cert != signer.cert]
     if others and not state.announced:
         promoted = promoted_at(state, now)
         if promoted is None:
             return RotationStep("note", "when the signer was promoted is not known")
-        if now >= promoted + settings.retire_after or all(cert.not_valid_after_utc <= now for cert in others):
+        if now >= promoted + settings.retire_after or all(
+            cert.not_valid_after_utc <= now for cert in others
+        ):
             return RotationStep("retire", "the last serving cert of the older signers has expired")
     if following is None and (reason := _announce_reason(state, signer, now, settings)):
         return RotationStep("announce", reason)
@@ -82,7 +94,11 @@ def plan(state: CertificateState, seen: Observation, now: datetime, settings: Ro
 def can_restore(seen: Observation, now: datetime, settings: RotationSettings) -> bool:
     """Return whether a signer is remembered that remains valid long enough."""
     signer = seen.remembered.signer if seen.remembered else None
-    return signer is not None and valid(signer.cert, now) and valid(signer.cert, now + settings.worth_restoring)
+    return (
+        signer is not None
+        and valid(signer.cert, now)
+        and valid(signer.cert, now + settings.worth_restoring)
+    )
 
 
 def announced_at(state: CertificateState, following: Pair, now: datetime) -> datetime:
@@ -110,7 +126,9 @@ def _past(state: CertificateState, note: str, now: datetime) -> datetime | None:
 
 
 def requested_rotation(state: CertificateState) -> Literal["serving", "signer"] | None:
-    """Return the requested rotation (note ``rotate``: ``<what>/<anything>``) that is not done yet, or None."""
+    """Return the requested rotation (note ``rotate``: ``<what>/<anything>``) that is not done yet,
+    or None.
+    """
     request = state.notes.get("rotate", "")
     if request == state.notes.get("rotate-done"):
         return None
@@ -123,7 +141,9 @@ def requested_rotation(state: CertificateState) -> Literal["serving", "signer"] 
 
 
 def phase(state: CertificateState) -> str:
-    """Return the phase: empty, steady, announced (a next signer is published) or overlap (an old signer is trusted)."""
+    """Return the phase: empty, steady, announced (a next signer is published) or overlap (an old
+    signer is trusted).
+    """
     if state.signer is None:
         return "empty"
     if state.announced:
@@ -163,8 +183,9 @@ def servable_names(signer: Certificate, settings: RotationSettings) -> tuple[str
 def renew_at(cert: Certificate, settings: RotationSettings) -> datetime:
     """Return when a serving cert is due for renewal.
 
-    If its signer shortens its life, the renewal is proportionally late, and never before a tenth of its life has
-    passed: otherwise it would be due in every round (external-secrets/external-secrets#1249).
+    If its signer shortens its life, the renewal is proportionally late, and never before a tenth of
+    its life has passed: otherwise it would be due in every round
+    (external-secrets/external-secrets#1249).
     """
     made = cert.not_valid_before_utc + BACKDATED
     life = max(cert.not_valid_after_utc - made, timedelta())
@@ -210,7 +231,9 @@ def _signer_fault(state: CertificateState, now: datetime) -> str:
     return cert_fault("the signer", state.signer.cert, now)
 
 
-def _announce_reason(state: CertificateState, signer: Pair, now: datetime, settings: RotationSettings) -> str:
+def _announce_reason(
+    state: CertificateState, signer: Pair, now: datetime, settings: RotationSettings
+) -> str:
     if state.announced:
         if state.next is None:
             return _faults(state, "next.")
@@ -230,7 +253,9 @@ def _announce_reason(state: CertificateState, signer: Pair, now: datetime, setti
     return ""
 
 
-def _renew_reason(state: CertificateState, serving: Certificate, now: datetime, settings: RotationSettings) -> str:
+def _renew_reason(
+    state: CertificateState, serving: Certificate, now: datetime, settings: RotationSettings
+) -> str:
     if requested_rotation(state) == "serving":
         return "a new serving cert was requested"
     if now >= renew_at(serving, settings):

@@ -25,7 +25,9 @@ from virt_admit_certs.stores.protocol import Store
 log = logging.getLogger(__name__)
 
 _MEMORY: Final = timedelta(minutes=5)
-"""How old the remembered state may be. An older one may be from before a rotation that this process slept through."""
+"""How old the remembered state may be. An older one may be from before a rotation that this process
+slept through.
+"""
 _WARN_OFFSET: Final = 60  # seconds between the two clocks
 
 
@@ -73,7 +75,9 @@ class Reconciler:
         self._damaged_since: datetime | None = None
 
     def reconcile_once(self) -> bool:
-        """Do one round; return whether something changed, so that the next round should follow at once."""
+        """Do one round; return whether something changed,
+        so that the next round should follow at once.
+        """
         self._update_settings()
         return self._advance(self.load())
 
@@ -111,7 +115,10 @@ class Reconciler:
             return
         if settings != self.settings:
             self.settings = settings
-            data = {name.replace("-", "_"): show_duration(value) for name, value in settings.schedule.items()}
+            data = {
+                name.replace("-", "_"): show_duration(value)
+                for name, value in settings.schedule.items()
+            }
             log.info("certificate schedule", extra=data)
 
     def _update_status(self, state: CertificateState, now: datetime) -> None:
@@ -124,22 +131,33 @@ class Reconciler:
         )
 
     def _observe(self, state: CertificateState, now: datetime) -> Observation:
-        """Publish the bundle if the signer is valid, or else find what a new signer can build on."""
+        """Publish the bundle if the signer is valid,
+        or else find what a new signer can build on.
+        """
         if state.signer and valid(state.signer.cert, now):
             self._damaged_since = None
-            return Observation(injected=self._publisher.publish(lambda _published: certs_pem(state.bundle)))
+            return Observation(
+                injected=self._publisher.publish(lambda _published: certs_pem(state.bundle))
+            )
         since = self._damaged_since = self._damaged_since or now
         remembered = None
         if self._last_good and abs(since - self._last_good[1]) <= _MEMORY:
             remembered = self._last_good[0]
-        return Observation(injected=False, remembered=remembered, published=self._publisher.published())
+        return Observation(
+            injected=False, remembered=remembered, published=self._publisher.published()
+        )
 
     def _publish_external(self, state: CertificateState, now: datetime) -> Observation:
-        """Publish the CA of an external issuer. Earlier CAs stay in the bundle until they expire."""
+        """Publish the CA of an external issuer.
+
+        Earlier CAs stay in the bundle until they expire.
+        """
         if not state.bundle:
             return Observation(injected=not self._publisher.needs_requests)
         return Observation(
-            injected=self._publisher.publish(lambda published: certs_pem(bundle_of(now, state.bundle, published)))
+            injected=self._publisher.publish(
+                lambda published: certs_pem(bundle_of(now, state.bundle, published))
+            )
         )
 
     def _advance(self, current: _Round) -> bool:
@@ -155,7 +173,10 @@ class Reconciler:
             self._events.count("conflict", "")
             return True
         self._events.count("step", step.name)
-        log.info("certificate step", extra=_log_data(step, after, upcoming(after, Observation(), now, settings)))
+        log.info(
+            "certificate step",
+            extra=_log_data(step, after, upcoming(after, Observation(), now, settings)),
+        )
         return True
 
 

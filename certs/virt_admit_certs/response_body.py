@@ -26,10 +26,12 @@ def bounded_body(response: urllib3.BaseHTTPResponse, most: int, seconds: float) 
     """Return the whole body of a response and free its connection. Errors of urllib3 pass.
 
     Raises:
-        LimitExceeded: the body has more than ``most`` bytes after decompression, or takes longer than ``seconds``.
+        LimitExceeded: the body has more than ``most`` bytes after decompression, or takes longer
+            than ``seconds``.
     """
     late = threading.Event()
-    # a read time-out starts again with each byte, so only a second thread can end a body that arrives byte by byte
+    # a read time-out starts again with each byte, so only a second thread can end a body that
+    # arrives byte by byte
     timer = threading.Timer(seconds, _interrupt, (response, late))
     timer.daemon = True
     timer.start()

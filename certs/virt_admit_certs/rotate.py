@@ -1,7 +1,7 @@
 """The reconcile loop that keeps certificates alive, in a thread of its own.
 
-Every worker of every replica runs the same loop; the loser of a race reads again. No error ends it: errors are
-counted and logged, and the listener keeps its certificate.
+Every worker of every replica runs the same loop; the loser of a race reads again. No error ends it:
+errors are counted and logged, and the listener keeps its certificate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from virt_admit_certs.stores.protocol import Store
 from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 _READY_WITHOUT_BUNDLE: Final = 30.0  # seconds after the start
-_RELOAD_EVERY: Final = 1.0  # seconds between two reloads for new connections, and between two requested rounds
+# seconds between two reloads for new connections, and between two requested rounds
+_RELOAD_EVERY: Final = 1.0
 _MAX_ROUNDS: Final = 10  # without a pause: a save that never succeeds must not use a whole CPU
 
 
@@ -51,9 +52,10 @@ class Rotator:
             store: where the certificates are.
             settings: the settings of the first round.
             set_certificate: takes the chain and the key as PEM, and raises if it cannot use them.
-            get_settings: returns the settings of each round. While it raises RotationSettingsError, the last ones
-                remain in force.
-            configurations: the webhook configurations that get the bundle; None if no API server needs it.
+            get_settings: returns the settings of each round. While it raises RotationSettingsError,
+                the last ones remain in force.
+            configurations: the webhook configurations that get the bundle; None if no API server
+                needs it.
             on_event: counts events.
             clock: the clock that certificates are verified against.
             identity: the name of this process in the notes of the store.
@@ -93,7 +95,8 @@ class Rotator:
     def start(self, patience: float = 0.0) -> None:
         """Start the thread, in the process that serves: a thread does not survive a fork.
 
-        Return when no step is due, or after ``patience`` seconds, because an API server may be slow.
+        Return when no step is due, or after ``patience`` seconds, because an API server may be
+        slow.
         """
         self._thread = threading.Thread(target=self._run, name="certs", daemon=True)
         self._thread.start()
@@ -107,7 +110,9 @@ class Rotator:
             self._thread.join(timeout)
 
     def request_reconcile(self) -> None:
-        """Start a round now, at most once a second, for example because a client distrusts the certificate."""
+        """Start a round now, at most once a second,
+        for example because a client distrusts the certificate.
+        """
         if time.monotonic() - self._requested_at >= _RELOAD_EVERY:
             self._requested_at = time.monotonic()
             self._requested.set()
@@ -117,10 +122,14 @@ class Rotator:
         for _ in range(_MAX_ROUNDS):
             if not self.reconcile_once():
                 return
-            self._stopping.wait(random.uniform(0, 0.05))  # noqa: S311 - so that two replicas do not collide again
+            # so that two replicas do not collide again
+            self._stopping.wait(random.uniform(0, 0.05))  # noqa: S311
 
     def reconcile_once(self) -> bool:
-        """Do one round; return whether something changed, so that the next should follow at once. Never raises."""
+        """Do one round; return whether something changed, so that the next should follow at once.
+
+        Never raises.
+        """
         with self._lock:
             try:
                 return self._reconciler.reconcile_once()
@@ -131,7 +140,8 @@ class Rotator:
     def reload_if_changed(self) -> None:
         """Reload the certificate if the store changed, without network calls. Never raises.
 
-        Called for each new connection. It looks at the store at most once a second, which takes microseconds.
+        Called for each new connection. It looks at the store at most once a second, which takes
+        microseconds.
         """
         reconciler = self._reconciler
         if time.monotonic() - reconciler.loaded_at < _RELOAD_EVERY:
@@ -139,14 +149,17 @@ class Rotator:
         try:
             if reconciler.store_changed():
                 if self._publisher.needs_requests:
-                    self.request_reconcile()  # the loop publishes the bundle before it presents the certificate
+                    # the loop publishes the bundle before it presents the certificate
+                    self.request_reconcile()
                 elif self._lock.acquire(blocking=False):
                     try:
                         reconciler.load()
                     finally:
                         self._lock.release()
                 else:
-                    return  # do not block handshakes while a round generates keys: the next connection looks again
+                    # do not block handshakes while a round generates keys: the next connection
+                    # looks again
+                    return
         except Exception as error:
             self._events.error(error)
         reconciler.loaded_at = time.monotonic()
@@ -161,5 +174,6 @@ class Rotator:
             self.reconcile()
             self._reconciled.set()
             interval = self.settings.check_interval.total_seconds()
-            self._requested.wait(interval * random.uniform(0.8, 1.2))  # noqa: S311 - spreads the load
+            # spreads the load
+            self._requested.wait(interval * random.uniform(0.8, 1.2))  # noqa: S311
             self._requested.clear()

@@ -14,8 +14,10 @@ from virt_admit_certs.kube_api import ApiError
 log = logging.getLogger(__name__)
 
 OnEvent = Callable[[str, str], None]
-"""Called for every event, ``(event, label)``: ``step`` and its name; ``error`` and its reason (those of ApiError, or
-storage, certificate, settings, internal); ``conflict``, a lost race, with an empty label."""
+"""Called for every event, ``(event, label)``: ``step`` and its name; ``error`` and its reason
+(those of ApiError, or storage, certificate, settings, internal); ``conflict``, a lost race, with an
+empty label.
+"""
 
 _WARN_EVERY: Final = 60.0  # seconds between two warnings of one kind
 
@@ -36,9 +38,13 @@ class RotationEvents:
         reason = reason or _reason(error)
         self.count("error", reason)
         traceback = error if reason == "internal" else None
-        self.warn(reason, "certificate round failed", traceback, reason=reason, error=error_text(error))
+        self.warn(
+            reason, "certificate round failed", traceback, reason=reason, error=error_text(error)
+        )
 
-    def warn(self, kind: str, message: str, traceback: Exception | None = None, **data: object) -> None:
+    def warn(
+        self, kind: str, message: str, traceback: Exception | None = None, **data: object
+    ) -> None:
         """Log a warning, at most once a minute for each kind."""
         now = time.monotonic()
         if now - self._logged.get(kind, -math.inf) >= _WARN_EVERY:

@@ -28,13 +28,22 @@ class RotatorStatus:
     offset: float = 0.0
     """Seconds that the API server's clock is ahead of the local one."""
     injected: Mapping[str, bool] = field(default_factory=dict)
-    """By kind of configuration: whether all its entries carry the bundle. Without configurations that do not exist."""
+    """By kind of configuration: whether all its entries carry the bundle.
+    Without configurations that do not exist.
+    """
     state: CertificateState = field(default_factory=CertificateState)
     served: Certificate | None = None
 
     @property
     def certificates(self) -> dict[str, Certificate]:
-        """Return what expires: ``serving`` (in use), ``signer``, and ``bundle_oldest``, the first to expire."""
-        found = {"serving": self.served, "signer": self.state.signer.cert if self.state.signer else None}
-        found["bundle_oldest"] = min(self.state.bundle, key=lambda cert: cert.not_valid_after_utc, default=None)
+        """Return what expires: ``serving`` (in use), ``signer``, and ``bundle_oldest``,
+        the first to expire.
+        """
+        found = {
+            "serving": self.served,
+            "signer": self.state.signer.cert if self.state.signer else None,
+        }
+        found["bundle_oldest"] = min(
+            self.state.bundle, key=lambda cert: cert.not_valid_after_utc, default=None
+        )
         return {name: cert for name, cert in found.items() if cert is not None}

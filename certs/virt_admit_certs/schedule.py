@@ -51,7 +51,12 @@ def show_duration(duration: timedelta) -> str:
     return text or "0s"
 
 
-SCHEDULE: Final = ("serving-duration", "serving-renew-before", "signer-duration", "signer-renew-before")
+SCHEDULE: Final = (
+    "serving-duration",
+    "serving-renew-before",
+    "signer-duration",
+    "signer-renew-before",
+)
 
 PROFILES: Final[Mapping[str, tuple[str, str, str, str]]] = {
     "daily": ("48h", "24h", "720h", "360h"),
@@ -61,7 +66,9 @@ PROFILES: Final[Mapping[str, tuple[str, str, str, str]]] = {
     "yearly": ("730d", "365d", "3650d", "1825d"),
     "cluster": ("24h", "12h", "48h", "24h"),
 }
-"""The values of :data:`SCHEDULE` in each profile; in ``cluster``, the defaults for what HyperConverged leaves open."""
+"""The values of :data:`SCHEDULE` in each profile; in ``cluster``, the defaults for what
+HyperConverged leaves open.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +87,9 @@ class RotationSettings:
     name_constraints: bool = False
     """Signers get name constraints for ``names``."""
     names: tuple[str, ...] = field(default=())
-    """DNS names and IP addresses of the serving cert. Not one of the settings: the command line composes them."""
+    """DNS names and IP addresses of the serving cert. Not one of the settings:
+    the command line composes them.
+    """
 
     @property
     def schedule(self) -> dict[str, timedelta]:
@@ -94,7 +103,9 @@ class RotationSettings:
 
     @property
     def retire_after(self) -> timedelta:
-        """Return how long after a promotion the last serving cert of an older signer has certainly expired."""
+        """Return how long after a promotion the last serving cert of an older signer has certainly
+        expired.
+        """
         return self.serving_duration + min(timedelta(minutes=5), self.serving_duration / 2)
 
     @property
@@ -110,8 +121,12 @@ SETTINGS: Final = (
 """The names of all settings: flag ``--certs-<name>``, environment ``VIRT_ADMIT_CERTS_<NAME>``."""
 
 
-def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), unsafe: bool = False) -> RotationSettings:
-    """Parse settings given as texts by name (see :data:`SETTINGS`). The profile provides missing ones.
+def parse_settings(
+    values: Mapping[str, str], *, names: tuple[str, ...] = (), unsafe: bool = False
+) -> RotationSettings:
+    """Parse settings given as texts by name (see :data:`SETTINGS`).
+
+    The profile provides missing ones.
 
     Args:
         values: texts by the name of the setting.
@@ -123,10 +138,14 @@ def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), un
     """
     unknown = sorted(set(values) - set(SETTINGS))
     if unknown:
-        raise RotationSettingsError(f"unknown setting {unknown[0]}; known are {', '.join(SETTINGS)}")
+        raise RotationSettingsError(
+            f"unknown setting {unknown[0]}; known are {', '.join(SETTINGS)}"
+        )
     profile = values.get("profile", "daily")
     if profile not in PROFILES:
-        raise RotationSettingsError(f"profile is {profile}; it must be one of {', '.join(PROFILES)}")
+        raise RotationSettingsError(
+            f"profile is {profile}; it must be one of {', '.join(PROFILES)}"
+        )
     texts = {**dict(zip(SCHEDULE, PROFILES[profile], strict=True)), **values}
     durations: dict[str, timedelta] = {}
     for name in (*SCHEDULE, "propagation", "check-interval"):
@@ -143,7 +162,10 @@ def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), un
     if constraints not in ("on", "off"):
         raise RotationSettingsError(f"name-constraints is {constraints}; it must be on or off")
     settings = RotationSettings(
-        **durations, key=values.get("key", "p256"), name_constraints=constraints == "on", names=checked_names
+        **durations,
+        key=values.get("key", "p256"),
+        name_constraints=constraints == "on",
+        names=checked_names,
     )
     check(settings, unsafe=unsafe)
     return settings
@@ -152,7 +174,9 @@ def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), un
 def check(settings: RotationSettings, *, unsafe: bool = False) -> None:
     """Raise RotationSettingsError for settings under which certificates would expire."""
     if settings.key not in KEY_KINDS:
-        raise RotationSettingsError(f"key is {settings.key}; it must be one of {', '.join(KEY_KINDS)}")
+        raise RotationSettingsError(
+            f"key is {settings.key}; it must be one of {', '.join(KEY_KINDS)}"
+        )
     schedule = settings.schedule
     for name, value in {
         **schedule,
@@ -182,12 +206,13 @@ def check(settings: RotationSettings, *, unsafe: bool = False) -> None:
             )
     if settings.signer_duration < settings.serving_duration:
         raise RotationSettingsError(
-            f"signer-duration is {show_duration(settings.signer_duration)}; "
-            f"it must not be shorter than serving-duration, which is {show_duration(settings.serving_duration)}"
+            f"signer-duration is {show_duration(settings.signer_duration)}; it must not be shorter "
+            f"than serving-duration, which is {show_duration(settings.serving_duration)}"
         )
     overlap = 2 * settings.propagation + timedelta(hours=1)
     if not unsafe and settings.signer_renew_before < overlap:
         raise RotationSettingsError(
-            f"signer-renew-before is {show_duration(settings.signer_renew_before)}; it must be at least twice "
-            f"propagation, which is {show_duration(settings.propagation)}, and an hour: {show_duration(overlap)}"
+            f"signer-renew-before is {show_duration(settings.signer_renew_before)}; it must be at "
+            f"least twice propagation, which is {show_duration(settings.propagation)}, and an "
+            f"hour: {show_duration(overlap)}"
         )

@@ -24,7 +24,10 @@ class ServerClock:
 
     @property
     def offset(self) -> float:
-        """Return how many seconds the API server is ahead. Below 2 s it counts as 0: the header has whole seconds."""
+        """Return how many seconds the API server is ahead.
+
+        Below 2 s it counts as 0: the header has whole seconds.
+        """
         if not self._offsets:
             return 0.0
         median = statistics.median(self._offsets)
@@ -34,10 +37,11 @@ class ServerClock:
         return self._local() + timedelta(seconds=self.offset)
 
     def observe_date(self, date: datetime | None) -> None:
-        """Record the ``Date`` of a response that has just arrived; None (no API server) changes nothing.
+        """Record the ``Date`` of a response that has just arrived;
+        None (no API server) changes nothing.
 
-        The median of several responses tolerates a delayed one. A step of the local clock, measured against the
-        monotonic clock, makes the earlier responses useless, so they are forgotten.
+        The median of several responses tolerates a delayed one. A step of the local clock, measured
+        against the monotonic clock, makes the earlier responses useless, so they are forgotten.
         """
         if date is None:
             return

@@ -13,7 +13,14 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from virt_admit_certs.certificates import Certificate, Pair, certs_pem, is_authority, issued_by, sha256
+from virt_admit_certs.certificates import (
+    Certificate,
+    Pair,
+    certs_pem,
+    is_authority,
+    issued_by,
+    sha256,
+)
 from virt_admit_certs.keys import PrivateKey, key_pem
 
 KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key", "next.crt", "next.key", "cross.crt")
@@ -33,11 +40,16 @@ _END: Final = b"-----END CERTIFICATE-----"
 
 @dataclass(frozen=True, slots=True)
 class CertificateState:
-    """The parsed content of a store. Whether a certificate has expired is a separate question, with a ``now``."""
+    """The parsed content of a store.
+
+    Whether a certificate has expired is a separate question, with a ``now``.
+    """
 
     signer: Pair | None = None
     bundle: tuple[Certificate, ...] = ()
-    """Every trusted signer in the order of :func:`ordered`; expired ones remain until the next save."""
+    """Every trusted signer in the order of :func:`ordered`;
+    expired ones remain until the next save.
+    """
     serving: Pair | None = None
     chain: tuple[Certificate, ...] = ()
     """The certificates sent after the serving cert: the cross certificate, or none."""
@@ -53,22 +65,31 @@ class CertificateState:
 def ordered(certs: Iterable[Certificate]) -> tuple[Certificate, ...]:
     """Return each certificate once: newest first, then by fingerprint.
 
-    The order is deterministic, because an API server opens new connections after each change of a ``caBundle``
-    (kubernetes/apiserver: pkg/util/webhook/client.go#HookClient).
+    The order is deterministic, because an API server opens new connections after each change of a
+    ``caBundle`` (kubernetes/apiserver: pkg/util/webhook/client.go#HookClient).
     """
-    return tuple(sorted(set(certs), key=lambda cert: (-cert.not_valid_before_utc.timestamp(), sha256(cert))))
+    return tuple(
+        sorted(set(certs), key=lambda cert: (-cert.not_valid_before_utc.timestamp(), sha256(cert)))
+    )
 
 
 def bundle_of(
     now: datetime, needed: Sequence[Certificate], others: Iterable[Certificate] = ()
 ) -> tuple[Certificate, ...]:
-    """Return the bundle to save: the needed certificates, and the newest of the others that have not expired."""
-    rest = [cert for cert in ordered(others) if cert.not_valid_after_utc > now and cert not in needed]
+    """Return the bundle to save: the needed certificates,
+    and the newest of the others that have not expired.
+    """
+    rest = [
+        cert for cert in ordered(others) if cert.not_valid_after_utc > now and cert not in needed
+    ]
     return ordered([*needed, *rest[: MAX_SIGNERS - len(needed)]])
 
 
 def render(state: CertificateState) -> dict[str, bytes]:
-    """Return the content of a store for a state: the inverse of :func:`parse`. Files that do not exist are omitted."""
+    """Return the content of a store for a state: the inverse of :func:`parse`.
+
+    Files that do not exist are omitted.
+    """
     data = {"ca.crt": certs_pem(state.bundle)}
     if state.signer:
         data["ca.key"] = key_pem(state.signer.key)
@@ -84,7 +105,10 @@ def render(state: CertificateState) -> dict[str, bytes]:
 
 
 def parse(data: Mapping[str, bytes], notes: Mapping[str, str] | None = None) -> CertificateState:
-    """Parse the content of a store. Never raises: parts that are not valid are left out and named in ``faults``."""
+    """Parse the content of a store.
+
+    Never raises: parts that are not valid are left out and named in ``faults``.
+    """
     faults: list[str] = []
     authorities = parse_bundle(data.get("ca.crt", b""), faults)
     signer = _signer(data, authorities, faults)
@@ -94,7 +118,9 @@ def parse(data: Mapping[str, bytes], notes: Mapping[str, str] | None = None) -> 
     needed = {pair.cert for pair in (signer, following) if pair}
     if serving:  # an external bundle can contain many CAs: keep those that issued the chain
         needed |= {
-            authority for authority in authorities if any(issued_by(cert, authority) for cert in (serving.cert, *chain))
+            authority
+            for authority in authorities
+            if any(issued_by(cert, authority) for cert in (serving.cert, *chain))
         }
     rest = [cert for cert in authorities if cert not in needed]
     bundle = ordered([*needed, *rest][:MAX_SIGNERS])
@@ -114,7 +140,9 @@ def parse(data: Mapping[str, bytes], notes: Mapping[str, str] | None = None) -> 
 
 
 def parse_bundle(pem: bytes, faults: list[str], name: str = "ca.crt") -> tuple[Certificate, ...]:
-    """Return the CA certificates of a bundle in the order of :func:`ordered`; add other certificates to ``faults``."""
+    """Return the CA certificates of a bundle in the order of :func:`ordered`; add other
+    certificates to ``faults``.
+    """
     certs = parse_certs(pem, faults, name)
     authorities = ordered(cert for cert in certs if is_authority(cert))
     others = sum(not is_authority(cert) for cert in certs)
@@ -124,7 +152,9 @@ def parse_bundle(pem: bytes, faults: list[str], name: str = "ca.crt") -> tuple[C
 
 
 def parse_certs(pem: bytes, faults: list[str], name: str) -> list[Certificate]:
-    """Return the certificates of a PEM file in its order; add blocks that are not certificates to ``faults``."""
+    """Return the certificates of a PEM file in its order;
+    add blocks that are not certificates to ``faults``.
+    """
     if not pem.strip():
         faults.append(f"{name}: missing")
         return []
@@ -168,7 +198,9 @@ def _fits(cert: Certificate, key: PrivateKey) -> bool:
         return False
 
 
-def _signer(data: Mapping[str, bytes], authorities: tuple[Certificate, ...], faults: list[str]) -> Pair | None:
+def _signer(
+    data: Mapping[str, bytes], authorities: tuple[Certificate, ...], faults: list[str]
+) -> Pair | None:
     """Find the current signer: the certificate of the stored key. So the two cannot disagree."""
     key = _key(data, "ca.key", faults)
     if key is None:
@@ -180,7 +212,9 @@ def _signer(data: Mapping[str, bytes], authorities: tuple[Certificate, ...], fau
     return None
 
 
-def _serving(data: Mapping[str, bytes], faults: list[str]) -> tuple[Pair | None, tuple[Certificate, ...]]:
+def _serving(
+    data: Mapping[str, bytes], faults: list[str]
+) -> tuple[Pair | None, tuple[Certificate, ...]]:
     certs = parse_certs(data.get("tls.crt", b""), faults, "tls.crt")
     key = _key(data, "tls.key", faults)
     if not certs or key is None:
@@ -191,7 +225,9 @@ def _serving(data: Mapping[str, bytes], faults: list[str]) -> tuple[Pair | None,
     return Pair(certs[0], key), tuple(certs[1:])
 
 
-def _next(data: Mapping[str, bytes], authorities: tuple[Certificate, ...], faults: list[str]) -> Pair | None:
+def _next(
+    data: Mapping[str, bytes], authorities: tuple[Certificate, ...], faults: list[str]
+) -> Pair | None:
     if not data.get("next.crt") and not data.get("next.key"):
         return None
     certs = parse_certs(data.get("next.crt", b""), faults, "next.crt")

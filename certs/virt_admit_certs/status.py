@@ -81,13 +81,19 @@ class StoreStatus:
                 lines.append(f"{role:<10} none")
         lines.append(f"bundle     {_count(len(self.bundle), 'signer')}")
         if self.step:
-            when = "now" if self.step.seconds == 0 else f"in {_in_words(self.step.seconds)}, at {self.step.at}"
+            when = (
+                "now"
+                if self.step.seconds == 0
+                else f"in {_in_words(self.step.seconds)}, at {self.step.at}"
+            )
             lines.append(f"next step  {self.step.name} {when}: {self.step.reason}")
         for entry in self.entries:
             if entry.injected:  # the others are in the faults
                 lines.append(f"webhook    {entry.configuration} {entry.name} carries the bundle")
         if self.clock_offset:
-            lines.append(f"clock      the API server is {self.clock_offset:+.0f} s from this machine")
+            lines.append(
+                f"clock      the API server is {self.clock_offset:+.0f} s from this machine"
+            )
         lines += [f"attention  {fault}" for fault in self.faults]
         return "\n".join(lines) + "\n"
 
@@ -101,7 +107,10 @@ def status(
     external: bool = False,
     clock_offset: float = 0.0,
 ) -> StoreStatus:
-    """Describe a state. With ``external``, another issuer owns the certificates: no signer and no plan."""
+    """Describe a state.
+
+    With ``external``, another issuer owns the certificates: no signer and no plan.
+    """
     entries = tuple(
         EntryStatus(configuration.kind, entry.name, _injected(entry, state, external))
         for configuration in configurations
@@ -136,7 +145,11 @@ def _injected(entry: WebhookEntry, state: CertificateState, external: bool) -> b
 
 
 def _faults(
-    state: CertificateState, now: datetime, settings: RotationSettings, entries: Iterable[EntryStatus], external: bool
+    state: CertificateState,
+    now: datetime,
+    settings: RotationSettings,
+    entries: Iterable[EntryStatus],
+    external: bool,
 ) -> Iterable[str]:
     yield from (fault for fault in state.faults if not external or fault.startswith("tls."))
     if state.serving and external:
@@ -155,7 +168,9 @@ def _faults(
             yield f"{entry.configuration} {entry.name} does not carry the bundle"
 
 
-def _ends(name: str, cert: Certificate, now: datetime, renew_before: timedelta = timedelta.max) -> Iterable[str]:
+def _ends(
+    name: str, cert: Certificate, now: datetime, renew_before: timedelta = timedelta.max
+) -> Iterable[str]:
     """Yield a fault if less than a quarter of its life remains, and its renewal is overdue."""
     life = cert.not_valid_after_utc - cert.not_valid_before_utc - BACKDATED
     left = cert.not_valid_after_utc - now

@@ -7,8 +7,22 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeVar
 
-from virt_admit_certs.certificates import Certificate, Pair, new_cross, new_serving, new_signer, timestamp
-from virt_admit_certs.plan import Observation, RotationStep, StepName, phase, requested_rotation, servable_names
+from virt_admit_certs.certificates import (
+    Certificate,
+    Pair,
+    new_cross,
+    new_serving,
+    new_signer,
+    timestamp,
+)
+from virt_admit_certs.plan import (
+    Observation,
+    RotationStep,
+    StepName,
+    phase,
+    requested_rotation,
+    servable_names,
+)
 from virt_admit_certs.schedule import RotationSettings
 from virt_admit_certs.state import CertificateState, bundle_of
 
@@ -17,7 +31,11 @@ _Action = Callable[[CertificateState, Observation, datetime, RotationSettings], 
 
 
 def perform(
-    step: RotationStep, state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings
+    step: RotationStep,
+    state: CertificateState,
+    seen: Observation,
+    now: datetime,
+    settings: RotationSettings,
 ) -> CertificateState:
     """Return the state after a step. It makes keys, so two calls return different states."""
     after = _ACTIONS[step.name](state, seen, now, settings)
@@ -29,7 +47,9 @@ def perform(
 
 
 def revoke(state: CertificateState, now: datetime, settings: RotationSettings) -> CertificateState:
-    """Return the state after the signer's key leaked: a new signer, and no trust in any other, at once."""
+    """Return the state after the signer's key leaked: a new signer, and no trust in any other,
+    at once.
+    """
     signer = _new_signer(now, settings)
     after = CertificateState(
         signer=signer,
@@ -42,8 +62,12 @@ def revoke(state: CertificateState, now: datetime, settings: RotationSettings) -
     return _with_phase(after, state)
 
 
-def _restore(state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings) -> CertificateState:
-    """Restore the remembered signer, and announce its successor, because the damaged signer may have leaked."""
+def _restore(
+    state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings
+) -> CertificateState:
+    """Restore the remembered signer, and announce its successor,
+    because the damaged signer may have leaked.
+    """
     old = _require(seen.remembered)
     signer = _require(old.signer)
     following = _new_signer(now, settings)
@@ -64,15 +88,17 @@ def _bootstrap(
 ) -> CertificateState:
     """Make a new signer, and keep the valid old ones in the bundle.
 
-    Replicas that still use an older signer must stay trusted until they have read the new state. Their signers are
-    in the rest of ``ca.crt`` and in the configurations.
+    Replicas that still use an older signer must stay trusted until they have read the new state.
+    Their signers are in the rest of ``ca.crt`` and in the configurations.
     """
     signer = _new_signer(now, settings)
     bundle = bundle_of(now, (signer.cert,), (*state.bundle, *seen.published))
     notes = _without(state.notes, "announced-at", "promoted-at")
     if len(bundle) > 1:
         notes["promoted-at"] = timestamp(now)
-    return CertificateState(signer=signer, bundle=bundle, serving=_serving(signer, now, settings), notes=notes)
+    return CertificateState(
+        signer=signer, bundle=bundle, serving=_serving(signer, now, settings), notes=notes
+    )
 
 
 def _promote(
@@ -90,7 +116,9 @@ def _promote(
     )
 
 
-def _note(state: CertificateState, _seen: Observation, now: datetime, _settings: RotationSettings) -> CertificateState:
+def _note(
+    state: CertificateState, _seen: Observation, now: datetime, _settings: RotationSettings
+) -> CertificateState:
     return replace(state, notes={**state.notes, "promoted-at": timestamp(now)})
 
 
@@ -122,7 +150,9 @@ def _announce(
 def _reissue(
     state: CertificateState, _seen: Observation, now: datetime, settings: RotationSettings
 ) -> CertificateState:
-    return replace(state, serving=_serving(_require(state.signer), now, settings), chain=_chain(state, now))
+    return replace(
+        state, serving=_serving(_require(state.signer), now, settings), chain=_chain(state, now)
+    )
 
 
 _ACTIONS: Final[Mapping[StepName, _Action]] = {
@@ -162,7 +192,9 @@ def _new_signer(now: datetime, settings: RotationSettings) -> Pair:
 
 
 def _serving(signer: Pair, now: datetime, settings: RotationSettings) -> Pair:
-    return new_serving(signer, servable_names(signer.cert, settings), now, settings.serving_duration, settings.key)
+    return new_serving(
+        signer, servable_names(signer.cert, settings), now, settings.serving_duration, settings.key
+    )
 
 
 def _chain(state: CertificateState, now: datetime) -> tuple[Certificate, ...]:
@@ -177,4 +209,6 @@ def _with_phase(after: CertificateState, before: CertificateState) -> Certificat
     """Add the generation number and the phase, for people who read the Secret."""
     number = before.notes.get("generation", "")
     generation = int(number) + 1 if number.isdecimal() else 1
-    return replace(after, notes={**after.notes, "generation": str(generation), "phase": phase(after)})
+    return replace(
+        after, notes={**after.notes, "generation": str(generation), "phase": phase(after)}
+    )

@@ -20,9 +20,13 @@ from cryptography.hazmat.primitives import hashes
 
 TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
-HandshakeFailure = Literal["peer_distrusts", "peer_expired", "no_client_certificate", "client_certificate", "protocol"]
-"""Why a handshake fails: the peer does not trust our certificate, or considers it expired; the peer sends no client
-certificate, or one that is not valid; or both sides have no TLS version or cipher in common."""
+HandshakeFailure = Literal[
+    "peer_distrusts", "peer_expired", "no_client_certificate", "client_certificate", "protocol"
+]
+"""Why a handshake fails: the peer does not trust our certificate, or considers it expired; the peer
+sends no client certificate, or one that is not valid; or both sides have no TLS version or cipher
+in common.
+"""
 
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of TLS 1.3 are secure
 
@@ -30,9 +34,10 @@ _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of T
 def new_context(tls_min_version: str = "1.2") -> ssl.SSLContext:
     """Return the context of a server, without a certificate.
 
-    Without session tickets: the API server's client keeps no sessions. Python cannot switch off OpenSSL's session cache,
-    so clients of TLS 1.2 may resume by session id, but only in the same context: every new certificate or client CA ends
-    all sessions. Without ALPN: the API server speaks HTTP/1.1 to webhooks.
+    Without session tickets: the API server's client keeps no sessions. Python cannot switch off
+    OpenSSL's session cache, so clients of TLS 1.2 may resume by session id, but only in the same
+    context: every new certificate or client CA ends all sessions. Without ALPN: the API server
+    speaks HTTP/1.1 to webhooks.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = TLS_VERSIONS[tls_min_version]
@@ -43,7 +48,10 @@ def new_context(tls_min_version: str = "1.2") -> ssl.SSLContext:
 
 
 def build_context(cert_pem: bytes, key_pem: bytes, tls_min_version: str = "1.2") -> ssl.SSLContext:
-    """Return the context of a server with a certificate chain and its key. Raise ssl.SSLError if they do not match."""
+    """Return the context of a server with a certificate chain and its key.
+
+    Raise ssl.SSLError if they do not match.
+    """
     context = new_context(tls_min_version)
     content = cert_pem.rstrip() + b"\n" + key_pem
     if hasattr(os, "memfd_create"):
@@ -74,15 +82,20 @@ class ServedCertificate:
 
 
 class TlsContextProvider:
-    """An SSL context that always serves the current certificate; a swap never interrupts open handshakes.
+    """An SSL context that always serves the current certificate;
+    a swap never interrupts open handshakes.
 
-    Listeners get :attr:`context` once. Every connection starts in the context that is current at that time, so
-    replacing one reference is the whole swap. No context in use ever gets another certificate: that would break open
-    handshakes.
+    Listeners get :attr:`context` once. Every connection starts in the context that is current at
+    that time, so replacing one reference is the whole swap. No context in use ever gets another
+    certificate: that would break open handshakes.
     """
 
     def __init__(
-        self, *, tls_min_version: str = "1.2", client_ca: bytes | None = None, client_names: Sequence[str] = ()
+        self,
+        *,
+        tls_min_version: str = "1.2",
+        client_ca: bytes | None = None,
+        client_names: Sequence[str] = (),
     ) -> None:
         """Build a context without a certificate; until there is one, every handshake fails.
 
@@ -105,25 +118,33 @@ class TlsContextProvider:
         self.before_connection: Callable[[], None] = lambda: None
         """Called before each connection, to load a newer certificate. Must be quick."""
         self.on_handshake_failure: Callable[[HandshakeFailure], None] = lambda _failure: None
-        """Called with the reason when a handshake fails, unless the peer only disconnects. Must be quick."""
+        """Called with the reason when a handshake fails, unless the peer only disconnects.
+        Must be quick.
+        """
         self.context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.current_context = self.current_context
 
     def set_certificate(self, cert_pem: bytes, key_pem: bytes) -> None:
-        """Serve this certificate from the next connection on. Raise ssl.SSLError or ValueError, changing nothing."""
+        """Serve this certificate from the next connection on.
+
+        Raise ssl.SSLError or ValueError, changing nothing.
+        """
         current = build_context(cert_pem, key_pem, self._tls_min_version)
         cert = x509.load_pem_x509_certificate(cert_pem)
         fingerprint = cert.fingerprint(hashes.SHA256()).hex()
         with self._lock:
             self._current = self._prepare(current)
-            self.served = ServedCertificate(cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint)
+            self.served = ServedCertificate(
+                cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint
+            )
             self._pem = (cert_pem, key_pem)
 
     def replace_client_ca(self, client_ca: bytes) -> None:
         """Trust clients of another CA from the next connection on.
 
         Raises:
-            ssl.SSLError, ValueError: the CA is not valid, or clients need no certificates; nothing changes.
+            ssl.SSLError, ValueError: the CA is not valid, or clients need no certificates; nothing
+                changes.
         """
         if self._client_ca is None:
             raise ValueError("client certificates are not required")
@@ -139,12 +160,17 @@ class TlsContextProvider:
         return self._client_ca is not None
 
     def is_allowed(self, peer: Mapping[str, Any] | None) -> bool:
-        """Return whether a verified client (``getpeercert()``) has one of the names. True if no names are required."""
+        """Return whether a verified client (``getpeercert()``) has one of the names.
+
+        True if no names are required.
+        """
         if not self._client_names:
             return True
         peer = peer or {}
         names = {value for kind, value in peer.get("subjectAltName", ()) if kind == "DNS"}
-        names |= {value for rdn in peer.get("subject", ()) for kind, value in rdn if kind == "commonName"}
+        names |= {
+            value for rdn in peer.get("subject", ()) for kind, value in rdn if kind == "commonName"
+        }
         return not names.isdisjoint(self._client_names)
 
     def current_context(self) -> ssl.SSLContext:
@@ -162,8 +188,8 @@ class TlsContextProvider:
 class _DelegatingContext(ssl.SSLContext):
     """Starts each connection in the current context.
 
-    A server name callback (``sni_callback``) could do the same, but Python prints a traceback for a server name that
-    is not ASCII.
+    A server name callback (``sni_callback``) could do the same, but Python prints a traceback for a
+    server name that is not ASCII.
     """
 
     current_context: Callable[[], ssl.SSLContext]
@@ -179,7 +205,9 @@ def _trust_client_ca(context: ssl.SSLContext, client_ca: bytes) -> None:
 
 
 def _connection_class(provider: TlsContextProvider) -> type[ssl.SSLObject]:
-    """Return a class of connections that check the client's name and report failed handshakes to the provider."""
+    """Return a class of connections that check the client's name and report failed handshakes to
+    the provider.
+    """
 
     class Connection(ssl.SSLObject):
         def do_handshake(self) -> None:
@@ -189,12 +217,17 @@ def _connection_class(provider: TlsContextProvider) -> type[ssl.SSLObject]:
                 if failure := failure_of(error):
                     provider.on_handshake_failure(failure)
                 raise
-            if provider.authenticates_clients and self.session_reused:  # would outlive the client certificate
+            # would outlive the client certificate
+            if provider.authenticates_clients and self.session_reused:
                 provider.on_handshake_failure("client_certificate")
-                raise ssl.SSLCertVerificationError("the client resumes a session instead of presenting its certificate")
+                raise ssl.SSLCertVerificationError(
+                    "the client resumes a session instead of presenting its certificate"
+                )
             if not provider.is_allowed(self.getpeercert()):
                 provider.on_handshake_failure("client_certificate")
-                raise ssl.SSLCertVerificationError("the client certificate has none of the required names")
+                raise ssl.SSLCertVerificationError(
+                    "the client certificate has none of the required names"
+                )
 
     return Connection
 

@@ -1,4 +1,6 @@
-"""Call a webhook as an API server would: which certificates it sends, and why a bundle does not trust them."""
+"""Call a webhook as an API server would: which certificates it sends,
+and why a bundle does not trust them.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,11 @@ def chain(host: str, port: int) -> tuple[Certificate, ...]:
         return tuple(x509.load_der_x509_certificate(der) for der in _sent_certificates(connection))
 
 
-def call(host: str, port: int, server_name: str, bundle: bytes, path: str = "/validate") -> CallFailure | None:
-    """Send a review to ``host`` that matches no rule; return why it fails, or None if it is answered.
+def call(
+    host: str, port: int, server_name: str, bundle: bytes, path: str = "/validate"
+) -> CallFailure | None:
+    """Send a review to ``host`` that matches no rule; return why it fails,
+    or None if it is answered.
 
     Args:
         server_name: the name to verify.
@@ -67,7 +72,9 @@ def call(host: str, port: int, server_name: str, bundle: bytes, path: str = "/va
 
 
 def _context() -> ssl.SSLContext:
-    """Return a context like the API server's: a trusted CA need not be a root, and only names in the SAN count."""
+    """Return a context like the API server's: a trusted CA need not be a root,
+    and only names in the SAN count.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -92,7 +99,10 @@ def _sent_certificates(connection: Any) -> list[bytes]:
     if hasattr(connection, "get_unverified_chain"):
         return list(connection.get_unverified_chain())
     # Python 3.11 and 3.12 have it under a private name only
-    return [ssl.PEM_cert_to_DER_cert(cert.public_bytes()) for cert in connection._sslobj.get_unverified_chain()]
+    return [
+        ssl.PEM_cert_to_DER_cert(cert.public_bytes())
+        for cert in connection._sslobj.get_unverified_chain()
+    ]
 
 
 def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> CallFailure | None:
@@ -103,18 +113,31 @@ def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> CallFailu
         with contextlib.suppress(
             ConnectionError, ssl.SSLEOFError
         ):  # reading the response raises the alert with the reason
-            client.request("POST", path, json.dumps(_review_without_rules(uid)), {"Content-Type": "application/json"})
+            client.request(
+                "POST",
+                path,
+                json.dumps(_review_without_rules(uid)),
+                {"Content-Type": "application/json"},
+            )
         response = client.getresponse()
         body = response.read()
     except (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLEOFError) as error:
-        return CallFailure(f"no response to a review ({type(error).__name__})", f"{_CLIENT}; or {_LOG}")
+        return CallFailure(
+            f"no response to a review ({type(error).__name__})", f"{_CLIENT}; or {_LOG}"
+        )
     if response.status != HTTPStatus.OK:
-        return CallFailure(f"the response to a review at {path} has HTTP status {response.status}", _PATH)
+        return CallFailure(
+            f"the response to a review at {path} has HTTP status {response.status}", _PATH
+        )
     try:
         answered = json.loads(body)["response"]["uid"] == uid
     except (ValueError, TypeError, KeyError):
         answered = False
-    return None if answered else CallFailure(f"the server at {path} is not an admission webhook", _PATH)
+    return (
+        None
+        if answered
+        else CallFailure(f"the server at {path} is not an admission webhook", _PATH)
+    )
 
 
 def _review_without_rules(uid: str) -> dict[str, Any]:
@@ -132,7 +155,11 @@ def _review_without_rules(uid: str) -> dict[str, Any]:
             "namespace": "default",
             "name": name,
             "userInfo": {"username": name},
-            "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name}},
+            "object": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"namespace": "default", "name": name},
+            },
             "dryRun": True,
         },
     }
@@ -142,21 +169,30 @@ _STATUS: Final = "run virt-admit certs status: it shows what is stored and the n
 _LOG: Final = "read the log of the webhook"
 _PATH: Final = "use the URL of the webhook itself, ending in /validate or /mutate"
 _PUBLISH: Final = (
-    "the caBundle must be what virt-admit certs bundle prints; the webhook repairs it within seconds if it may patch it"
+    "the caBundle must be what virt-admit certs bundle prints; the webhook repairs it within "
+    "seconds if it may patch it"
 )
-_CLIENT: Final = "the webhook requires a client certificate (--client-ca); API servers send one only if configured to"
+_CLIENT: Final = (
+    "the webhook requires a client certificate (--client-ca); API servers send one only if "
+    "configured to"
+)
 _NONE: Final = "the webhook has no certificate yet: run virt-admit certs status"
 
 _VERIFICATIONS: Final = {  # by the codes of openssl/x509_vfy.h
     **dict.fromkeys((2, 18, 19, 20, 21), _PUBLISH),
     9: "the clock of the issuer is ahead, or the clock of this machine is behind",
     10: f"the certificate was not renewed: {_STATUS}",
-    **dict.fromkeys((62, 64), "serve with --cert-name and that name, or issue the certificate for that name"),
+    **dict.fromkeys(
+        (62, 64), "serve with --cert-name and that name, or issue the certificate for that name"
+    ),
 }
 _ALERTS: Final = (
     ("CERTIFICATE_REQUIRED", _CLIENT),
     ("HANDSHAKE_FAILURE", _NONE),
-    ("PROTOCOL_VERSION", "both sides speak TLS 1.2 or newer, but no common version: see --tls-min-version"),
+    (
+        "PROTOCOL_VERSION",
+        "both sides speak TLS 1.2 or newer, but no common version: see --tls-min-version",
+    ),
     ("WRONG_VERSION_NUMBER", "that port does not speak TLS: use the port of --bind"),
     ("RECORD_LAYER_FAILURE", "that port does not speak TLS: use the port of --bind"),
 )
@@ -165,10 +201,13 @@ _ALERTS: Final = (
 def _tls_failure(error: ssl.SSLError, server_name: str) -> CallFailure:
     if isinstance(error, ssl.SSLCertVerificationError):
         remedy = _VERIFICATIONS.get(error.verify_code, _STATUS)
-        return CallFailure(error.verify_message.rstrip(".") or f"not trusted as {server_name}", remedy)
+        return CallFailure(
+            error.verify_message.rstrip(".") or f"not trusted as {server_name}", remedy
+        )
     if isinstance(error, ssl.SSLEOFError):  # asyncio sends no alerts
         return CallFailure(
-            "the connection closes during the handshake", f"{_NONE}; or both sides have no common TLS version"
+            "the connection closes during the handshake",
+            f"{_NONE}; or both sides have no common TLS version",
         )
     reason = error.reason or type(error).__name__
     for part, remedy in _ALERTS:

@@ -56,10 +56,11 @@ class WebhookConfigurations:
         return tuple(found)
 
     def inject(self, configuration: WebhookConfiguration, bundle: bytes) -> WebhookConfiguration:
-        """Give every entry the bundle; return the result, or the argument if the configuration changed meanwhile.
+        """Give every entry the bundle; return the result,
+        or the argument if the configuration changed meanwhile.
 
-        A JSON Patch, not an apply: an applier would co-own the list entries, and an entry that a later release
-        removes or renames would remain with nothing but its name.
+        A JSON Patch, not an apply: an applier would co-own the list entries, and an entry that a
+        later release removes or renames would remain with nothing but its name.
         """
         response = self._api.request_json(
             "PATCH",
@@ -79,9 +80,13 @@ class WebhookConfigurations:
 
 
 def patch(configuration: WebhookConfiguration, bundle: bytes) -> list[dict[str, Any]]:
-    """Return the JSON Patch that gives ``bundle`` to each entry without it, and fails if anything changed meanwhile."""
+    """Return the JSON Patch that gives ``bundle`` to each entry without it,
+    and fails if anything changed meanwhile.
+    """
     value = base64.b64encode(bundle).decode()
-    operations = [{"op": "test", "path": "/metadata/resourceVersion", "value": configuration.version}]
+    operations = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": configuration.version}
+    ]
     for index, entry in enumerate(configuration.entries):
         if entry.bundle != bundle:
             operations += [

@@ -26,7 +26,9 @@ SNAPSHOT = EXAMPLES / "cluster.yaml"
 
 
 def command(*arguments):
-    return json.loads(CliRunner().invoke(main.virt_admit, [*map(str, arguments), "-o", "json"]).stdout)
+    return json.loads(
+        CliRunner().invoke(main.virt_admit, [*map(str, arguments), "-o", "json"]).stdout
+    )
 
 
 def without_places(data):
@@ -52,7 +54,9 @@ def test_reports_are_frozen_and_typed(kind):
     assert set(typing.get_type_hints(kind)) >= {field.name for field in dataclasses.fields(kind)}
 
 
-@pytest.mark.parametrize("function", ["check", "scan", "drain", "upgrade", "outage", "cluster", "read", "live"])
+@pytest.mark.parametrize(
+    "function", ["check", "scan", "drain", "upgrade", "outage", "cluster", "read", "live"]
+)
 def test_functions_are_typed_documented_and_named_in_the_page(function):
     called = getattr(api, function)
     assert called.__doc__
@@ -83,7 +87,11 @@ def test_objects_of_a_check_see_each_other():
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": vm["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]},
+        "metadata": {
+            "name": vm["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"][
+                "claimName"
+            ]
+        },
         "spec": {"accessModes": ["ReadWriteOnce"]},
     }
     together = api.check([vm, claim], namespace=vm["metadata"]["namespace"])

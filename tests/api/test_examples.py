@@ -20,7 +20,12 @@ def run(*arguments):
 
 
 def snapshot(folder, *items):
-    data = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+    data = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": ["*"],
+        "items": items,
+    }
     (folder / "cluster.json").write_text(json.dumps(data))
     return str(folder / "cluster.json")
 
@@ -34,7 +39,9 @@ CLUSTERS = {
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_ansible_drains_only_where_every_assertion_holds(name, tmp_path):
     items, holds = CLUSTERS[name]
-    forecast, check, drain = yaml.safe_load((EXAMPLES / "ansible" / "drain.yml").read_text())[0]["tasks"]
+    forecast, check, drain = yaml.safe_load((EXAMPLES / "ansible" / "drain.yml").read_text())[0][
+        "tasks"
+    ]
     words = forecast["ansible.builtin.command"].replace("{{ node }}", "worker-1").split()
     assert words[0] == "virt-admit"
     flags = [word for word in words[1:] if word != "--live"]
@@ -46,10 +53,14 @@ def test_ansible_drains_only_where_every_assertion_holds(name, tmp_path):
     assert all(holding) is holds, holding
     message = environment.from_string(assertion["fail_msg"]).render(report=report)
     assert ("[]" in message) is holds
-    assert drain["ansible.builtin.command"].startswith("kubectl drain {{ node }} --ignore-daemonsets")
+    assert drain["ansible.builtin.command"].startswith(
+        "kubectl drain {{ node }} --ignore-daemonsets"
+    )
 
 
-@pytest.mark.parametrize(("manifest", "code"), [("01-shared-disk.yaml", 0), ("03-both-keys.yaml", 1)])
+@pytest.mark.parametrize(
+    ("manifest", "code"), [("01-shared-disk.yaml", 0), ("03-both-keys.yaml", 1)]
+)
 def test_the_hook_of_argo_cd_fails_where_the_webhook_would_deny(manifest, code, tmp_path):
     account, job = yaml.safe_load_all((EXAMPLES / "argocd" / "presync.yaml").read_text())
     pod = job["spec"]["template"]["spec"]
@@ -69,7 +80,11 @@ def test_the_hook_runs_before_the_sync_with_what_it_needs():
     (generated,) = kustomization["configMapGenerator"]
     account, job = yaml.safe_load_all((EXAMPLES / "argocd" / "presync.yaml").read_text())
     assert job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] == generated["name"]
-    hooks = [generated["options"]["annotations"], account["metadata"]["annotations"], job["metadata"]["annotations"]]
+    hooks = [
+        generated["options"]["annotations"],
+        account["metadata"]["annotations"],
+        job["metadata"]["annotations"],
+    ]
     assert {each["argocd.argoproj.io/hook"] for each in hooks} == {"PreSync"}
     text = (EXAMPLES / "argocd" / "presync.yaml").read_text()
     assert re.search(r"--clusterrole=virt-admit-scan\b", text)

@@ -27,16 +27,19 @@ from tests.apiserver.binaries import Binaries, binaries
 
 START_SECONDS = 60.0
 ADMIN = "virt-admit-admin"
-# A socket in the working directory of both servers: no port to collide, readable by no other user. Its name has a port
-# because etcd 3.5 wants one.
+# A socket in the working directory of both servers: no port to collide, readable by no other user.
+# Its name has a port because etcd 3.5 wants one.
 ETCD = "unix://etcd.sock:1"
 
 GO: Final = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
-"""Programs in Go collect garbage less often, which takes a fifth off the processor time of kube-apiserver. Each may hold
-twice the memory, up to the limit from which they collect as often as before."""
+"""Programs in Go collect garbage less often, which takes a fifth off the processor time of
+kube-apiserver. Each may hold twice the memory, up to the limit from which they collect as often as
+before.
+"""
 
-# The server becomes the process that we started, so that we can signal and await it; a watcher in its process
-# group kills the group as soon as our end of the pipe is gone, which it is even when we are killed with -9.
+# The server becomes the process that we started, so that we can signal and await it; a watcher in
+# its process group kills the group as soon as our end of the pipe is gone, which it is even when we
+# are killed with -9.
 GUARD = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) & exec "$@" 3<&- </dev/null'
 
 
@@ -79,7 +82,8 @@ class Server:
     def kill(self) -> None:
         """End the process and its watcher, at once: there is no state worth a graceful exit."""
         if self._process.stdin and not self._process.stdin.closed:
-            os.killpg(self.pid, signal.SIGKILL)  # the group lives on with the watcher, so the id is still ours
+            # the group lives on with the watcher, so the id is still ours
+            os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             self._process.stdin.close()
 
@@ -87,8 +91,8 @@ class Server:
 class ControlPlane:
     """etcd and kube-apiserver with RBAC, in a temporary folder, without any controller.
 
-    So no ServiceAccount or token appears by itself, and a namespace or an object with dependents that is deleted
-    stays. Webhooks must be registered by URL: nothing routes to Services.
+    So no ServiceAccount or token appears by itself, and a namespace or an object with dependents
+    that is deleted stays. Webhooks must be registered by URL: nothing routes to Services.
 
     >>> with ControlPlane() as plane:
     ...     plane.kubectl("get", "namespaces", check=True).stdout
@@ -106,12 +110,18 @@ class ControlPlane:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
     def start(self) -> None:
-        """Start both servers and wait until they serve. Raises StartError; nothing is left behind then."""
+        """Start both servers and wait until they serve.
+
+        Raises StartError; nothing is left behind then.
+        """
         self.folder = Path(tempfile.mkdtemp(prefix="virt-admit-apiserver-"))
         atexit.register(self.stop)
         try:
@@ -141,7 +151,8 @@ class ControlPlane:
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
                 f"--secure-port={self._port}",
-                "--endpoint-reconciler-type=none",  # loopback is not a valid endpoint of the kubernetes Service
+                # loopback is not a valid endpoint of the kubernetes Service
+                "--endpoint-reconciler-type=none",
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--tls-cert-file=tls.crt",
                 "--tls-private-key-file=tls.key",
@@ -150,12 +161,14 @@ class ControlPlane:
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--service-account-key-file=tls.key",
                 "--service-account-signing-key-file=tls.key",
-                "--disable-admission-plugins=ServiceAccount",  # no controller makes the account that pods would need
+                # no controller makes the account that pods would need
+                "--disable-admission-plugins=ServiceAccount",
                 *self.apiserver_flags,
             ],
             self.folder / "kube-apiserver.log",
         )
-        # /readyz comes first; the default namespace is made by a hook that /readyz does not wait for
+        # /readyz comes first; the default namespace is made by a hook that /readyz does not wait
+        # for
         for path in ("/readyz", "/api/v1/namespaces/default"):
             self._wait_for(path)
 
@@ -171,9 +184,10 @@ class ControlPlane:
     def scheduler(self) -> Iterator[Server]:
         """Run kube-scheduler until the block ends; its first use on a machine builds it.
 
-        It binds every Pod without a node that it sees, so a test that shares the API server starts it only for its
-        own Pods. Nodes must be Ready and without the taint ``node.kubernetes.io/not-ready``: the API server adds that
-        taint to each new Node, and the controller that would remove it does not run here.
+        It binds every Pod without a node that it sees, so a test that shares the API server starts
+        it only for its own Pods. Nodes must be Ready and without the taint
+        ``node.kubernetes.io/not-ready``: the API server adds that taint to each new Node, and the
+        controller that would remove it does not run here.
         """
         port = free_port()
         self._servers["kube-scheduler"] = server = Server(
@@ -200,7 +214,11 @@ class ControlPlane:
         return tuple(server.pid for server in self._servers.values() if server.running)
 
     def kubectl(
-        self, *args: str | Path, input: str | None = None, check: bool = False, kubeconfig: Path | None = None
+        self,
+        *args: str | Path,
+        input: str | None = None,
+        check: bool = False,
+        kubeconfig: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl, as administrator unless another kubeconfig is given.
 
@@ -217,33 +235,51 @@ class ControlPlane:
             env=_environment(self.folder) | {"KUBECONFIG": str(kubeconfig or self.kubeconfig)},
         )
         if check and done.returncode:
-            error = subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
+            error = subprocess.CalledProcessError(
+                done.returncode, done.args, done.stdout, done.stderr
+            )
             error.add_note(done.stderr)
             raise error
         return done
 
     def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """A kubeconfig that acts as that user, by impersonation; RBAC and webhooks see only the user."""
+        """A kubeconfig that acts as that user, by impersonation;
+        RBAC and webhooks see only the user.
+        """
         name = hashlib.sha256(repr((user, tuple(groups))).encode()).hexdigest()[:16]
         return self._write_kubeconfig(f"kubeconfig-{name}", {"as": user, "as-groups": list(groups)})
 
     def service_account_token(self, namespace: str, name: str) -> str:
-        """A bearer token of that service account (``kubectl --token``); account and namespace are made if missing."""
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+        """A bearer token of that service account (``kubectl --token``);
+        account and namespace are made if missing.
+        """
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace},
+        }
         home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         both = {"apiVersion": "v1", "kind": "List", "items": [home, account]}
         self.kubectl("apply", "-f", "-", input=json.dumps(both), check=True)
-        return self.kubectl("create", "token", name, "--namespace", namespace, check=True).stdout.strip()
+        return self.kubectl(
+            "create", "token", name, "--namespace", namespace, check=True
+        ).stdout.strip()
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """A kubeconfig with a token of that service account and nothing else; made as its token is."""
+        """A kubeconfig with a token of that service account and nothing else;
+        made as its token is.
+        """
         token = self.service_account_token(namespace, name)
         return self._write_kubeconfig(f"kubeconfig-{namespace}-{name}", {"token": token})
 
     def serves(self, path: str, port: int | None = None) -> bool:
-        """Return whether a GET of that path succeeds now, on the port of the API server or of another server."""
+        """Return whether a GET of that path succeeds now,
+        on the port of the API server or of another server.
+        """
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
-        connection = http.client.HTTPSConnection("127.0.0.1", port or self._port, context=trust, timeout=5)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", port or self._port, context=trust, timeout=5
+        )
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             return connection.getresponse().status == http.HTTPStatus.OK
@@ -258,7 +294,8 @@ class ControlPlane:
                 self.binaries.etcd,
                 "--data-dir=etcd",
                 f"--listen-client-urls={ETCD}",
-                "--advertise-client-urls=http://127.0.0.1:2379",  # must be host:port; it is not used
+                # must be host:port; it is not used
+                "--advertise-client-urls=http://127.0.0.1:2379",
                 "--listen-peer-urls=http://127.0.0.1:0",
                 "--unsafe-no-fsync",  # the data need not survive the machine
                 "--log-level=warn",
@@ -276,7 +313,9 @@ class ControlPlane:
             gone = [name for name, server in self._servers.items() if not server.running]
             if gone or time.monotonic() > deadline:
                 why = f"{gone[0]} exited" if gone else f"no {path} after {START_SECONDS:.0f} s"
-                logs = "\n".join(f"--- {s.log.name}\n{_tail(s.log)}" for s in self._servers.values())
+                logs = "\n".join(
+                    f"--- {s.log.name}\n{_tail(s.log)}" for s in self._servers.values()
+                )
                 raise StartError(f"a server did not start: {why}\n{logs}")
             time.sleep(0.1)
 
@@ -295,7 +334,10 @@ class ControlPlane:
             "clusters": [
                 {
                     "name": "sandbox",
-                    "cluster": {"server": self.url, "certificate-authority": str(self.folder / "ca.crt")},
+                    "cluster": {
+                        "server": self.url,
+                        "certificate-authority": str(self.folder / "ca.crt"),
+                    },
                 }
             ],
             "users": [{"name": "user", "user": {"token": self.token, **user}}],
@@ -308,17 +350,20 @@ class ControlPlane:
 
 
 def free_port() -> int:
-    """A free loopback port outside the range that the kernel hands out, and a different one each time.
+    """A free loopback port outside the range that the kernel hands out,
+    and a different one each time.
 
-    So no process is given it by chance between this call and its use, nor while the server on it restarts. Nor is any
-    other process that asks here, until this one ends: each port is reserved by the name of a socket.
+    So no process is given it by chance between this call and its use, nor while the server on it
+    restarts. Nor is any other process that asks here, until this one ends: each port is reserved by
+    the name of a socket.
     """
     while True:
         port = 20_000 + secrets.randbelow(10_000)
         with socket.socket() as probe, socket.socket(socket.AF_UNIX) as reservation:
             try:
                 probe.bind(("127.0.0.1", port))
-                reservation.bind(f"\0virt-admit-test-port-{port}")  # not a file, and gone with this process
+                # not a file, and gone with this process
+                reservation.bind(f"\0virt-admit-test-port-{port}")
             except OSError:
                 continue
             reservation.detach()

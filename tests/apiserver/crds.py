@@ -22,7 +22,8 @@ def custom(wanted: Iterable[Kind]) -> list[Kind]:
 def install_crds(plane: ControlPlane, wanted: Iterable[Kind] | None = None) -> None:
     """Install the definitions of these kinds, of all by default; return when kubectl can use them.
 
-    Raises CalledProcessError if the server refuses one, TimeoutError if one is not served within a minute.
+    Raises CalledProcessError if the server refuses one, TimeoutError if one is not served within a
+    minute.
     """
     found = [definitions.of(kind) for kind in custom(kinds.ALL if wanted is None else wanted)]
     items = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
@@ -31,7 +32,9 @@ def install_crds(plane: ControlPlane, wanted: Iterable[Kind] | None = None) -> N
 
 
 def wait_until_discovered(plane: ControlPlane, names: set[str]) -> None:
-    """Discovery, from which kubectl learns the kinds, lists a definition only once it is Established."""
+    """Discovery, from which kubectl learns the kinds,
+    lists a definition only once it is Established.
+    """
     deadline = time.monotonic() + SERVED_SECONDS
     while missing := names - set(plane.kubectl("api-resources", "--output=name").stdout.split()):
         if time.monotonic() > deadline:

@@ -24,7 +24,8 @@ def _print(line: str) -> None:
 
 
 def program(name: str, announce: Announce = _print) -> Path:
-    """Return the path of a program; build it the first time, which takes minutes and is announced with one line.
+    """Return the path of a program; build it the first time,
+    which takes minutes and is announced with one line.
 
     Raises Unavailable without Go, and RuntimeError with the output of Go if the build fails.
     """
@@ -32,7 +33,9 @@ def program(name: str, announce: Announce = _print) -> Path:
 
 
 def go_program(name: str, installable: str, announce: Announce = _print) -> Path:
-    """Return the path of what ``go install`` makes of a package and its version; raises as ``program`` does."""
+    """Return the path of what ``go install`` makes of a package and its version;
+    raises as ``program`` does.
+    """
     package, _, version = installable.partition("@")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit"
     found = cache / f"{name}-{version}"
@@ -47,7 +50,9 @@ def go_program(name: str, installable: str, announce: Announce = _print) -> Path
             with TemporaryDirectory(dir=cache, prefix=f"{found.name}.") as scratch:
                 environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOBIN": scratch}
                 command = [go, "install", "-trimpath", "-ldflags", "-s -w", installable]
-                done = subprocess.run(command, env=environment, check=False, text=True, capture_output=True)
+                done = subprocess.run(
+                    command, env=environment, check=False, text=True, capture_output=True
+                )
                 if done.returncode:
                     raise RuntimeError(f"go install failed:\n{done.stderr[-4000:]}")
                 (Path(scratch) / package.rpartition("/")[2]).rename(found)

@@ -1,8 +1,10 @@
-"""What a cluster has and an API server alone has not: nodes that run the webhook's pods, and a network to reach them.
+"""What a cluster has and an API server alone has not: nodes that run the webhook's pods, and a
+network to reach them.
 
-The controllers are Kubernetes' own. Each container is a process of this machine with the arguments and variables of its
-pod. The API server reaches Services and kubelets through a proxy (``EgressSelectorConfiguration``), so webhook
-configurations are used as they are shipped: with a Service, not with a URL.
+The controllers are Kubernetes' own. Each container is a process of this machine with the arguments
+and variables of its pod. The API server reaches Services and kubelets through a proxy
+(``EgressSelectorConfiguration``), so webhook configurations are used as they are shipped: with a
+Service, not with a URL.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from virt_admit_certs.kube_api import ApiError, KubeApi
 NODES: Final = ("worker-1", "worker-2")
 KUBELET: Final = 10250
 CONTROLLERS: Final = (
-    "deployment-controller", "replicaset-controller", "namespace-controller", "endpointslice-controller",
+    "deployment-controller", "replicaset-controller", "namespace-controller",
+    "endpointslice-controller",
     "garbage-collector-controller", "cronjob-controller", "job-controller", "disruption-controller",
 )  # fmt: skip
 MERGE: Final = "application/merge-patch+json"
@@ -62,14 +65,17 @@ class Container:
 
     def start(self, container: Json, kubeconfig: Path, home: Path) -> None:
         """Run ``virt-admit`` with the arguments and variables of the container, on loopback."""
-        environment = {each["name"]: each["value"] for each in container.get("env", ()) if "value" in each}
+        environment = {
+            each["name"]: each["value"] for each in container.get("env", ()) if "value" in each
+        }
         arguments = [*container["args"], "--kubeconfig", str(kubeconfig)]
         if self.serves:
             arguments += [
                 f"--bind=127.0.0.1:{self.port}",
                 f"--ops-bind=127.0.0.1:{self.ops_port}",
             ]
-            arguments += ["--certs-secret", "virt-admit/virt-admit-certs"]  # the default where a kubelet runs the pod
+            # the default where a kubelet runs the pod
+            arguments += ["--certs-secret", "virt-admit/virt-admit-certs"]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [virt_admit(), *arguments],
@@ -80,19 +86,26 @@ class Container:
             )
 
     def probe(self) -> bool:
-        """Return whether its readiness probe succeeds; what the last one said if it said yes a moment ago."""
+        """Return whether its readiness probe succeeds;
+        what the last one said if it said yes a moment ago.
+        """
         if self.ready and time.monotonic() < self.probed + PROBE_PERIOD:
             return True
         self.probed = time.monotonic()
         connection = http.client.HTTPConnection("127.0.0.1", self.ops_port, timeout=2)
-        with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
+        with (
+            contextlib.suppress(OSError, http.client.HTTPException),
+            contextlib.closing(connection),
+        ):
             connection.request("GET", "/readyz")
             return connection.getresponse().status == http.HTTPStatus.OK
         return False
 
     def metric(self, name: str) -> float:
         """Return the value of a metric without labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/metrics", timeout=10) as response:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.ops_port}/metrics", timeout=10
+        ) as response:
             lines = [line.rpartition(" ") for line in response.read().decode().splitlines()]
         (value,) = [value for found, _, value in lines if found == name]
         return float(value)
@@ -118,7 +131,9 @@ class Container:
 
 
 class Cluster(ControlPlane):
-    """A control plane with Kubernetes' controllers, two nodes, and a network from the API server to their pods."""
+    """A control plane with Kubernetes' controllers, two nodes,
+    and a network from the API server to their pods.
+    """
 
     def __init__(self, found: Binaries | None = None) -> None:
         super().__init__(found, ["--egress-selector-config-file=egress.yaml"])
@@ -164,14 +179,21 @@ class Cluster(ControlPlane):
     # The network
 
     def _start_network(self) -> None:
-        """Route what the API server sends into the cluster: pods by the Service, kubelets by the node."""
+        """Route what the API server sends into the cluster: pods by the Service,
+        kubelets by the node.
+        """
         egress = self.folder / "egress.sock"
         selection = {
             "name": "cluster",
-            "connection": {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(egress)}}},
+            "connection": {
+                "proxyProtocol": "HTTPConnect",
+                "transport": {"uds": {"udsName": str(egress)}},
+            },
         }
         kind = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
-        (self.folder / "egress.yaml").write_text(json.dumps({**kind, "egressSelections": [selection]}))
+        (self.folder / "egress.yaml").write_text(
+            json.dumps({**kind, "egressSelections": [selection]})
+        )
         self._kubelet_port = free_port()
         proxy = _Proxy(str(egress), self)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -183,7 +205,9 @@ class Cluster(ControlPlane):
             self._listeners.append(listener)
 
     def route(self, port: int) -> int | None:
-        """Return the loopback port for a connection to that port of a Service or node; None if nothing listens."""
+        """Return the loopback port for a connection to that port of a Service or node;
+        None if nothing listens.
+        """
         if port == KUBELET:
             return self._kubelet_port
         found = self.pods_of_service()
@@ -278,16 +302,27 @@ class Cluster(ControlPlane):
         ready = "True" if running.ready else "False"
         state: Json = {"running": {"startedAt": pod["metadata"]["creationTimestamp"]}}
         if code is not None:
-            state = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
+            state = {
+                "terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+            }
         (container,) = pod["spec"]["containers"]
-        image = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
+        image = {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "",
+            "restartCount": 0,
+        }
         address = f"10.244.0.{running.port % 250 + 2}"
         status = {
             "phase": phase,
             "podIP": address,
             "podIPs": [{"ip": address}],
-            "conditions": [{"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")],
-            "containerStatuses": [{**image, "ready": running.ready, "started": True, "state": state}],
+            "conditions": [
+                {"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")
+            ],
+            "containerStatuses": [
+                {**image, "ready": running.ready, "started": True, "state": state}
+            ],
         }
         now = pod["status"]
         shown = {each["type"]: each["status"] for each in now.get("conditions", ())}.get("Ready")
@@ -361,7 +396,11 @@ class _Logs(http.server.BaseHTTPRequestHandler):
             if (each.namespace, each.pod) == (namespace, pod) and verb == "containerLogs"
         ]
         previous = parse_qs(url.query).get("previous") == ["true"]
-        body = found[0].log.read_bytes() if found and not previous else b"previous terminated container not found"
+        body = (
+            found[0].log.read_bytes()
+            if found and not previous
+            else b"previous terminated container not found"
+        )
         self.send_response(400 if previous or not found else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -1,6 +1,9 @@
-"""``make sandbox``: a real kube-apiserver that asks the webhook, left running. Ctrl-C stops all of it.
+"""``make sandbox``: a real kube-apiserver that asks the webhook, left running.
 
-With ``SCHEDULER=1`` kube-scheduler runs too, so that a forecast of ``virt-admit drain`` can be compared with what happens.
+Ctrl-C stops all of it.
+
+With ``SCHEDULER=1`` kube-scheduler runs too, so that a forecast of ``virt-admit drain`` can be
+compared with what happens.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ examples/cluster.yaml. In another terminal:
 
 The webhook's log: {log}
 {scheduler}Ctrl-C stops everything.
-"""
+"""  # noqa: E501
 
 
 SCHEDULER = """\
@@ -48,7 +51,8 @@ NOT_READY = "node.kubernetes.io/not-ready:NoSchedule-"
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
+    # a shell that starts us in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         found = binaries()
     except (Unavailable, FileNotFoundError) as missing:
@@ -61,18 +65,26 @@ def main() -> int:
             for namespace in NAMESPACES:
                 plane.kubectl("create", "namespace", namespace, check=True)
             items = yaml.safe_load(CLUSTER.read_text())["items"]
-            plane.kubectl("apply", "--validate=false", "-f", "-", input=yaml.safe_dump_all(items), check=True)
+            plane.kubectl(
+                "apply", "--validate=false", "-f", "-", input=yaml.safe_dump_all(items), check=True
+            )
             with contextlib.ExitStack() as stack:
                 programs = {"kubectl": found.kubectl, "virt_admit": VIRT_ADMIT}
                 scheduler = _start_scheduler(plane, stack).format(**programs)
                 flags = ("--live", "--kubeconfig", plane.kubeconfig, "--log-format", "text")
                 webhook = stack.enter_context(Webhook(plane.folder, *flags))
                 register(plane, webhook)
-                places = {"kubeconfig": plane.kubeconfig, "log": webhook.log, "certs": webhook.ca.parent}
+                places = {
+                    "kubeconfig": plane.kubeconfig,
+                    "log": webhook.log,
+                    "certs": webhook.ca.parent,
+                }
                 print(GREETING.format(scheduler=scheduler, **programs, **places), flush=True)
                 while webhook.running:
                     time.sleep(0.2)
-                print(f"the webhook has stopped:\n{webhook.log.read_text()[-3000:]}", file=sys.stderr)
+                print(
+                    f"the webhook has stopped:\n{webhook.log.read_text()[-3000:]}", file=sys.stderr
+                )
                 return 1
     except KeyboardInterrupt:
         print("\nstopped")

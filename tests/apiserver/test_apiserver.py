@@ -1,4 +1,6 @@
-"""Tests of the toolchain without an API server: where binaries come from, and which processes end together."""
+"""Tests of the toolchain without an API server: where binaries come from,
+and which processes end together.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ esac
 
 @pytest.fixture
 def go_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the build log of a machine with an empty cache and a Go command that builds at once."""
+    """Return the build log of a machine with an empty cache and a Go command that builds at
+    once.
+    """
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "go").write_text(GO)
@@ -93,14 +97,18 @@ def test_the_oracle_is_built_from_its_source_whatever_release_is_chosen(
     assert go_log.read_text().split() == ["build", "build"]
 
 
-def test_without_go_the_oracle_says_what_is_missing(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_the_oracle_says_what_is_missing(
+    go_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_GOVERSION", "go1.20.1")
 
     with pytest.raises(Unavailable, match=r"oracle needs Go 1\.26 or newer"):
         toolchain.scheduler_oracle()
 
 
-def test_a_given_scheduler_is_used(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_scheduler_is_used(
+    go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     for name in (*NAMES, "kube-scheduler"):
         (tmp_path / name).touch()
@@ -112,7 +120,10 @@ def test_a_given_scheduler_is_used(go_log: Path, tmp_path: Path, monkeypatch: py
 def test_two_processes_build_once(go_log: Path) -> None:
     code = "from tests.apiserver.binaries import binaries; print(binaries().kubectl)"
     both = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in "12"
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        for _ in "12"
     ]
 
     paths = {process.communicate()[0] for process in both}
@@ -147,7 +158,9 @@ replace (
 """
 
 
-def test_another_release_is_built_from_its_own_go_mod(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_release_is_built_from_its_own_go_mod(
+    go_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours = binaries()
     go_log.with_suffix(".mod").write_text(STAGED)
     monkeypatch.setenv(toolchain.CHOICE, "1.30.14")
@@ -169,7 +182,9 @@ def test_another_release_is_built_from_its_own_go_mod(go_log: Path, monkeypatch:
     )
 
 
-def test_the_usual_release_by_its_name_is_the_usual_build(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_release_by_its_name_is_the_usual_build(
+    go_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual = binaries()
     monkeypatch.setenv(toolchain.CHOICE, toolchain.usual_release())
 
@@ -177,29 +192,39 @@ def test_the_usual_release_by_its_name_is_the_usual_build(go_log: Path, monkeypa
 
 
 @pytest.mark.parametrize("release", ["1.30", "v1.30.14", "latest", "1.30.14/../x"])
-def test_an_invalid_release_is_refused(go_log: Path, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+def test_an_invalid_release_is_refused(
+    go_log: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
     monkeypatch.setenv(toolchain.CHOICE, release)
 
-    with pytest.raises(ValueError, match=f"={re.escape(release)} is not a Kubernetes release: write it like 1"):
+    with pytest.raises(
+        ValueError, match=f"={re.escape(release)} is not a Kubernetes release: write it like 1"
+    ):
         binaries()
 
 
 @pytest.mark.parametrize("version", ["go1.25.9", "go1.9", ""])
-def test_an_old_go_cannot_build(go_log: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_an_old_go_cannot_build(
+    go_log: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
     monkeypatch.setenv("FAKE_GOVERSION", version)
 
     with pytest.raises(Unavailable, match=r"needs Go 1\.26 or newer .* or KUBEBUILDER_ASSETS="):
         binaries()
 
 
-def test_a_machine_without_go_cannot_build(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_go_cannot_build(
+    go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(Unavailable, match=r"needs Go 1\.26"):
         binaries()
 
 
-def test_given_binaries_are_used(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_binaries_are_used(
+    go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     for name in NAMES[:2]:
         (tmp_path / name).touch()
@@ -258,11 +283,18 @@ def test_ports_are_outside_the_ephemeral_range() -> None:
 
 
 def test_ports_of_processes_that_run_at_the_same_time_differ() -> None:
-    """Several test processes start servers in the same second: a port is taken before its server listens on it."""
-    asks = "from tests.apiserver.control_plane import free_port; print(*(free_port() for _ in range(400)), flush=True)"
+    """Several test processes start servers in the same second:
+    a port is taken before its server listens on it.
+    """
+    asks = (
+        "from tests.apiserver.control_plane import free_port; print(*(free_port() for _ in "
+        "range(400)), flush=True)"
+    )
     command = [sys.executable, "-c", f"{asks}; input()"]
     pipe = subprocess.PIPE
-    both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) for _ in range(2)]
+    both = [
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) for _ in range(2)
+    ]
     try:
         first, second = (set(each.stdout.readline().split()) for each in both if each.stdout)
     finally:

@@ -44,7 +44,10 @@ def real(build: bool = True) -> dict[str, Path]:
 
 
 def test_without_go_the_folder_next_to_the_checkout_counts(
-    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shared: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     go(tmp_path, monkeypatch, "echo no network >&2; exit 1")
 
@@ -68,7 +71,10 @@ def test_go_modules_come_first_and_are_extracted_once(
     cdi["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "long"
     (tmp_path / "cdi.json").write_text(json.dumps(cdi))
     (tmp_path / "nhc.json").write_text(json.dumps(definitions.own(kinds.NHC)))
-    copies = "\n".join(f"mkdir -p $folder && cp {tmp_path}/cdi.json $folder/{name}" for name in definitions.CDI_FILES)
+    copies = "\n".join(
+        f"mkdir -p $folder && cp {tmp_path}/cdi.json $folder/{name}"
+        for name in definitions.CDI_FILES
+    )
     script = f"""
 case "$1" in
 run) cat {tmp_path}/nhc.json ;;
@@ -88,7 +94,10 @@ esac
 
 
 def test_texts_are_removed_but_not_fields_of_that_name() -> None:
-    schema = {"description": "text", "properties": {"description": {"type": "string", "description": "text"}}}
+    schema = {
+        "description": "text",
+        "properties": {"description": {"type": "string", "description": "text"}},
+    }
     assert definitions._without_texts(schema) == {"properties": {"description": {"type": "string"}}}
 
 
@@ -108,9 +117,15 @@ def _shape(definition: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("kind", TABLES, ids=str)
 def test_own_definitions_have_the_fields_of_the_table(kind: kinds.Kind) -> None:
     text = (field_tables.FOLDER / f"{kind.resource}.json").read_text()
-    known = {version: types[0] for version, types in field_tables.releases(text).items() if version in kind.versions}
+    known = {
+        version: types[0]
+        for version, types in field_tables.releases(text).items()
+        if version in kind.versions
+    }
     assert known
-    own = field_tables.releases(field_tables.table(field_tables.extended({}, definitions.own(kind))))
+    own = field_tables.releases(
+        field_tables.table(field_tables.extended({}, definitions.own(kind)))
+    )
     assert {version: types[0] for version, types in own.items()} == known
 
 

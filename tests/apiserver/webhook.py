@@ -20,21 +20,30 @@ START_SECONDS = 60.0
 
 
 class Webhook:
-    """``virt-admit serve`` on loopback with its own CA and certificate in ``folder``, and whatever flags are given."""
+    """``virt-admit serve`` on loopback with its own CA and certificate in ``folder``,
+    and whatever flags are given.
+    """
 
-    def __init__(self, folder: Path, *flags: str | Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *flags: str | Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.port, self.ops_port = free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.ca = folder / "certs" / "ca.crt"
         self.log = folder / "webhook.log"
         self.command: Sequence[str | Path] = [
-            VIRT_ADMIT, "serve", "--bind", f"127.0.0.1:{self.port}", "--ops-bind", f"127.0.0.1:{self.ops_port}",
-            *(("--certs", folder / "certs") if not any(str(flag).startswith("--certs") for flag in flags) else ()),
+            VIRT_ADMIT, "serve", "--bind", f"127.0.0.1:{self.port}", "--ops-bind",
+            f"127.0.0.1:{self.ops_port}",
+            *(("--certs", folder / "certs") if not any(str(flag).startswith("--certs") for flag in flags) else ()),  # noqa: E501
             "--stop-delay", "0", *flags,
         ]  # fmt: skip
         if environment:
-            self.command = ["/usr/bin/env", *(f"{key}={value}" for key, value in environment.items()), *self.command]
+            self.command = [
+                "/usr/bin/env",
+                *(f"{key}={value}" for key, value in environment.items()),
+                *self.command,
+            ]
         self._server: Server | None = None
 
     def __enter__(self) -> Self:
@@ -42,7 +51,10 @@ class Webhook:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -114,7 +126,9 @@ class Webhook:
     def post(
         self, path: str, body: bytes | dict[str, Any], content_type: str = "application/json"
     ) -> tuple[int, dict[str, Any]]:
-        """One request on a connection of its own: status, and the answer if it is JSON, else an empty one."""
+        """One request on a connection of its own: status, and the answer if it is JSON,
+        else an empty one.
+        """
         connection = self.connect()
         try:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -127,24 +141,42 @@ class Webhook:
 
 
 def register(plane: ControlPlane, webhook: Webhook, failure_policy: str = "Ignore") -> None:
-    """Apply the webhook configurations that ``virt-admit manifests`` prints, and wait until they are in force."""
+    """Apply the webhook configurations that ``virt-admit manifests`` prints,
+    and wait until they are in force.
+    """
     import subprocess
 
     printed = subprocess.run(
-        [virt_admit(), "manifests", "--part", "webhooks", "--url", webhook.url, "--ca-file", webhook.ca],
+        [
+            virt_admit(),
+            "manifests",
+            "--part",
+            "webhooks",
+            "--url",
+            webhook.url,
+            "--ca-file",
+            webhook.ca,
+        ],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.replace("failurePolicy: Ignore", f"failurePolicy: {failure_policy}")
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=printed, check=True)
+    plane.kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", input=printed, check=True
+    )
     probe = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
         "metadata": {"name": "probe", "namespace": "default"},
-        "spec": {"running": True, "runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}},
+        "spec": {
+            "running": True,
+            "runStrategy": "Always",
+            "template": {"spec": {"domain": {"devices": {}}}},
+        },
     }
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:  # an API server learns of each configuration by a watch of its own
+    # an API server learns of each configuration by a watch of its own
+    while time.monotonic() < deadline:
         answer = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(probe))
         validates = "virt-admit/vm-running-and-run-strategy" in answer.stderr
         if validates and 'endpoint="mutate"' in webhook.ops("/metrics")[1]:

@@ -1,4 +1,6 @@
-"""Every kind of page in a real browser: errors, requests, accessibility, keyboard, print, no script, 10,000 VMs."""
+"""Every kind of page in a real browser: errors, requests, accessibility, keyboard, print,
+no script, 10,000 VMs.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ def visited(browser, tmp_path_factory):
     script = str(Path(__file__).with_name("visit.cjs"))
     slow = slowness()
     done = subprocess.run(
-        ["node", script, *urls.values()], capture_output=True, text=True, timeout=800, env=environ, check=False
+        ["node", script, *urls.values()],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        env=environ,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     seen, slow = json.loads(done.stdout), (slow + slowness()) / 2

@@ -1,4 +1,6 @@
-"""A TLS server of a few lines, which drives its connections as asyncio does but in threads, and sends its alerts."""
+"""A TLS server of a few lines, which drives its connections as asyncio does but in threads,
+and sends its alerts.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ NOT_INJECTED = Observation(injected=False)
 
 
 def do(
-    state: CertificateState, at: datetime, seen: Observation = INJECTED, settings: RotationSettings = DAILY
+    state: CertificateState,
+    at: datetime,
+    seen: Observation = INJECTED,
+    settings: RotationSettings = DAILY,
 ) -> CertificateState:
     """Do the step that is due, through what a store would keep of it."""
     step = plan(state, seen, at, settings)
@@ -40,13 +43,18 @@ def do(
 
 
 def name(
-    state: CertificateState, at: datetime, seen: Observation = INJECTED, settings: RotationSettings = DAILY
+    state: CertificateState,
+    at: datetime,
+    seen: Observation = INJECTED,
+    settings: RotationSettings = DAILY,
 ) -> str | None:
     step = plan(state, seen, at, settings)
     return step.name if step else None
 
 
-def run(state: CertificateState, at: datetime, until: datetime, seen: Observation = INJECTED) -> CertificateState:
+def run(
+    state: CertificateState, at: datetime, until: datetime, seen: Observation = INJECTED
+) -> CertificateState:
     """Do everything that comes due, when it comes due."""
     while (following := upcoming(state, seen, at, DAILY)) and following[1] <= until:
         at = following[1]
@@ -76,7 +84,10 @@ SIGNER_END = START + 720 * HOUR
 
 
 def noted(state: CertificateState, **notes: str) -> CertificateState:
-    return replace(state, notes={**state.notes, **{key.replace("_", "-"): value for key, value in notes.items()}})
+    return replace(
+        state,
+        notes={**state.notes, **{key.replace("_", "-"): value for key, value in notes.items()}},
+    )
 
 
 def without(state: CertificateState, note: str) -> CertificateState:

@@ -30,13 +30,17 @@ def api(now) -> FakeApi:
 
 class TestGuard:
     def test_another_signer_is_shown_only_when_trusted(self, api, now):
-        """A person replaced the Secret by one that knows nothing of us, and the bundle cannot be published."""
+        """A person replaced the Secret by one that knows nothing of us,
+        and the bundle cannot be published.
+        """
         replica = Replica(api)
         replica.settle()
         shown = replica.chain
         foreign = new_signer(START, 30 * DAY)
         state = CertificateState(
-            signer=foreign, bundle=(foreign.cert,), serving=new_serving(foreign, NAMES, START, 2 * DAY)
+            signer=foreign,
+            bundle=(foreign.cert,),
+            serving=new_serving(foreign, NAMES, START, 2 * DAY),
         )
         api.forbidden = {"patch configuration"}
         api.edit(render(state))

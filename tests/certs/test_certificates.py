@@ -49,7 +49,10 @@ class TestIssued:
 
         assert cert.subject == cert.issuer
         assert cert.subject.rfc4514_string() == f"CN=virt-admit signer {int(START.timestamp())}"
-        assert extension(cert, x509.BasicConstraints) == (x509.BasicConstraints(ca=True, path_length=1), True)
+        assert extension(cert, x509.BasicConstraints) == (
+            x509.BasicConstraints(ca=True, path_length=1),
+            True,
+        )
         assert (usage.key_cert_sign, usage.crl_sign, usage.digital_signature) == (True, True, False)
         assert usage_critical
         assert authority.key_identifier == identifier.digest
@@ -61,11 +64,17 @@ class TestIssued:
         usage, usage_critical = extension(cert, x509.KeyUsage)
 
         assert cert.subject.rfc4514_string() == "CN=virt-admit"
-        assert extension(cert, x509.BasicConstraints) == (x509.BasicConstraints(ca=False, path_length=None), True)
+        assert extension(cert, x509.BasicConstraints) == (
+            x509.BasicConstraints(ca=False, path_length=None),
+            True,
+        )
         assert (usage.digital_signature, usage.key_cert_sign, usage_critical) == (True, False, True)
         assert list(extension(cert, x509.ExtendedKeyUsage)[0]) == [ExtendedKeyUsageOID.SERVER_AUTH]
         assert names_of(cert) == NAMES
-        assert (cert.not_valid_before_utc, cert.not_valid_after_utc) == (START - HOUR, START + 2 * DAY)
+        assert (cert.not_valid_before_utc, cert.not_valid_after_utc) == (
+            START - HOUR,
+            START + 2 * DAY,
+        )
         assert issued_by(cert, old.cert)
         assert not is_authority(cert)
 
@@ -82,8 +91,14 @@ class TestIssued:
 
         assert (cross.subject, cross.issuer) == (new.cert.subject, old.cert.subject)
         assert cross.public_key() == new.cert.public_key()
-        assert extension(cross, x509.BasicConstraints) == (x509.BasicConstraints(ca=True, path_length=0), True)
-        assert extension(cross, x509.SubjectKeyIdentifier)[0] == extension(new.cert, x509.SubjectKeyIdentifier)[0]
+        assert extension(cross, x509.BasicConstraints) == (
+            x509.BasicConstraints(ca=True, path_length=0),
+            True,
+        )
+        assert (
+            extension(cross, x509.SubjectKeyIdentifier)[0]
+            == extension(new.cert, x509.SubjectKeyIdentifier)[0]
+        )
         assert (
             extension(cross, x509.AuthorityKeyIdentifier)[0].key_identifier
             == extension(old.cert, x509.SubjectKeyIdentifier)[0].digest

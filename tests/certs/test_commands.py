@@ -9,7 +9,14 @@ import pytest
 
 from tests.certs.world import DAILY, DAY, HOUR, NAMES, FakeApi, Replica, Time, pem
 from virt_admit_certs import commands
-from virt_admit_certs.commands import StoreError, advance, bundle, request_rotation, revoke, rotation_done
+from virt_admit_certs.commands import (
+    StoreError,
+    advance,
+    bundle,
+    request_rotation,
+    revoke,
+    rotation_done,
+)
 from virt_admit_certs.names import names_of
 from virt_admit_certs.state import parse, render
 from virt_admit_certs.stores.directory import Directory
@@ -41,7 +48,11 @@ class TestCommands:
         assert advance(directory, DAILY, now) == ()
         state = parse(directory.load().data)
         assert names_of(state.serving.cert) == NAMES
-        assert bundle(directory) == pem(state.signer.cert) == (tmp_path / "certs" / "ca.crt").read_bytes()
+        assert (
+            bundle(directory)
+            == pem(state.signer.cert)
+            == (tmp_path / "certs" / "ca.crt").read_bytes()
+        )
 
     def test_issue_catches_up(self, directory, now):
         advance(directory, DAILY, now)
@@ -104,7 +115,12 @@ class TestCommands:
 
     @pytest.mark.parametrize(
         ("first", "second"),
-        [("serving", "serving"), ("signer", "signer"), ("signer", "serving"), ("serving", "signer")],
+        [
+            ("serving", "serving"),
+            ("signer", "signer"),
+            ("signer", "serving"),
+            ("serving", "signer"),
+        ],
     )
     def test_two_who_ask_at_once_both_get_it(self, api, now, first, second):
         store, replica = SecretStore(api, "a", "b"), Replica(api)
@@ -162,7 +178,9 @@ class TestCommands:
         replica = Replica(api)
         now.now += DAY
         api.before = lambda verb: (
-            (setattr(api, "before", lambda _verb: None), replica.settle()) if verb == "patch secret" else None
+            (setattr(api, "before", lambda _verb: None), replica.settle())
+            if verb == "patch secret"
+            else None
         )
 
         request = request_rotation(store, "signer")

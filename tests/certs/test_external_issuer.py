@@ -77,12 +77,16 @@ class TestExternal:
         assert api.requests["patch secret"] == api.requests["patch configuration"] == 0
         assert rotator.status.certificates["serving"] == serving.cert
 
-    @pytest.mark.parametrize("damage", ["missing", "mismatch", "half", "expired", "names", "future"])
+    @pytest.mark.parametrize(
+        "damage", ["missing", "mismatch", "half", "expired", "names", "future"]
+    )
     def test_what_is_bad_does_not_replace_what_is_good(self, api, now, shown, damage):
         signer = new_signer(START - 10 * DAY, 90 * DAY)
         good, other = (new_serving(signer, NAMES, START, 3 * DAY) for _ in range(2))
         events: list[tuple[str, str]] = []
-        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, on_event=lambda *event: events.append(event))
+        rotator = self.rotator(
+            ExternalSecret(api, "a", "b"), shown, now, on_event=lambda *event: events.append(event)
+        )
         self.secret(api, good, signer)
         rotator.reconcile_once()
         assert events == []
@@ -129,7 +133,9 @@ class TestExternal:
 
     def test_its_authority_is_published_beside_the_one_before_it(self, api, now, shown):
         old, new = new_signer(START, 90 * DAY), new_signer(START + DAY, 90 * DAY)
-        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, configurations=WebhookConfigurations(api))
+        rotator = self.rotator(
+            ExternalSecret(api, "a", "b"), shown, now, configurations=WebhookConfigurations(api)
+        )
         before = new_serving(old, NAMES, START, 30 * DAY)
         self.secret(api, before, old)
         rotator.reconcile_once()
@@ -150,7 +156,9 @@ class TestExternal:
 
     def test_without_an_authority_nothing_is_published(self, api, now, shown):
         signer = new_signer(START, 90 * DAY)
-        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, configurations=WebhookConfigurations(api))
+        rotator = self.rotator(
+            ExternalSecret(api, "a", "b"), shown, now, configurations=WebhookConfigurations(api)
+        )
         self.secret(api, new_serving(signer, NAMES, START, DAY), signer)
         api.edit({"ca.crt": None})
 
@@ -159,14 +167,19 @@ class TestExternal:
         assert api.published == [b""] * 4
         assert len(shown) == 1
 
-    def test_files_are_looked_at_for_connections_once_a_second(self, tmp_path, now, shown, monkeypatch):
+    def test_files_are_looked_at_for_connections_once_a_second(
+        self, tmp_path, now, shown, monkeypatch
+    ):
         signer = new_signer(START, 90 * DAY)
         clock = [1000.0]
         monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
 
         def put() -> bytes:
             serving = new_serving(signer, NAMES, START, DAY)
-            for name, content in (("tls.crt", certs_pem([serving.cert])), ("tls.key", key_pem(serving.key))):
+            for name, content in (
+                ("tls.crt", certs_pem([serving.cert])),
+                ("tls.key", key_pem(serving.key)),
+            ):
                 (tmp_path / name).write_bytes(content)
                 (tmp_path / name).chmod(0o600)
             return certs_pem([serving.cert])
@@ -199,7 +212,9 @@ class TestExternal:
             (tmp_path / "tls.key").chmod(0o600)
 
         put(signers[0])
-        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, configurations=WebhookConfigurations(api))
+        rotator = self.rotator(
+            ExternalDirectory(tmp_path), shown, now, configurations=WebhookConfigurations(api)
+        )
         rotator.reconcile_once()
         before = api.requests.copy()
         put(signers[1])
@@ -214,7 +229,9 @@ class TestExternal:
 
     def test_a_look_that_fails_is_counted(self, tmp_path, now, shown, monkeypatch):
         events: list[tuple[str, str]] = []
-        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, on_event=lambda *event: events.append(event))
+        rotator = self.rotator(
+            ExternalDirectory(tmp_path), shown, now, on_event=lambda *event: events.append(event)
+        )
 
         def fail(*_: object) -> bool:
             raise OSError(5, "input/output error")

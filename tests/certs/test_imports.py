@@ -1,4 +1,6 @@
-"""What this package may import: it stands alone, and pays for the API client only where it is used."""
+"""What this package may import: it stands alone,
+and pays for the API client only where it is used.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ MODULES = sorted(
 
 def test_no_stranger_is_imported():
     """One interpreter imports all modules, and says after each which strangers there are."""
-    steps = [f"import virt_admit_certs.{module}; print(*set(sys.modules) & strangers)" for module in MODULES]
+    steps = [
+        f"import virt_admit_certs.{module}; print(*set(sys.modules) & strangers)"
+        for module in MODULES
+    ]
     code = "\n".join([f"import sys; strangers = {set(STRANGERS)!r}", *steps])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

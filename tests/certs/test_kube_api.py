@@ -87,7 +87,9 @@ def real(wire, tmp_path) -> KubeApi:
     kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{wire.server_address[1]}"}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"http://127.0.0.1:{wire.server_address[1]}"}}
+        ],
         "users": [{"name": "u", "user": {"token": "t0ken"}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",
@@ -98,7 +100,11 @@ def real(wire, tmp_path) -> KubeApi:
 
 
 SECRET = {
-    "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"virt-admit.io/phase": "steady", "other": "x"}},
+    "metadata": {
+        "uid": "u",
+        "resourceVersion": "7",
+        "annotations": {"virt-admit.io/phase": "steady", "other": "x"},
+    },
     "type": "Opaque",
     "data": {"ca.crt": base64.b64encode(b"ca").decode(), "unknown": "eA=="},
 }
@@ -113,7 +119,11 @@ class TestWire:
         [(method, path, headers, _)] = wire.requests
         assert (method, path) == ("GET", "/api/v1/namespaces/virt-admit/secrets/virt-admit-certs")
         assert headers["authorization"] == "Bearer t0ken"
-        assert (loaded.data, loaded.notes, loaded.version) == ({"ca.crt": b"ca"}, {"phase": "steady"}, "u/7")
+        assert (loaded.data, loaded.notes, loaded.version) == (
+            {"ca.crt": b"ca"},
+            {"phase": "steady"},
+            "u/7",
+        )
         assert abs(loaded.date.timestamp() - time.time()) < 60
 
     def test_apply_a_secret(self, wire, real):
@@ -126,7 +136,8 @@ class TestWire:
         method, path, headers, body = wire.requests[-1]
         assert method == "PATCH"
         assert path == (
-            "/api/v1/namespaces/virt-admit/secrets/virt-admit-certs?fieldManager=virt-admit-certs&force=true"
+            "/api/v1/namespaces/virt-admit/secrets/virt-admit-certs?fieldManager=virt-admit-certs&"
+            "force=true"
         )
         assert headers["Content-Type"] == "application/apply-patch+yaml"
         assert body == {
@@ -154,7 +165,10 @@ class TestWire:
         assert "force=true" not in first[1]
         assert "resourceVersion" not in first[3]["metadata"]
         assert first[3]["data"] == {"tls.crt": "", "tls.key": ""}
-        assert (second[3]["metadata"]["uid"], second[3]["metadata"]["resourceVersion"]) == ("u", "7")
+        assert (second[3]["metadata"]["uid"], second[3]["metadata"]["resourceVersion"]) == (
+            "u",
+            "7",
+        )
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_configurations(self, wire, real, kind):
@@ -172,11 +186,16 @@ class TestWire:
 
         method, path, headers, body = wire.requests[-1]
         resource = kind.lower() + "s"
-        assert [request[1] for request in wire.requests if request[0] == "GET" and resource in request[1]] == [
-            f"/apis/admissionregistration.k8s.io/v1/{resource}/virt-admit"
-        ]
+        assert [
+            request[1]
+            for request in wire.requests
+            if request[0] == "GET" and resource in request[1]
+        ] == [f"/apis/admissionregistration.k8s.io/v1/{resource}/virt-admit"]
         assert method == "PATCH"
-        assert path == f"/apis/admissionregistration.k8s.io/v1/{resource}/virt-admit?fieldManager=virt-admit-certs"
+        assert path == (
+            f"/apis/admissionregistration.k8s.io/v1/{resource}/virt-admit?fieldManager="
+            "virt-admit-certs"
+        )
         assert headers["Content-Type"] == "application/json-patch+json"
         assert body == patch(found, b"y")
         assert after.entries == (WebhookEntry("a.b.c", b"x"),)
@@ -208,17 +227,22 @@ class TestWire:
         wire.silence = threading.Event()
         with monkeypatch.context() as patched:
             patched.setitem(KubeApi.request.__kwdefaults__, "timeout", urllib3.Timeout(0.1))
-            with pytest.raises(ApiError, match=r"the API server does not answer: .*timed out") as refused:
+            with pytest.raises(
+                ApiError, match=r"the API server does not answer: .*timed out"
+            ) as refused:
                 real.request_json("GET", "/api/v1/namespaces/a/secrets/b")
         assert refused.value.reason == "unreachable"
         wire.silence.set()
 
         assert real.request_json("GET", "/api/v1/namespaces/a/secrets/b").status == 200
-        assert wire.connections == 2  # the loop is the retry; a retry here would have come before the second request
+        # the loop is the retry; a retry here would have come before the second request
+        assert wire.connections == 2
 
     def test_an_answer_of_a_proxy_is_an_error(self, wire, real):
         wire.answer = (200, b"<html>a proxy")
-        with pytest.raises(ApiError, match="the API server does not answer: JSONDecodeError") as refused:
+        with pytest.raises(
+            ApiError, match="the API server does not answer: JSONDecodeError"
+        ) as refused:
             real.request_json("GET", "/api/v1/namespaces/a/secrets/b")
         assert refused.value.reason == "unreachable"
         assert len(wire.requests) == 1
@@ -233,7 +257,8 @@ class TestWire:
             KubeApi.connect(str(tmp_path / "none"))
 
     @pytest.mark.parametrize(
-        "content", [b"{ bad: [yaml", b"hello", b"\xff\xfe\0", b"users: 5", b"[]", b"token: s3cret\n\t:"]
+        "content",
+        [b"{ bad: [yaml", b"hello", b"\xff\xfe\0", b"users: 5", b"[]", b"token: s3cret\n\t:"],
     )
     def test_what_is_no_kubeconfig_is_said_in_one_line(self, tmp_path, content):
         (tmp_path / "kubeconfig").write_bytes(content)

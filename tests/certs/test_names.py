@@ -51,7 +51,8 @@ class TestNames:
 
     @pytest.mark.parametrize(
         "name",
-        ["", " ", "a b", "https://a", "a:443", "a/b", "ä.example", "a..b", "a.", "-a", "*", "a.*", "a" * 64, "a.\n",
+        ["", " ", "a b", "https://a", "a:443", "a/b", "ä.example", "a..b", "a.", "-a", "*", "a.*",
+         "a" * 64, "a.\n",
          "a." * 127 + "aaa", "fe80::1%eth0", "300.1.1.1", "1.2.3", "::g"],
     )  # fmt: skip
     def test_bad(self, old, name):

@@ -46,7 +46,13 @@ def test_the_states_of_this_file_are_what_they_are_called():
 ROWS: list[tuple[str, CertificateState, datetime, Observation, str | None]] = [
     # what, state, now, seen, the step that is due
     ("nothing stored", CertificateState(), START, INJECTED, "bootstrap"),
-    ("nothing stored, remembered", CertificateState(), START, Observation(remembered=STEADY), "restore"),
+    (
+        "nothing stored, remembered",
+        CertificateState(),
+        START,
+        Observation(remembered=STEADY),
+        "restore",
+    ),
     (
         "nothing stored, no signer remembered",
         CertificateState(),
@@ -61,8 +67,20 @@ ROWS: list[tuple[str, CertificateState, datetime, Observation, str | None]] = [
         Observation(remembered=STEADY),
         "restore",
     ),
-    ("remembered for less", CertificateState(), SIGNER_END - MINUTE, Observation(remembered=STEADY), "bootstrap"),
-    ("remembered from the future", CertificateState(), START - DAY, Observation(remembered=STEADY), "bootstrap"),
+    (
+        "remembered for less",
+        CertificateState(),
+        SIGNER_END - MINUTE,
+        Observation(remembered=STEADY),
+        "bootstrap",
+    ),
+    (
+        "remembered from the future",
+        CertificateState(),
+        START - DAY,
+        Observation(remembered=STEADY),
+        "bootstrap",
+    ),
     ("signer's last second", STEADY, SIGNER_END - SECOND, INJECTED, "announce"),
     ("signer expired", STEADY, SIGNER_END, INJECTED, "bootstrap"),
     ("signer five minutes early", STEADY, START - HOUR - 5 * MINUTE, INJECTED, None),
@@ -98,11 +116,14 @@ def test_row(state, now, seen, expected):
 
 class TestNotes:
     @pytest.mark.parametrize(
-        "value", [None, "", "yesterday", "2026-01-16", "2026-01-16T00:00:00", "3026-01-01T00:00:00Z"]
+        "value",
+        [None, "", "yesterday", "2026-01-16", "2026-01-16T00:00:00", "3026-01-01T00:00:00Z"],
     )
     def test_an_unknown_promotion_starts_the_wait_over(self, value):
         now = ANNOUNCE + HOUR
-        state = without(OVERLAP, "promoted-at") if value is None else noted(OVERLAP, promoted_at=value)
+        state = (
+            without(OVERLAP, "promoted-at") if value is None else noted(OVERLAP, promoted_at=value)
+        )
 
         assert name(state, now) == "note"
         after = do(state, now)
@@ -117,7 +138,11 @@ class TestNotes:
 
     @pytest.mark.parametrize("value", [None, "", "soon", "3026-01-01T00:00:00Z"])
     def test_an_unknown_announcement_is_read_from_the_certificate(self, value):
-        state = without(ANNOUNCED, "announced-at") if value is None else noted(ANNOUNCED, announced_at=value)
+        state = (
+            without(ANNOUNCED, "announced-at")
+            if value is None
+            else noted(ANNOUNCED, announced_at=value)
+        )
 
         assert name(state, ANNOUNCE + MINUTE - SECOND) is None
         assert name(state, ANNOUNCE + MINUTE) == "promote"

@@ -30,7 +30,9 @@ from virt_admit_certs.state import CertificateState, ordered, parse, render
 class TestFaults:
     NOW = ANNOUNCE + MINUTE
 
-    def damaged(self, state: CertificateState, key: str, value: bytes = b"garbage") -> CertificateState:
+    def damaged(
+        self, state: CertificateState, key: str, value: bytes = b"garbage"
+    ) -> CertificateState:
         return parse({**render(state), key: value}, state.notes)
 
     @pytest.mark.parametrize(
@@ -65,9 +67,12 @@ class TestFaults:
                         broken = do(broken, now, seen)
                         steps += 1
                         assert steps <= 4, (first, second)
-                    assert not [fault for fault in broken.faults if not fault.startswith("cross.crt")]
+                    assert not [
+                        fault for fault in broken.faults if not fault.startswith("cross.crt")
+                    ]
                     assert (
-                        trusts(pem(*state.bundle), (broken.serving.cert, *broken.chain), now) or "ca." in first + second
+                        trusts(pem(*state.bundle), (broken.serving.cert, *broken.chain), now)
+                        or "ca." in first + second
                     )
 
     def test_signer_and_serving_damaged_at_once(self):

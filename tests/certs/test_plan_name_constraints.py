@@ -71,7 +71,9 @@ class TestBoundSigners:
         assert plan(state, INJECTED, START, self.ON) is None
 
     def test_without_any_name_in_common_it_signs_all_the_same(self):
-        """No client trusts that, but the certificate says what is wrong, and the next signer is announced."""
+        """No client trusts that, but the certificate says what is wrong,
+        and the next signer is announced.
+        """
         state = do(CertificateState(), START, settings=self.ON)
         moved = replace(self.ON, names=("elsewhere.svc",))
 

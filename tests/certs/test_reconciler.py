@@ -77,7 +77,11 @@ class TestLife:
         old = api.state.signer.cert
 
         while now.now < ANNOUNCE + 60 * HOUR:
-            now.now += 10 * SECOND if now.now < ANNOUNCE + 3 * MINUTE and now.now >= ANNOUNCE else 30 * MINUTE
+            now.now += (
+                10 * SECOND
+                if now.now < ANNOUNCE + 3 * MINUTE and now.now >= ANNOUNCE
+                else 30 * MINUTE
+            )
             for replica in random.Random(1).sample(replicas, 3):
                 replica.rotator.reconcile_once()
                 assert all(api.trusts(other.chain) for other in replicas)
@@ -93,7 +97,9 @@ class TestLife:
             now.now += DAY
             for replica in replicas:
                 replica.settle()
-            assert {sha256(replica.chain[0]) for replica in replicas} == {sha256(api.state.serving.cert)}, day
+            assert {sha256(replica.chain[0]) for replica in replicas} == {
+                sha256(api.state.serving.cert)
+            }, day
 
     def test_a_suspended_machine_catches_up_in_one_round(self, api, now):
         replica = Replica(api)
@@ -193,7 +199,9 @@ class TestErrors:
         replica.settle()
         for error in (RuntimeError("a bug"), OSError(5, "disk"), MemoryError(), KeyError("x")):
             with monkeypatch.context() as patched:
-                patched.setattr(reconciler, "parse", lambda *_, error=error: (_ for _ in ()).throw(error))
+                patched.setattr(
+                    reconciler, "parse", lambda *_, error=error: (_ for _ in ()).throw(error)
+                )
                 assert not replica.rotator.reconcile_once()
         now.now += DAY
         replica.settle()
@@ -212,7 +220,9 @@ class TestErrors:
             replica.rotator.reconcile_once()
             clock[0] += 1
 
-        assert [record.reason for record in caplog.records if record.levelno == logging.WARNING] == ["unreachable"] * 2
+        assert [
+            record.reason for record in caplog.records if record.levelno == logging.WARNING
+        ] == ["unreachable"] * 2
         assert replica.events["error", "unreachable"] == 120
 
     def test_a_certificate_that_cannot_be_shown_does_not_stop_the_plan(self, api, now, monkeypatch):
@@ -267,12 +277,16 @@ class TestErrors:
 
         assert replica.steps("renew") == 2
         assert {reason for what, reason in replica.events if what == "error"} == {"settings"}
-        [changed] = [record for record in caplog.records if record.message == "certificate schedule"]
+        [changed] = [
+            record for record in caplog.records if record.message == "certificate schedule"
+        ]
         assert (changed.serving_duration, changed.serving_renew_before) == ("48h", "47h")
 
 
 def test_no_key_in_any_log(api, now, caplog, tmp_path):
-    """The whole debug output of bootstrap, renewals, a rotation, damage and errors: no PEM, no key."""
+    """The whole debug output of bootstrap, renewals, a rotation, damage and errors: no PEM,
+    no key.
+    """
     caplog.set_level(logging.DEBUG)
     replica = Replica(api)
     secrets: set[str] = set()
@@ -289,15 +303,24 @@ def test_no_key_in_any_log(api, now, caplog, tmp_path):
         remember()
         now.now += 6 * HOUR
         replica.settle()
-    api.edit({"ca.key": api.state.next.key and key_pem(api.state.next.key) if api.state.next else b"x"})
+    api.edit(
+        {"ca.key": api.state.next.key and key_pem(api.state.next.key) if api.state.next else b"x"}
+    )
     replica.settle()
     remember()
     api.down = True
     replica.settle()
-    rotator = Rotator(Directory(tmp_path), DAILY, set_certificate=lambda *_: (_ for _ in ()).throw(ValueError("no")))
+    rotator = Rotator(
+        Directory(tmp_path),
+        DAILY,
+        set_certificate=lambda *_: (_ for _ in ()).throw(ValueError("no")),
+    )
     rotator.reconcile()
 
-    told = "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records) + caplog.text
+    told = (
+        "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+        + caplog.text
+    )
     assert len(caplog.records) > 20
     assert len(secrets) > 10
     assert replica.steps("promote") == 1

@@ -1,4 +1,6 @@
-"""The reconcile loop under every fault of the design: what is served is trusted, or the next round repairs it."""
+"""The reconcile loop under every fault of the design: what is served is trusted,
+or the next round repairs it.
+"""
 
 from __future__ import annotations
 
@@ -80,10 +82,14 @@ class TestFaults:
         assert api.trusts(before)
         assert api.state.signer.cert == signer
         assert not api.state.faults
-        assert (replica.steps("restore"), replica.steps("reissue")) == ((1, 0) if key.startswith("ca.") else (0, 1))
+        assert (replica.steps("restore"), replica.steps("reissue")) == (
+            (1, 0) if key.startswith("ca.") else (0, 1)
+        )
 
     def test_secret_deleted_and_everybody_restarted(self, api, now, replica):
-        """No replica remembers the signer, but the configurations still carry it, and old replicas still show it."""
+        """No replica remembers the signer, but the configurations still carry it,
+        and old replicas still show it.
+        """
         api.delete_secret()
         fresh = Replica(api, name="fresh")
 
@@ -104,7 +110,8 @@ class TestFaults:
 
         replica.settle()
 
-        assert (replica.steps("restore"), replica.steps("bootstrap")) == (0, 2)  # the first was its beginning
+        # the first was its beginning
+        assert (replica.steps("restore"), replica.steps("bootstrap")) == (0, 2)
         assert api.trusts(replica.chain)
 
     def test_a_memory_serves_however_long_saving_fails(self, api, now, replica):
@@ -189,7 +196,9 @@ class TestFaults:
         other.settle()
         now.now += DAY
         api.before = lambda verb: (
-            (setattr(api, "before", lambda _verb: None), other.settle()) if verb == "patch secret" else None
+            (setattr(api, "before", lambda _verb: None), other.settle())
+            if verb == "patch secret"
+            else None
         )
 
         assert replica.rotator.reconcile_once()
@@ -239,7 +248,9 @@ class TestFaults:
         assert api.trusts(replica.chain)
         assert replica.chain == other.chain
 
-    def test_a_foreign_authority_appended_to_the_bundle_leaves_after_its_wait(self, api, now, replica):
+    def test_a_foreign_authority_appended_to_the_bundle_leaves_after_its_wait(
+        self, api, now, replica
+    ):
         foreign = new_signer(START, 365 * DAY).cert
         api.edit({"ca.crt": pem(*api.state.bundle, foreign)})
         replica.settle()

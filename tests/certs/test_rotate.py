@@ -65,7 +65,10 @@ class TestDirectoryMode:
     def test_a_foreign_loop_is_seen_by_the_next_connection(self, tmp_path, now, monkeypatch):
         front = TlsContextProvider()
         rotator = Rotator(
-            Directory(tmp_path), DAILY, set_certificate=front.set_certificate, clock=ServerClock(now, now.monotonic)
+            Directory(tmp_path),
+            DAILY,
+            set_certificate=front.set_certificate,
+            clock=ServerClock(now, now.monotonic),
         )
         rotator.reconcile()
         first = front.served
@@ -75,7 +78,9 @@ class TestDirectoryMode:
         loaded = directory.load()
         state = parse(loaded.data, {"rotate": "serving/1"})
         step = plan(state, Observation(), now.now, DAILY)
-        assert directory.save(render(perform(step, state, Observation(), now.now, DAILY)), {}, loaded.version)
+        assert directory.save(
+            render(perform(step, state, Observation(), now.now, DAILY)), {}, loaded.version
+        )
 
         in_round, over = threading.Event(), threading.Event()
 
@@ -85,7 +90,8 @@ class TestDirectoryMode:
                 over.wait()
 
         round_, connection = (
-            threading.Thread(target=each, daemon=True) for each in (make_keys, rotator.reload_if_changed)
+            threading.Thread(target=each, daemon=True)
+            for each in (make_keys, rotator.reload_if_changed)
         )
         round_.start()
         in_round.wait()
@@ -103,7 +109,10 @@ class TestDirectoryMode:
     def test_half_a_file(self, tmp_path, now):
         front = TlsContextProvider()
         rotator = Rotator(
-            Directory(tmp_path), DAILY, set_certificate=front.set_certificate, clock=ServerClock(now, now.monotonic)
+            Directory(tmp_path),
+            DAILY,
+            set_certificate=front.set_certificate,
+            clock=ServerClock(now, now.monotonic),
         )
         rotator.reconcile()
         file = tmp_path / "tls.crt"
@@ -153,7 +162,9 @@ class TestThread:
     def test_the_start_waits_for_a_certificate_but_not_for_ever(self, api, tmp_path):
         front = TlsContextProvider()
         rotator = Rotator(
-            Directory(tmp_path), replace(DAILY, check_interval=HOUR), set_certificate=front.set_certificate
+            Directory(tmp_path),
+            replace(DAILY, check_interval=HOUR),
+            set_certificate=front.set_certificate,
         )
         rotator.start(patience=60)
         assert front.served is not None

@@ -28,7 +28,10 @@ INJECTED = Observation(injected=True)
 
 
 def name(
-    state: CertificateState, at: datetime, seen: Observation = INJECTED, settings: RotationSettings = DAILY
+    state: CertificateState,
+    at: datetime,
+    seen: Observation = INJECTED,
+    settings: RotationSettings = DAILY,
 ) -> str | None:
     step = plan(state, seen, at, settings)
     return step.name if step else None
@@ -51,7 +54,24 @@ class TestDurations:
     def test_good(self, text, hours):
         assert parse_duration(text) == timedelta(hours=hours)
 
-    @for_each("text", ["", "48", "h", "48 h", "-1h", "1.5h", "1w", "1h ", " 1h", "1h30", "1H", "9" * 30 + "d", "٤h"])
+    @for_each(
+        "text",
+        [
+            "",
+            "48",
+            "h",
+            "48 h",
+            "-1h",
+            "1.5h",
+            "1w",
+            "1h ",
+            " 1h",
+            "1h30",
+            "1H",
+            "9" * 30 + "d",
+            "٤h",
+        ],
+    )
     def test_bad(self, text):
         with pytest.raises(ValueError, match=r"duration|too long"):
             parse_duration(text)
@@ -91,7 +111,9 @@ class TestSettings:
         )
 
     def test_single_values_override_the_profile(self):
-        settings = parse_settings({"profile": "hco", "serving-duration": "20h", "key": "rsa2048", "propagation": "5m"})
+        settings = parse_settings(
+            {"profile": "hco", "serving-duration": "20h", "key": "rsa2048", "propagation": "5m"}
+        )
 
         assert settings.serving_duration == 20 * HOUR
         assert settings.serving_renew_before == 12 * HOUR
@@ -113,7 +135,10 @@ class TestSettings:
                 {"signer-duration": "47h", "signer-renew-before": "2h"},
                 ["signer-duration", "47h", "serving-duration", "48h"],
             ),
-            ({"signer-renew-before": "1h1m59s"}, ["signer-renew-before", "1h1m59s", "propagation", "1m", "1h2m"]),
+            (
+                {"signer-renew-before": "1h1m59s"},
+                ["signer-renew-before", "1h1m59s", "propagation", "1m", "1h2m"],
+            ),
             ({"propagation": "200h"}, ["signer-renew-before", "360h", "propagation", "200h"]),
             ({"key": "dsa"}, ["key", "dsa", "p256"]),
             ({"name-constraints": "yes"}, ["name-constraints", "yes", "on", "off"]),
@@ -162,7 +187,10 @@ class TestSettings:
         }
         settings = parse_settings(quick, unsafe=True)
 
-        assert (settings.minimum_age, settings.retire_after) == (timedelta(seconds=0.8), 12 * SECOND)
+        assert (settings.minimum_age, settings.retire_after) == (
+            timedelta(seconds=0.8),
+            12 * SECOND,
+        )
         with pytest.raises(RotationSettingsError):
             parse_settings(quick)
         with pytest.raises(RotationSettingsError):

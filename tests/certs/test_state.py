@@ -106,7 +106,13 @@ class TestRead:
     def test_nothing(self):
         state = parse({})
 
-        assert (state.signer, state.bundle, state.serving, state.next, state.announced) == (None, (), None, None, False)
+        assert (state.signer, state.bundle, state.serving, state.next, state.announced) == (
+            None,
+            (),
+            None,
+            None,
+            False,
+        )
         assert state.faults == (
             "ca.crt: missing",
             "ca.key: missing",
@@ -197,7 +203,9 @@ class TestRead:
 
     @pytest.mark.parametrize("label", ["CERTIFICATE", "A"])
     def test_a_megabyte_of_beginnings_is_read_in_one_pass(self, old, label):
-        """Of what has no end, each beginning must not be looked for to the end of the file: that took a quarter hour."""
+        """Of what has no end, each beginning must not be looked for to the end of the file: that
+        took a quarter hour.
+        """
         hostile = f"-----BEGIN {label}-----\n".encode() * 50_000
 
         read = parse({"ca.crt": hostile + certs_pem([old.cert]), "ca.key": key_pem(old.key)})
@@ -206,7 +214,9 @@ class TestRead:
         assert read.faults[0] == "ca.crt: unreadable"
 
     def test_other_kinds_of_keys_are_refused(self, old):
-        foreign = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        foreign = ed25519.Ed25519PrivateKey.generate().private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        )
         data = {"ca.crt": certs_pem([old.cert]), "ca.key": foreign}
 
         assert "ca.key: neither an elliptic-curve nor an RSA key" in parse(data).faults
@@ -214,7 +224,9 @@ class TestRead:
     def test_traditional_keys_of_others_are_read(self, old):
         serving = new_serving(old, NAMES, START, DAY)
         assert isinstance(serving.key, ec.EllipticCurvePrivateKey)
-        sec1 = serving.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        sec1 = serving.key.private_bytes(
+            Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
+        )
 
         assert parse({"tls.crt": certs_pem([serving.cert]), "tls.key": sec1}).serving is not None
 
@@ -229,7 +241,9 @@ class TestRead:
 
         from cryptography.hazmat.primitives.hashes import SHA256
 
-        with_ca = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        with_ca = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         assert is_authority(with_ca.sign(key, SHA256()))
         assert not is_authority(builder.sign(key, SHA256()))
 

@@ -35,7 +35,9 @@ def api(now) -> FakeApi:
 
 
 def told(api: FakeApi, **options: object) -> StoreStatus:
-    return status(api.state, api.time.now, DAILY, configurations=WebhookConfigurations(api).read(), **options)
+    return status(
+        api.state, api.time.now, DAILY, configurations=WebhookConfigurations(api).read(), **options
+    )
 
 
 class TestStatus:
@@ -47,11 +49,20 @@ class TestStatus:
         assert found.phase == "steady"
         assert found.signer.sha256 == sha256(state.signer.cert)
         assert found.serving.names == NAMES
-        assert (found.serving.not_before, found.serving.not_after) == ("2025-12-31T23:00:00Z", "2026-01-03T00:00:00Z")
+        assert (found.serving.not_before, found.serving.not_after) == (
+            "2025-12-31T23:00:00Z",
+            "2026-01-03T00:00:00Z",
+        )
         assert found.next is None
         assert [cert.sha256 for cert in found.bundle] == [found.signer.sha256]
-        assert (found.step.name, found.step.at, found.step.seconds) == ("renew", "2026-01-02T00:00:00Z", 86400)
-        assert [(entry.configuration[:5], entry.name, entry.injected) for entry in found.entries] == [
+        assert (found.step.name, found.step.at, found.step.seconds) == (
+            "renew",
+            "2026-01-02T00:00:00Z",
+            86400,
+        )
+        assert [
+            (entry.configuration[:5], entry.name, entry.injected) for entry in found.entries
+        ] == [
             ("Valid", "0.virt-admit.io", True),
             ("Valid", "1.virt-admit.io", True),
             ("Mutat", "0.virt-admit.io", True),
@@ -73,7 +84,10 @@ class TestStatus:
         text = found.as_text()
         for part in (
             "phase      announced\n",
-            "signer     CN=virt-admit signer 1767225600, 2025-12-31T23:00:00Z to 2026-01-31T00:00:00Z\n",
+            (
+                "signer     CN=virt-admit signer 1767225600, 2025-12-31T23:00:00Z to "
+                "2026-01-31T00:00:00Z\n"
+            ),
             f"           sha256 {found.serving.sha256}\n",
             f"           names {', '.join(NAMES)}\n",
             "next       CN=virt-admit signer",
@@ -111,11 +125,15 @@ class TestStatus:
         )
 
     def test_a_lost_bundle(self, api):
-        api.configurations["MutatingWebhookConfiguration"]["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
+        api.configurations["MutatingWebhookConfiguration"]["webhooks"][1]["clientConfig"][
+            "caBundle"
+        ] = "eA=="
 
         found = told(api)
 
-        assert found.faults == ("MutatingWebhookConfiguration 1.virt-admit.io does not carry the bundle",)
+        assert found.faults == (
+            "MutatingWebhookConfiguration 1.virt-admit.io does not carry the bundle",
+        )
         assert [entry.injected for entry in found.entries] == [True, True, True, False]
         assert "attention  MutatingWebhookConfiguration 1.virt-admit.io does not" in found.as_text()
         assert found.as_text().count("MutatingWebhookConfiguration 1.virt-admit.io") == 1
@@ -126,7 +144,10 @@ class TestStatus:
             (24 * HOUR, []),
             (36 * HOUR, []),
             (36 * HOUR + MINUTE, ["the serving cert expires in 11 hours and has not been renewed"]),
-            (47 * HOUR + 59 * MINUTE, ["the serving cert expires in 60 seconds and has not been renewed"]),
+            (
+                47 * HOUR + 59 * MINUTE,
+                ["the serving cert expires in 60 seconds and has not been renewed"],
+            ),
             (48 * HOUR, ["the serving cert has expired at 2026-01-03T00:00:00Z"]),
             (
                 570 * HOUR,
@@ -146,7 +167,8 @@ class TestStatus:
         step, _ = upcoming(CertificateState(), Observation(), START, late)
         state = perform(step, CertificateState(), Observation(), START, late)
 
-        assert status(state, START + 19 * HOUR, late).faults == ()  # five of 24 hours left, due at 4h48m
+        # five of 24 hours left, due at 4h48m
+        assert status(state, START + 19 * HOUR, late).faults == ()
         assert status(state, START + 20 * HOUR, late).faults != ()
 
     def test_other_names(self, api):
@@ -157,17 +179,27 @@ class TestStatus:
         assert fault == f"the serving cert is for {', '.join(NAMES)}; wanted is other.svc"
 
     def test_external(self, api, now):
-        data = {key: value for key, value in render(api.state).items() if key in ("tls.crt", "tls.key", "ca.crt")}
+        data = {
+            key: value
+            for key, value in render(api.state).items()
+            if key in ("tls.crt", "tls.key", "ca.crt")
+        }
 
         found = status(parse(data), START, DAILY, external=True)
         assert (found.phase, found.signer, found.step, found.faults) == ("external", None, None, ())
         late = status(parse(data), START + 37 * HOUR, DAILY, external=True)
         assert late.faults == ("the serving cert expires in 11 hours and has not been renewed",)
-        assert status(parse({}), START, DAILY, external=True).faults == ("tls.crt: missing", "tls.key: missing")
+        assert status(parse({}), START, DAILY, external=True).faults == (
+            "tls.crt: missing",
+            "tls.key: missing",
+        )
 
     def test_an_external_authority_may_have_others_beside_it(self, api, now):
         before = new_signer(now(), DAY)
         state = api.state
-        for published, injected in ((pem(before.cert), False), (pem(before.cert, *state.bundle), True)):
+        for published, injected in (
+            (pem(before.cert), False),
+            (pem(before.cert, *state.bundle), True),
+        ):
             api.overwrite_bundles(published)
             assert {entry.injected for entry in told(api, external=True).entries} == {injected}

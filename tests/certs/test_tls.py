@@ -13,12 +13,20 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from virt_admit_certs.certificates import Pair, certs_pem, new_cross, new_serving, new_signer, sha256
+from virt_admit_certs.certificates import (
+    Pair,
+    certs_pem,
+    new_cross,
+    new_serving,
+    new_signer,
+    sha256,
+)
 from virt_admit_certs.keys import KEY_KINDS, key_pem
 from virt_admit_certs.tls import TlsContextProvider, build_context
 
 NOW = datetime.now(UTC)
-REFUSED = (OSError, AssertionError)  # a client may read the end before it knows that it is not let in
+# a client may read the end before it knows that it is not let in
+REFUSED = (OSError, AssertionError)
 NAMES = ("webhook.test.svc", "localhost", "127.0.0.1")
 
 
@@ -113,12 +121,22 @@ def test_without_the_cross_certificate_the_old_signer_does_not_do(serve, signer)
 def test_verifiers_believe_a_bound_signer_for_its_names_alone(serve, signer, through):
     constrained = new_signer(NOW, timedelta(days=1), names=NAMES)
     trusted, chain = (
-        (constrained, ()) if through == "the signer" else (signer, (new_cross(constrained.cert, signer, NOW),))
+        (constrained, ())
+        if through == "the signer"
+        else (signer, (new_cross(constrained.cert, signer, NOW),))
     )
-    for names, believed in ((NAMES, True), (("localhost", "stolen.example"), False), (("localhost", "::1"), False)):
+    for names, believed in (
+        (NAMES, True),
+        (("localhost", "stolen.example"), False),
+        (("localhost", "::1"), False),
+    ):
         front = TlsContextProvider()
         show(front, new_serving(constrained, names, NOW, timedelta(hours=1)), *chain)
-        with contextlib.nullcontext() if believed else pytest.raises(ssl.SSLCertVerificationError, match="subtree"):
+        with (
+            contextlib.nullcontext()
+            if believed
+            else pytest.raises(ssl.SSLCertVerificationError, match="subtree")
+        ):
             assert connect(serve(front), client(trusted), "localhost")
 
 
@@ -173,7 +191,11 @@ def test_old_versions_of_tls_are_refused(serve, signer, minimum, refused):
     front = TlsContextProvider(tls_min_version=minimum)
     show(front, serving(signer))
     context = client(signer)
-    with pytest.warns(DeprecationWarning, match="TLS") if refused == "TLSv1_1" else contextlib.nullcontext():
+    with (
+        pytest.warns(DeprecationWarning, match="TLS")
+        if refused == "TLSv1_1"
+        else contextlib.nullcontext()
+    ):
         context.minimum_version = context.maximum_version = ssl.TLSVersion[refused]
 
     with pytest.raises((ssl.SSLError, OSError)):
@@ -197,7 +219,10 @@ def test_there_are_no_session_tickets(serve, signer):
 def handshake(
     front: TlsContextProvider, context: ssl.SSLContext, resumed: ssl.SSLSession | None = None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends of a connection in memory, after the handshake. The server keeps the session while its end exists."""
+    """Both ends of a connection in memory, after the handshake.
+
+    The server keeps the session while its end exists.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = front.context.wrap_bio(to_server, to_client, server_side=True)
     peer = context.wrap_bio(to_client, to_server, server_hostname=NAMES[0], session=resumed)
@@ -218,7 +243,9 @@ def test_a_session_of_tls_1_2_ends_with_the_certificate(signer):
     show(front, serving(signer))
     context = tls_1_2(client(signer))
     first, _held = handshake(front, context)
-    assert handshake(front, context, first.session)[0].session_reused, "Python has no switch against it"
+    assert handshake(front, context, first.session)[0].session_reused, (
+        "Python has no switch against it"
+    )
 
     show(front, serving(signer))
 
@@ -229,7 +256,9 @@ def test_a_key_never_gets_a_name_in_the_file_system(signer, monkeypatch):
     opened: list[str] = []
     load = ssl.SSLContext.load_cert_chain
     monkeypatch.setattr(
-        ssl.SSLContext, "load_cert_chain", lambda self, path: (opened.append(path), load(self, path))[1]
+        ssl.SSLContext,
+        "load_cert_chain",
+        lambda self, path: (opened.append(path), load(self, path))[1],
     )
     pair = serving(signer)
 
@@ -247,7 +276,9 @@ def test_without_memfd_a_private_file_does_and_is_gone_at_once(signer, monkeypat
     monkeypatch.setattr(
         ssl.SSLContext,
         "load_cert_chain",
-        lambda self, path: (opened.append((path, os.stat(path).st_mode & 0o777)), load(self, path))[1],
+        lambda self, path: (opened.append((path, os.stat(path).st_mode & 0o777)), load(self, path))[
+            1
+        ],
     )
     pair = serving(signer)
 

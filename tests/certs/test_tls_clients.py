@@ -9,7 +9,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
-from tests.certs.test_tls import NAMES, NOW, REFUSED, client, connect, handshake, serving, show, tls_1_2
+from tests.certs.test_tls import (
+    NAMES,
+    NOW,
+    REFUSED,
+    client,
+    connect,
+    handshake,
+    serving,
+    show,
+    tls_1_2,
+)
 from virt_admit_certs.certificates import new_serving, new_signer
 from virt_admit_certs.tls import TlsContextProvider
 
@@ -74,7 +84,9 @@ def test_an_empty_authority_is_none_and_not_a_wish_to_let_everybody_in():
 
 def test_clients_of_another_name_are_refused(serve, signer):
     authority = trustme.CA()
-    front = TlsContextProvider(client_ca=authority.cert_pem.bytes(), client_names=("apiserver", "scheduler"))
+    front = TlsContextProvider(
+        client_ca=authority.cert_pem.bytes(), client_names=("apiserver", "scheduler")
+    )
     show(front, serving(signer))
     port = serve(front)
     for name, admitted in (("apiserver", True), ("kubelet", False)):
@@ -108,7 +120,9 @@ def test_names_without_an_authority_let_nobody_in(serve, signer):
 )
 def test_the_front_hears_why_a_handshake_fails(signer, peer, failure):
     authority, stranger = trustme.CA(), trustme.CA()
-    front = TlsContextProvider(tls_min_version="1.3", client_ca=authority.cert_pem.bytes(), client_names=["apiserver"])
+    front = TlsContextProvider(
+        tls_min_version="1.3", client_ca=authority.cert_pem.bytes(), client_names=["apiserver"]
+    )
     heard: list[str] = []
     front.on_handshake_failure = heard.append
     life = timedelta(minutes=-5 if peer == "finds it expired" else 5)
@@ -116,7 +130,9 @@ def test_the_front_hears_why_a_handshake_fails(signer, peer, failure):
     context = client(new_signer(NOW, timedelta(days=1)) if peer == "distrusts" else signer)
     if peer != "has no certificate":
         issuer = stranger if peer == "has a foreign one" else authority
-        issuer.issue_cert("kubelet" if peer == "has another name" else "apiserver").configure_cert(context)
+        issuer.issue_cert("kubelet" if peer == "has another name" else "apiserver").configure_cert(
+            context
+        )
     if peer == "speaks TLS 1.2":
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -8,7 +8,12 @@ import pytest
 
 from tests.certs.world import KINDS, FakeApi, Time
 from virt_admit_certs.kube_api import ApiError
-from virt_admit_certs.webhook_configurations import WebhookConfiguration, WebhookConfigurations, WebhookEntry, patch
+from virt_admit_certs.webhook_configurations import (
+    WebhookConfiguration,
+    WebhookConfigurations,
+    WebhookEntry,
+    patch,
+)
 
 
 @pytest.fixture
@@ -86,9 +91,13 @@ class TestConfigurations:
         api.forbidden = {verb}
 
         with pytest.raises(ApiError, match="ValidatingWebhookConfiguration virt-admit: forbidden"):
-            configurations.inject(found, b"x") if verb.startswith("patch") else configurations.read()
+            configurations.inject(found, b"x") if verb.startswith(
+                "patch"
+            ) else configurations.read()
 
     def test_patches_start_with_the_version(self):
         configuration = WebhookConfiguration("ValidatingWebhookConfiguration", "7", ())
 
-        assert patch(configuration, b"x") == [{"op": "test", "path": "/metadata/resourceVersion", "value": "7"}]
+        assert patch(configuration, b"x") == [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
+        ]

@@ -1,7 +1,9 @@
-"""Years of certificates in seconds: outages, restarts, wrong clocks, lost races, damage and deletion.
+"""Years of certificates in seconds: outages, restarts, wrong clocks, lost races,
+damage and deletion.
 
-At every instant each serving cert that is shown and has not expired is trusted by what the configurations carry; and
-one that has expired is shown only by a replica that was cut off for longer than a renewal has time.
+At every instant each serving cert that is shown and has not expired is trusted by what the
+configurations carry; and one that has expired is shown only by a replica that was cut off for
+longer than a renewal has time.
 """
 
 from __future__ import annotations
@@ -40,17 +42,21 @@ class Years:
 
     def __init__(self, settings: RotationSettings, replicas: int = 3) -> None:
         self.settings = settings
-        self.hour = settings.serving_renew_before / 24  # as long as an hour is on the daily schedule
+        # as long as an hour is on the daily schedule
+        self.hour = settings.serving_renew_before / 24
         self.now = Time()
         self.api = FakeApi(self.now)
         self.api.register(entries=1)
         self.replicas = [Replica(self.api, settings, name=name) for name in "abc"[:replicas]]
-        self.dirty = False  # what was published or stored is damaged, and no replica has had a round since
+        # what was published or stored is damaged, and no replica has had a round since
+        self.dirty = False
         self.gone: list[Replica] = []
         self.rounds()
 
     def rounds(self, first: int = 0) -> None:
-        """Everybody who reaches the API server has a round; after each of them the world is right."""
+        """Everybody who reaches the API server has a round;
+        after each of them the world is right.
+        """
         for replica in self.replicas[first:] + self.replicas[:first]:
             replica.settle()
             if self.reaches(replica):
@@ -98,7 +104,9 @@ class Years:
     def restarts(self, number: int, _: int) -> None:
         old = self.replicas[number]
         self.gone.append(old)
-        self.replicas[number] = Replica(self.api, self.settings, error=old.error, name="abc"[number])
+        self.replicas[number] = Replica(
+            self.api, self.settings, error=old.error, name="abc"[number]
+        )
         self.replicas[number].cut = old.cut
 
     def everybody_restarts(self, _number: int, _: int) -> None:
@@ -127,7 +135,11 @@ class Years:
 
     def rotation_is_asked_for(self, _number: int, hours: int) -> None:
         if not self.dirty and self.api.secret and len(self.api.state.bundle) < 5:
-            self.api.edit(notes={"rotate": f"{'signer' if hours % 2 else 'serving'}/{self.now.now.timestamp()}"})
+            self.api.edit(
+                notes={
+                    "rotate": f"{'signer' if hours % 2 else 'serving'}/{self.now.now.timestamp()}"
+                }
+            )
 
     def secret_is_deleted(self, number: int, hours: int) -> None:
         if not self.dirty and len(self.api.state.bundle) < 5:
@@ -145,7 +157,9 @@ class Years:
 
     def notes_are_lost(self, _number: int, _: int) -> None:
         if self.api.secret:
-            self.api.edit(notes=dict.fromkeys(("announced-at", "promoted-at", "rotate", "generation")))
+            self.api.edit(
+                notes=dict.fromkeys(("announced-at", "promoted-at", "rotate", "generation"))
+            )
 
     def bundle_is_overwritten(self, _number: int, _: int) -> None:
         if not self.dirty:
@@ -169,11 +183,19 @@ class Years:
         """How often each step was done, and a race lost."""
         counts = Counter[str]()
         for replica in self.replicas + self.gone:
-            counts.update({label or what: count for (what, label), count in replica.events.items() if what != "error"})
+            counts.update(
+                {
+                    label or what: count
+                    for (what, label), count in replica.events.items()
+                    if what != "error"
+                }
+            )
         return counts
 
     def heals(self) -> None:
-        """Whatever has happened: with everybody back, one tick repairs all, and some days later nothing is left of it."""
+        """Whatever has happened: with everybody back, one tick repairs all, and some days later
+        nothing is left of it.
+        """
         self.everybody_is_back()
         self.rounds()
         assert all(self.api.trusts(replica.chain) for replica in self.replicas)
@@ -182,7 +204,9 @@ class Years:
         fading = set(state.bundle) - {pair.cert for pair in (state.signer, state.next) if pair}
         while fading & set(self.api.state.bundle):
             self.passes(0, 5)
-            assert self.now.now - repaired < self.settings.signer_duration + self.settings.retire_after
+            assert (
+                self.now.now - repaired < self.settings.signer_duration + self.settings.retire_after
+            )
         assert len({replica.chain for replica in self.replicas}) == 1
 
 
@@ -209,11 +233,15 @@ HAPPENINGS = (
 def test_whatever_happens() -> None:
     lived = Counter[str]()
 
-    @settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
     @given(
         st.sampled_from(list(PROFILES)),
         st.lists(
-            st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 2), st.integers(1, 20)), min_size=20, max_size=50
+            st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 2), st.integers(1, 20)),
+            min_size=20,
+            max_size=50,
         ),
     )
     def live(profile: str, happenings: list[Any]) -> None:
@@ -226,7 +254,9 @@ def test_whatever_happens() -> None:
 
     live()
 
-    assert set(lived) >= {happening.__name__ for happening in HAPPENINGS} | set(STEPS) | {"conflict"}
+    assert set(lived) >= {happening.__name__ for happening in HAPPENINGS} | set(STEPS) | {
+        "conflict"
+    }
 
 
 @pytest.mark.slow
@@ -250,7 +280,9 @@ def test_years_of_daily_certificates() -> None:
 
 
 def test_api_servers_that_learn_of_a_bundle_ninety_seconds_late() -> None:
-    """Longer than the wait before a promotion: the cross certificate convinces those who know the old signer only."""
+    """Longer than the wait before a promotion:
+    the cross certificate convinces those who know the old signer only.
+    """
     years = Years(parse_settings({"profile": "hco"}, names=NAMES[:1]))
     late: deque[set[bytes]] = deque(maxlen=9)
     crossed = 0
@@ -261,7 +293,9 @@ def test_api_servers_that_learn_of_a_bundle_ninety_seconds_late() -> None:
         for replica in years.replicas:
             replica.rotator.reconcile_once()
             crossed += len(replica.chain) > 1
-            assert all(trusts(bundle, replica.chain, years.now.now) for bundle in late[0] | late[-1])
+            assert all(
+                trusts(bundle, replica.chain, years.now.now) for bundle in late[0] | late[-1]
+            )
         years.now.now += 10 * SECOND
         if years.steps()["promote"] and crossed > 100:
             break

@@ -1,4 +1,6 @@
-"""A world for certificates: time that is told to pass, an API server with real conflict semantics, replicas."""
+"""A world for certificates: time that is told to pass, an API server with real conflict semantics,
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,9 @@ class Time:
 class FakeApi:
     """One Secret and two webhook configurations behind the semantics that the design relies on.
 
-    Server-side apply with field ownership per data key and annotation, ``resourceVersion`` as a precondition, an
-    immutable type, JSON Patch with tests. ``down`` and ``forbidden`` (verbs) make it fail; ``before`` is called ahead
-    of each request, to let another client be quicker.
+    Server-side apply with field ownership per data key and annotation, ``resourceVersion`` as a
+    precondition, an immutable type, JSON Patch with tests. ``down`` and ``forbidden`` (verbs) make
+    it fail; ``before`` is called ahead of each request, to let another client be quicker.
     """
 
     def __init__(self, time: Time) -> None:
@@ -65,7 +67,10 @@ class FakeApi:
 
     def register(self, *kinds: str, entries: int = 2) -> None:
         for kind in kinds or KINDS:
-            webhooks = [{"name": f"{n}.virt-admit.io", "clientConfig": {"service": {}}, "x": n} for n in range(entries)]
+            webhooks = [
+                {"name": f"{n}.virt-admit.io", "clientConfig": {"service": {}}, "x": n}
+                for n in range(entries)
+            ]
             self.configurations[kind] = {
                 "metadata": {"name": "virt-admit", "resourceVersion": self._next()},
                 "webhooks": webhooks,
@@ -83,7 +88,9 @@ class FakeApi:
         self.secret = None
         self.owners = {}
 
-    def edit(self, data: Mapping[str, bytes | None] = {}, notes: Mapping[str, str | None] = {}) -> None:
+    def edit(
+        self, data: Mapping[str, bytes | None] = {}, notes: Mapping[str, str | None] = {}
+    ) -> None:
         """As ``kubectl edit`` would; None removes."""
         assert self.secret is not None
         self.secret["metadata"]["resourceVersion"] = self._next()
@@ -107,7 +114,9 @@ class FakeApi:
             key.removeprefix("virt-admit.io/"): value
             for key, value in self.secret["metadata"].get("annotations", {}).items()
         }
-        return parse({key: base64.b64decode(value) for key, value in self.secret["data"].items()}, notes)
+        return parse(
+            {key: base64.b64decode(value) for key, value in self.secret["data"].items()}, notes
+        )
 
     @property
     def published(self) -> list[bytes]:
@@ -125,7 +134,13 @@ class FakeApi:
     # The API
 
     def request_json(
-        self, method: str, path: str, body: Any = None, *, media_type: str = "", query: Mapping[str, str] = {}
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        media_type: str = "",
+        query: Mapping[str, str] = {},
     ) -> ApiResponse:
         """Route a request by its path, as a real API server does."""
         *_, namespace, resource, name = path.split("/")
@@ -134,7 +149,9 @@ class FakeApi:
                 return self.get_secret(namespace, name)
             assert media_type == "application/apply-patch+yaml"
             force = query.get("force") == "true"
-            return self.apply_secret(namespace, name, body, manager=query["fieldManager"], force=force)
+            return self.apply_secret(
+                namespace, name, body, manager=query["fieldManager"], force=force
+            )
         kind = next(kind for kind in KINDS if f"{kind.lower()}s" == resource)
         if method == "GET":
             return self.get_configuration(kind, name)
@@ -151,11 +168,16 @@ class FakeApi:
     ) -> ApiResponse:
         if refused := self._arrive("patch secret"):
             return refused
-        wanted_version, wanted_uid = (body["metadata"].get(key) for key in ("resourceVersion", "uid"))
+        wanted_version, wanted_uid = (
+            body["metadata"].get(key) for key in ("resourceVersion", "uid")
+        )
         wanted = {("data", key): value for key, value in body["data"].items()}
-        wanted |= {("note", key): value for key, value in body["metadata"].get("annotations", {}).items()}
+        wanted |= {
+            ("note", key): value for key, value in body["metadata"].get("annotations", {}).items()
+        }
         if self.secret is None:
-            if wanted_uid is not None:  # a resourceVersion alone would not keep it from being created
+            # a resourceVersion alone would not keep it from being created
+            if wanted_uid is not None:
                 return self._answer(409)
             self.owners = {}
             self.secret = {
@@ -172,7 +194,9 @@ class FakeApi:
             return self._answer(422)
         current = self._fields()
         changed = {field for field, value in wanted.items() if current.get(field) != value}
-        if not force and any(field in current and self.owners.get(field, set()) - {manager} for field in changed):
+        if not force and any(
+            field in current and self.owners.get(field, set()) - {manager} for field in changed
+        ):
             return self._answer(409)
         for field, value in wanted.items():
             owners = self.owners.setdefault(field, set())
@@ -180,7 +204,11 @@ class FakeApi:
                 owners.clear()
             owners.add(manager)
             self._set(field, value)
-        for field in [field for field, owners in self.owners.items() if manager in owners and field not in wanted]:
+        for field in [
+            field
+            for field, owners in self.owners.items()
+            if manager in owners and field not in wanted
+        ]:
             self.owners[field].discard(manager)
             if not self.owners[field]:
                 del self.owners[field]
@@ -232,7 +260,8 @@ class FakeApi:
     def _found(self, body: Mapping[str, Any] | None) -> ApiResponse:
         if body is None:
             return self._answer(404)
-        return ApiResponse(200, body, self.time.now.replace(microsecond=0))  # read at once: no copy needed
+        # read at once: no copy needed
+        return ApiResponse(200, body, self.time.now.replace(microsecond=0))
 
     def _next(self) -> str:
         self._version += 1
@@ -247,7 +276,11 @@ class FakeApi:
     def _set(self, field: tuple[str, str], value: str | None) -> None:
         assert self.secret is not None
         where, key = field
-        target = self.secret["data"] if where == "data" else self.secret["metadata"].setdefault("annotations", {})
+        target = (
+            self.secret["data"]
+            if where == "data"
+            else self.secret["metadata"].setdefault("annotations", {})
+        )
         target.pop(key, None)
         if value is not None:
             target[key] = value
@@ -266,7 +299,9 @@ class _Line:
 
 
 class Replica:
-    """A process with its own clock that serves from the Secret; ``cut`` off, it reaches no replica."""
+    """A process with its own clock that serves from the Secret; ``cut`` off,
+    it reaches no replica.
+    """
 
     def __init__(
         self,
@@ -312,10 +347,16 @@ def trusts(bundle: bytes, chain: tuple[Certificate, ...], now: datetime) -> bool
     """Whether a verifier with this bundle accepts this chain now, to the second."""
     if not chain:
         return False
-    leaf, *between = (cert for cert in chain if cert.not_valid_before_utc <= now < cert.not_valid_after_utc)
+    leaf, *between = (
+        cert for cert in chain if cert.not_valid_before_utc <= now < cert.not_valid_after_utc
+    )
     if leaf != chain[0]:
         return False
-    roots = [cert for cert in _authorities(bundle) if cert.not_valid_before_utc <= now < cert.not_valid_after_utc]
+    roots = [
+        cert
+        for cert in _authorities(bundle)
+        if cert.not_valid_before_utc <= now < cert.not_valid_after_utc
+    ]
     paths = [leaf, *(cross for cross in between if issued_by(leaf, cross))]
     return any(issued_by(cert, root) for cert in paths for root in roots)
 

@@ -5,15 +5,18 @@ BLOCKING_REASON = (
     "InterfaceNotLiveMigratable (no interface is given and the cluster's default is 'bridge')"
 )
 BLOCKING_REMEDY = (
-    "let drains shut the guest down, which takes effect after its restart (virtctl restart oracle -n shop): "
-    "kubectl patch vm oracle -n shop --type=merge -p "
+    "let drains shut the guest down, which takes effect after its restart (virtctl restart oracle "
+    "-n shop): kubectl patch vm oracle -n shop --type=merge -p "
     """'{"spec":{"template":{"spec":{"evictionStrategy":"LiveMigrateIfPossible"}}}}'"""
 )
 OR_MIGRATES = (
-    "evictionStrategy LiveMigrate, which takes effect after its restart (virtctl restart batch -n shop), or migrate it before "
-    "the drain (virtctl migrate batch -n shop)"
+    "evictionStrategy LiveMigrate, which takes effect after its restart (virtctl restart batch -n "
+    "shop), or migrate it before the drain (virtctl migrate batch -n shop)"
 )
-RUN = """kubectl patch vm batch -n shop --type=merge -p '{"spec":{"running":null,"runStrategy":"Always"}}'"""
+RUN = (
+    "kubectl patch vm batch -n shop --type=merge -p "
+    """'{"spec":{"running":null,"runStrategy":"Always"}}'"""
+)
 
 TEXT = f"""\
 Nodes that can be drained now: a, c, d
@@ -33,4 +36,4 @@ Updates of running VMs (LiveMigrate): 3 migrated, 1 never
   never: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
 No health check can remediate 2 nodes with VMs, which would not restart after a loss: a, b
 Can the cluster be upgraded today? No: 1 of 4 nodes cannot be drained (1 VM): b. 1 VM would stop for good.
-"""
+"""  # noqa: E501

@@ -15,10 +15,24 @@ SNR = make(
 
 
 def vm(name, strategy, where):
-    owner = {"kind": "VirtualMachine", "name": name, "controller": True, "apiVersion": "kubevirt.io/v1"}
-    vmi = make("kubevirt.io/v1", "VirtualMachineInstance", name, "shop", status={"nodeName": where, "phase": "Running"})
+    owner = {
+        "kind": "VirtualMachine",
+        "name": name,
+        "controller": True,
+        "apiVersion": "kubevirt.io/v1",
+    }
+    vmi = make(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        name,
+        "shop",
+        status={"nodeName": where, "phase": "Running"},
+    )
     vmi.data["metadata"]["ownerReferences"] = [owner]
-    return [make("kubevirt.io/v1", "VirtualMachine", name, "shop", spec={"runStrategy": strategy}), vmi]
+    return [
+        make("kubevirt.io/v1", "VirtualMachine", name, "shop", spec={"runStrategy": strategy}),
+        vmi,
+    ]
 
 
 def lines(explanation):

@@ -43,7 +43,12 @@ class Explainer:
         verb: str = "explain",
     ) -> tuple[int, Any]:
         """Return the exit code, and the data or the text; of an error its message."""
-        snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "time": motion.NOW, "complete": ["*"]}
+        snapshot = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "time": motion.NOW,
+            "complete": ["*"],
+        }
         snapshot |= {"unreadable": list(unreadable), "items": [each.data for each in objects]}
         self.file.write_text(json.dumps(snapshot))
         command = (verb, target, "--cluster", str(self.file), "-o", form, *flags)

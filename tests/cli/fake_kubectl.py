@@ -1,4 +1,6 @@
-"""kubectl and virtctl on a file of objects, as far as the scripts of a plan use them. Imports little: it is started often.
+"""kubectl and virtctl on a file of objects, as far as the scripts of a plan use them.
+
+Imports little: it is started often.
 
 After a change it does what controllers do. Each change that is not a dry run is a line of the log.
 """
@@ -66,7 +68,11 @@ def is_kind(obj, word):
 def find(objects, word, name, namespace):
     for obj in objects:
         metadata = obj["metadata"]
-        if is_kind(obj, word) and metadata["name"] == name and metadata.get("namespace", "") == namespace:
+        if (
+            is_kind(obj, word)
+            and metadata["name"] == name
+            and metadata.get("namespace", "") == namespace
+        ):
             return obj
     return None
 
@@ -79,18 +85,30 @@ def demand(objects, word, name, namespace):
 
 
 def got(objects, words, namespace, arguments):
-    (template,) = [word.removeprefix("-o=jsonpath=") for word in arguments if word.startswith("-o=")]
+    (template,) = [
+        word.removeprefix("-o=jsonpath=") for word in arguments if word.startswith("-o=")
+    ]
     if len(words) == 2:
         key, _, value = (value_of("-l", arguments) or "").partition("=")
-        own = [each for each in objects if is_kind(each, words[1]) and each["metadata"].get("namespace") == namespace]
-        found = {"items": [each for each in own if each["metadata"].get("labels", {}).get(key) == value]}
+        own = [
+            each
+            for each in objects
+            if is_kind(each, words[1]) and each["metadata"].get("namespace") == namespace
+        ]
+        found = {
+            "items": [each for each in own if each["metadata"].get("labels", {}).get(key) == value]
+        }
     elif "--ignore-not-found" in arguments:
         found = find(objects, words[1], words[2], namespace)
         if found is None:
             return ""
     else:
         found = demand(objects, words[1], words[2], namespace)
-    return re.sub(r"\{((?:[^{}\\]|\\.)*)\}", lambda match: " ".join(map(text, values(found, match[1]))), template)
+    return re.sub(
+        r"\{((?:[^{}\\]|\\.)*)\}",
+        lambda match: " ".join(map(text, values(found, match[1]))),
+        template,
+    )
 
 
 STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(-?\d+)(:?)\]|\[\?\(@\.(\w+)=='([^']*)'\)\]")
@@ -112,7 +130,11 @@ def values(found, path):
 
 
 def text(value):
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, sort_keys=True, separators=(",", ":"))
+    )
 
 
 # --- changes ---
@@ -125,7 +147,9 @@ def applied(objects, words, namespace, arguments):
         objects.append(obj)
     if obj["kind"] == "VirtualMachineStorageMigration":
         obj["status"] = {"phase": "Completed"}
-        for plan in [each for each in objects if each["kind"] == "VirtualMachineStorageMigrationPlan"]:
+        for plan in [
+            each for each in objects if each["kind"] == "VirtualMachineStorageMigrationPlan"
+        ]:
             controller_copies(objects, plan["spec"]["virtualMachines"][0], metadata["namespace"])
     if obj["kind"] == "NodeHealthCheck":
         obj["status"] = {"phase": "Enabled"}
@@ -137,7 +161,10 @@ def controller_copies(objects, wanted, namespace):
         for volume in vm["spec"]["template"]["spec"]["volumes"]:
             if volume["name"] == target["volumeName"]:
                 before = volume.pop("persistentVolumeClaim", None) or volume["dataVolume"]
-                old, new = before.get("claimName") or before["name"], target["destinationPVC"]["name"]
+                old, new = (
+                    before.get("claimName") or before["name"],
+                    target["destinationPVC"]["name"],
+                )
                 volume["dataVolume"] = {"name": new}
                 for template in vm["spec"].get("dataVolumeTemplates", ()):
                     if template["metadata"]["name"] == old:
@@ -155,14 +182,19 @@ def patched(objects, words, namespace, arguments):
 
 
 def operate(obj, step):
-    *above, last = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
+    *above, last = [
+        part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]
+    ]
     for part in above:
         obj = obj[int(part)] if isinstance(obj, list) else obj[part]
     last = int(last) if isinstance(obj, list) else last
     if step["op"] == "test":
         found = obj.get(last) if isinstance(obj, dict) else obj[last]
         if found != step["value"]:
-            sys.exit("The request is invalid: the server rejected our request due to an error in our request")
+            sys.exit(
+                "The request is invalid: the server rejected our request due to an error in our "
+                "request"
+            )
     elif step["op"] == "remove":
         del obj[last]
     elif step["op"] == "add" and isinstance(obj, list):
@@ -183,7 +215,9 @@ def after_patch(objects, obj):
     elif obj["kind"] == "VirtualMachinePool":
         for vm in objects:
             owners = vm["metadata"].get("ownerReferences", ())
-            if vm["kind"] == "VirtualMachine" and any(owner["name"] == metadata["name"] for owner in owners):
+            if vm["kind"] == "VirtualMachine" and any(
+                owner["name"] == metadata["name"] for owner in owners
+            ):
                 vm["spec"] = json.loads(json.dumps(obj["spec"]["virtualMachineTemplate"]["spec"]))
                 if "opportunistic" not in obj["spec"].get("updateStrategy", {}):
                     virtctl(objects, ["restart", vm["metadata"]["name"]], metadata["namespace"])
@@ -193,7 +227,11 @@ def after_patch(objects, obj):
         for key in TEMPLATE_FIELDS if vmi else ():
             vmi["spec"].pop(key, None)
             vmi["spec"] |= {key: spec[key]} if key in spec else {}
-        if vmi and obj["spec"].get("updateVolumesStrategy") and vmi["spec"].get("volumes") != spec.get("volumes"):
+        if (
+            vmi
+            and obj["spec"].get("updateVolumesStrategy")
+            and vmi["spec"].get("volumes") != spec.get("volumes")
+        ):
             copy(objects, obj)
 
 
@@ -203,8 +241,18 @@ def copy(objects, vm):
     vmi["spec"]["volumes"] = vm["spec"]["template"]["spec"]["volumes"]
     vmi["status"]["conditions"] = [{"type": "LiveMigratable", "status": "True"}]
     labels = {"kubevirt.io/volume-update-migration": metadata["name"]}
-    about = {"name": f"copy-{metadata['name']}", "namespace": metadata["namespace"], "labels": labels}
-    objects.append({"kind": "VirtualMachineInstanceMigration", "metadata": about, "status": {"phase": "Succeeded"}})
+    about = {
+        "name": f"copy-{metadata['name']}",
+        "namespace": metadata["namespace"],
+        "labels": labels,
+    }
+    objects.append(
+        {
+            "kind": "VirtualMachineInstanceMigration",
+            "metadata": about,
+            "status": {"phase": "Succeeded"},
+        }
+    )
 
 
 def virtctl(objects, words, namespace):
@@ -212,7 +260,9 @@ def virtctl(objects, words, namespace):
         vmi, vm = (demand(objects, word, words[1], namespace) for word in ("vmi", "vm"))
         defaults = {"terminationGracePeriodSeconds": 30}
         vmi["spec"] = defaults | json.loads(json.dumps(vm["spec"]["template"]["spec"]))
-        kept = [each for each in vm["status"].get("conditions", ()) if each["type"] != "RestartRequired"]
+        kept = [
+            each for each in vm["status"].get("conditions", ()) if each["type"] != "RestartRequired"
+        ]
         vm["status"]["conditions"] = kept
     else:
         del demand(objects, "vmi", words[2], namespace)["status"]["evacuationNodeName"]

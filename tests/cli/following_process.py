@@ -13,12 +13,17 @@ from tests.waiting import eventually
 class Following:
     """A command with ``--follow`` as a process of its own, with its output in a pipe.
 
-    Who measures the process needs the real program: in the place of prefork's a client waits for the process.
+    Who measures the process needs the real program: in the place of prefork's a client waits for
+    the process.
     """
 
-    def __init__(self, api: FakeApi, folder: Path, *words: str, program: Path | None = None) -> None:
+    def __init__(
+        self, api: FakeApi, folder: Path, *words: str, program: Path | None = None
+    ) -> None:
         command = [program or virt_admit(), *words]
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")
+        }
         self.process = subprocess.Popen(
             [*command, "--kubeconfig", api.kubeconfig(folder)],
             stdout=subprocess.PIPE,
@@ -44,7 +49,12 @@ class Following:
 
     def wait_for(self, *words):
         """Wait for a line that has all these words."""
-        return eventually(lambda: next((line for line in self.lines if all(word in line for word in words)), None), 30)
+        return eventually(
+            lambda: next(
+                (line for line in self.lines if all(word in line for word in words)), None
+            ),
+            30,
+        )
 
     def ended(self) -> int:
         """Wait for the end. Return the exit code."""

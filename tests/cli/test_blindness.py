@@ -1,5 +1,5 @@
-"""What was not read never turns a no or an unknown into a yes, nor a yes into a no: ``drain``, ``upgrade``, ``explain``,
-``outage``.
+"""What was not read never turns a no or an unknown into a yes, nor a yes into a no: ``drain``,
+``upgrade``, ``explain``, ``outage``.
 
 More clusters: ``make verify-random``.
 """
@@ -84,7 +84,9 @@ def upgraded(cluster):
 
 
 def lost(cluster):
-    """Whether the cluster survives the loss of each node and of two nodes, and whether there is room then."""
+    """Whether the cluster survives the loss of each node and of two nodes,
+    and whether there is room then.
+    """
     found = {}
     names = [node.name for node in cluster.known(kinds.NODE)]
     for nodes in (*((name,) for name in names), *list(itertools.combinations(names, 2))[:3]):
@@ -99,8 +101,12 @@ def explained(cluster):
     for kind in KINDS:
         for check in cluster.known(kind):
             said = explain(check, cluster)
-            found["explain", check.full_name, "acts"] = False if said.obstacles else None if said.unseen else True
-            found["explain", check.full_name, "ends"] = False if said.timeline.never else None if said.unseen else True
+            found["explain", check.full_name, "acts"] = (
+                False if said.obstacles else None if said.unseen else True
+            )
+            found["explain", check.full_name, "ends"] = (
+                False if said.timeline.never else None if said.unseen else True
+            )
             for fate in said.fates:
                 found["explain", check.full_name, fate.vmi.full_name] = fate.comes
     return found
@@ -110,7 +116,9 @@ def explained_objects(cluster):
     """What ``explain`` says of each VM and each node: outcomes that are certain, True or False."""
     found = {}
     for obj in (*cluster.known(kinds.VM), *cluster.known(kinds.VMI)):
-        said = explain_vm.report(vm_lookup.find(obj.name, obj.namespace, cluster), cluster, NO_RULES)
+        said = explain_vm.report(
+            vm_lookup.find(obj.name, obj.namespace, cluster), cluster, NO_RULES
+        )
         for event in said.events:
             found["explain", said.vm.name, str(event.event)] = EVENT_VERDICTS.get(event.outcome)
         found["explain", said.vm.name, "migratable"] = said.migratable
@@ -141,7 +149,10 @@ def test_what_is_hidden_never_turns_an_answer(group):
         for hidden in blindness.hidings(objects, Random(seed)):
             found = contradictions(whole, verdicts(hidden.cluster))
             wrong += [
-                f"seed {seed} without {hidden.what}: {' '.join(map(str, asked))}: {answer} became {less}"
+                (
+                    f"seed {seed} without {hidden.what}: {' '.join(map(str, asked))}: {answer} "
+                    f"became {less}"
+                )
                 for asked, answer, less in found
             ]
 
@@ -167,18 +178,25 @@ def test_a_field_that_is_missing_gives_no_yes(group):
 
 
 MOST_ASKED = 2
-"""Words of a question about a node or the cluster, and not about a VM, whose word counts with its node's."""
+"""Words of a question about a node or the cluster, and not about a VM,
+whose word counts with its node's.
+"""
 
 
 def without_status_fields(objects):
     """The cluster without each field of the status of each kind.
 
-    A migration without a phase has just been made, and a Node without conditions counts as one that reports.
+    A migration without a phase has just been made, and a Node without conditions counts as one that
+    reports.
     """
     found = {(each["kind"], field) for each in objects for field in each.get("status", {})}
-    for kind, field in sorted(found - {("VirtualMachineInstanceMigration", "phase"), ("Node", "conditions")}):
+    for kind, field in sorted(
+        found - {("VirtualMachineInstanceMigration", "phase"), ("Node", "conditions")}
+    ):
         yield blindness.without_field(
-            objects, f"{kind} status.{field}", lambda each, field=field: each["status"].pop(field, None)
+            objects,
+            f"{kind} status.{field}",
+            lambda each, field=field: each["status"].pop(field, None),
         )
 
 
@@ -207,7 +225,9 @@ def test_what_is_hidden_opens_and_closes_no_node(seed):
 
 @pytest.mark.parametrize("seed", [12, 45])
 def test_clusters_in_which_outage_once_said_what_it_could_not_know(seed):
-    """The size of VMs without KubeVirt's settings, and pods that keep each other off by the labels of namespaces."""
+    """The size of VMs without KubeVirt's settings,
+    and pods that keep each other off by the labels of namespaces.
+    """
     objects = blindness.random_cluster(seed)
     whole = lost(blindness.everything(objects))
     for hidden in blindness.hidings(objects, Random(seed)):
@@ -215,7 +235,10 @@ def test_clusters_in_which_outage_once_said_what_it_could_not_know(seed):
 
 
 def test_what_is_hidden_of_a_cluster_in_motion_never_turns_an_answer():
-    """Dead nodes, running migrations, degraded KubeVirt, operators' budgets. The word of a VM counts with its node's."""
+    """Dead nodes, running migrations, degraded KubeVirt, operators' budgets.
+
+    The word of a VM counts with its node's.
+    """
     wrong = []
     for seed in range(2 * SEEDS):
         objects = moving_cluster(seed)
@@ -239,15 +262,20 @@ CLUSTERS = [
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_what_is_hidden_of_an_incident_gives_no_yes(group):
-    """Webhooks, operators and their settings, which random clusters do not have. The word of a VM counts with its node's.
+    """Webhooks, operators and their settings, which random clusters do not have.
 
-    Nodes with nothing but yes are not asked again, unless what is hidden says which nodes there are.
+    The word of a VM counts with its node's.
+
+    Nodes with nothing but yes are not asked again, unless what is hidden says which nodes there
+    are.
     """
     wrong = []
     for source, cluster in CLUSTERS[group::GROUPS]:
         objects, time = cluster["items"], cluster.get("time")
         whole = drained(blindness.everything(objects, time))
-        open_answers = {asked: it for asked, it in whole.items() if asked[0] == "drain" and it is not True}
+        open_answers = {
+            asked: it for asked, it in whole.items() if asked[0] == "drain" and it is not True
+        }
         nodes = {asked[1] for asked in open_answers if len(asked) > 1}
         for kind in blindness.kinds_of(objects) if open_answers else ():
             hidden = blindness.without_kind(objects, kind, time)

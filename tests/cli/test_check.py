@@ -51,7 +51,9 @@ def test_a_finding_with_its_place(check):
     code, out, err = check(vm=BOTH)
     first, *_, last = out.splitlines()
     assert code == 1
-    assert first.startswith("vm.yaml:7:3: deny: spec.running: running (means Always) and runStrategy are both")
+    assert first.startswith(
+        "vm.yaml:7:3: deny: spec.running: running (means Always) and runStrategy are both"
+    )
     assert first.endswith("[vm-running-and-run-strategy]")
     assert last.startswith("vm.yaml:1:1: unseen: not available: ")
     assert err.startswith("checked 1 object of 1 kind in 1 file; ")
@@ -62,12 +64,17 @@ def test_an_address_of_the_pages_that_is_not_valid(check, monkeypatch, output):
     monkeypatch.setenv("VIRT_ADMIT_DOCS_URL", "docs")
     code, out, err = check("-o", output, ".", vm=BOTH)
     assert (code, out) == (2, "")
-    assert err == "VIRT_ADMIT_DOCS_URL docs is not the URL of a folder: write it like https://virt-admit.io/docs"
+    assert err == (
+        "VIRT_ADMIT_DOCS_URL docs is not the URL of a folder: write it like "
+        "https://virt-admit.io/docs"
+    )
 
 
 def test_what_the_webhook_mends_fails_nothing(check):
     policy = "rules: {vm-eviction-strategy-default: {action: deny, fix: true}}\n"
-    code, out, _ = check("vm.yaml", "--policy", "policy.yaml", "-o", "json", vm=UNSET, policy=policy)
+    code, out, _ = check(
+        "vm.yaml", "--policy", "policy.yaml", "-o", "json", vm=UNSET, policy=policy
+    )
     report = json.loads(out)
     (fixed,) = [result for result in report["results"] if result["fix"]]
     assert (code, report["summary"]["denied"], fixed["action"]) == (0, 0, "audit")
@@ -75,7 +82,9 @@ def test_what_the_webhook_mends_fails_nothing(check):
 
 
 def test_clean(check):
-    code, out, _ = check("vm.yaml", "--select", "vm-run*", "--select", "vm-live-migrate-not-migratable", vm=FINE)
+    code, out, _ = check(
+        "vm.yaml", "--select", "vm-run*", "--select", "vm-live-migrate-not-migratable", vm=FINE
+    )
     assert (code, out) == (0, "")
 
 
@@ -85,7 +94,14 @@ def test_json(check):
     assert code == 1
     assert report["version"] == 1
     assert report["tool"]["name"] == "virt-admit"
-    assert report["summary"] == {"objects": 1, "denied": 1, "warned": 0, "unseen": 0, "errors": 0, "other_kinds": 0}
+    assert report["summary"] == {
+        "objects": 1,
+        "denied": 1,
+        "warned": 0,
+        "unseen": 0,
+        "errors": 0,
+        "other_kinds": 0,
+    }
     assert report["objects"] == [
         {
             "apiVersion": "kubevirt.io/v1",
@@ -105,7 +121,12 @@ def test_json(check):
         "message": "…",
         "path": "spec.running",
         "pointer": "/spec/running",
-        "object": {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "shop", "name": "db"},
+        "object": {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "namespace": "shop",
+            "name": "db",
+        },
         "location": {"file": "vm.yaml", "line": 7, "column": 3, "endLine": 7, "endColumn": 16},
         "fix": None,
         "unseen": None,
@@ -121,7 +142,9 @@ def test_the_default_is_shown_as_the_patch_that_mutate_would_make(check):
     report = json.loads(out)
     value = report["objects"][0]["patch"][0].pop("value")
     assert code == 0
-    assert report["objects"][0]["patch"] == [{"op": "add", "path": "/spec/template/spec/evictionStrategy"}]
+    assert report["objects"][0]["patch"] == [
+        {"op": "add", "path": "/spec/template/spec/evictionStrategy"}
+    ]
     assert value in ("LiveMigrate", "LiveMigrateIfPossible")
 
 
@@ -151,7 +174,9 @@ def test_stdin(check):
     code, out, _ = check("-", stdin=BOTH)
     assert code == 1
     assert out.startswith("<stdin>:7:3: deny: ")
-    assert check("-", "--stdin-filename", "chart/vm.yaml", stdin=BOTH)[1].startswith("chart/vm.yaml:7:3: deny: ")
+    assert check("-", "--stdin-filename", "chart/vm.yaml", stdin=BOTH)[1].startswith(
+        "chart/vm.yaml:7:3: deny: "
+    )
 
 
 def test_verbose_prints_the_number_of_rules_for_each_object(check):
@@ -176,7 +201,9 @@ def test_fail_on(check, level, code):
 
 
 def test_a_duplicate_key_is_a_finding_with_both_lines(check):
-    twice = FINE.replace("  runStrategy: Always\n", "  runStrategy: Always\n  runStrategy: Halted\n")
+    twice = FINE.replace(
+        "  runStrategy: Always\n", "  runStrategy: Always\n  runStrategy: Halted\n"
+    )
     code, out, _ = check("vm.yaml", "--ignore", "vm-*", vm=twice)
     assert code == 0
     assert "duplicate key on lines 7 and 8; kubectl uses the last one [yaml-duplicate-key]" in out
@@ -191,7 +218,8 @@ def test_a_duplicate_key_is_a_finding_with_both_lines(check):
         ("a: {{ .Values.x }}\nb: [\n", "render it first"),
         (b"\xff\xfe\xfa", "bad.yaml"),
         ("a: &a [x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}, *{a}, *{a}, *{a}, *{a}, *{a}, *{a}]\n"
-                                 for a, b in zip("abcdefghi", "bcdefghij", strict=True)), "bad.yaml"),
+                                 for a, b in zip("abcdefghi", "bcdefghij", strict=True)),
+                                 "bad.yaml"),
         ("a: " + "[" * 5000 + "]" * 5000, "bad.yaml"),
     ],
 )  # fmt: skip
@@ -219,14 +247,25 @@ def test_wrong_usage_is_exit_2(check):
 
 def test_a_policy_with_mistakes_names_each_with_its_line(check):
     policy = (
-        "extends: strikt\nrules:\n  vm-running: {action: deny}\n  vm-running-deprecated: {action: denied, parms: 1}\n"
+        "extends: strikt\nrules:\n  vm-running: {action: deny}\n  vm-running-deprecated: {action: "
+        "denied, parms: 1}\n"
     )
     code, _, err = check("vm.yaml", "--policy", "policy.yaml", vm=FINE, policy=policy)
     assert code == 2
-    assert "policy.yaml:1: extends: must be one of audit, default, strict; did you mean strict?" in err
-    assert "policy.yaml:3: rules.vm-running: there is no rule vm-running; did you mean vm-running-" in err
-    assert "policy.yaml:4: rules.vm-running-deprecated.parms: unknown key; did you mean params?" in err
-    assert "policy.yaml:4: rules.vm-running-deprecated.action: must be one of off, audit, warn, deny" in err
+    assert (
+        "policy.yaml:1: extends: must be one of audit, default, strict; did you mean strict?" in err
+    )
+    assert (
+        "policy.yaml:3: rules.vm-running: there is no rule vm-running; did you mean vm-running-"
+        in err
+    )
+    assert (
+        "policy.yaml:4: rules.vm-running-deprecated.parms: unknown key; did you mean params?" in err
+    )
+    assert (
+        "policy.yaml:4: rules.vm-running-deprecated.action: must be one of off, audit, warn, deny"
+        in err
+    )
 
 
 def test_policies_change_actions(check):
@@ -236,7 +275,9 @@ def test_policies_change_actions(check):
 
 
 def test_an_exemption_that_has_ended_is_reported(check):
-    policy = 'exempt: {namespaces: [{match: shop, rules: ["*"], reason: moves, until: "2020-01-31"}]}'
+    policy = (
+        'exempt: {namespaces: [{match: shop, rules: ["*"], reason: moves, until: "2020-01-31"}]}'
+    )
     code, _, err = check("vm.yaml", "--policy", "p.yaml", vm=BOTH, p=policy)
     assert code == 1
     assert "exemption for shop expired on 2020-01-31: moves" in err
@@ -246,15 +287,23 @@ def test_an_exemption_that_has_ended_is_reported(check):
 
 
 def test_an_annotation_that_does_not_count_is_mentioned(check):
-    marked = BOTH.replace("  namespace: shop", "  namespace: shop\n  annotations: {virt-admit.io/exempt-all: we know}")
+    marked = BOTH.replace(
+        "  namespace: shop", "  namespace: shop\n  annotations: {virt-admit.io/exempt-all: we know}"
+    )
     code, out, _ = check("vm.yaml", "--select", "vm-running-and*", vm=marked)
     assert code == 1
-    assert "The annotation virt-admit.io/exempt-all does not count: the policy allows none for this rule. [vm-" in out
+    assert (
+        "The annotation virt-admit.io/exempt-all does not count: the policy allows none for "
+        "this rule. [vm-"
+    ) in out
 
 
 def test_all_objects_see_each_other(check):
     claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: shop}\n"
     claim += "spec: {accessModes: [ReadWriteOnce]}\n"
-    disk = FINE.replace("None", "LiveMigrate") + "      volumes: [{name: d, persistentVolumeClaim: {claimName: c}}]\n"
+    disk = (
+        FINE.replace("None", "LiveMigrate")
+        + "      volumes: [{name: d, persistentVolumeClaim: {claimName: c}}]\n"
+    )
     _, out, _ = check("vm.yaml", "claim.yaml", vm=disk, claim=claim)
     assert "DisksNotLiveMigratable" in out

@@ -32,7 +32,11 @@ spec:
       - name: root
         persistentVolumeClaim: {claimName: root}
 """
-CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "root", "namespace": "shop"}}
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "root", "namespace": "shop"},
+}
 SHARED = CLAIM | {"spec": {"accessModes": ["ReadWriteMany"]}}
 UNSHARED = CLAIM | {"spec": {"accessModes": ["ReadWriteOnce"]}}
 
@@ -45,18 +49,24 @@ def api():
             fake.install(kind)
         fake.put(KUBEVIRT, {"metadata": {"name": "kubevirt", "namespace": "kubevirt"}})
         for name in ("a", "b"):
-            fake.put(NODE, {"metadata": {"name": name, "labels": {"kubevirt.io/schedulable": "true"}}})
+            fake.put(
+                NODE, {"metadata": {"name": name, "labels": {"kubevirt.io/schedulable": "true"}}}
+            )
         fake.put(PVC, UNSHARED)
         yield fake
 
 
 @pytest.fixture
 def check(api, tmp_path, monkeypatch):
-    """Write files and run the verb where the API server is the current context: exit code, stdout, stderr."""
+    """Write files and run the verb where the API server is the current context: exit code, stdout,
+    stderr.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     api.kubeconfig(tmp_path)
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig")
+    )
 
     def run(*args, **files):
         for name, content in files.items():
@@ -70,7 +80,9 @@ def check(api, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("options", [["--live"], ["--kubeconfig", "kubeconfig"], ["--context", "fake"]])
+@pytest.mark.parametrize(
+    "options", [["--live"], ["--kubeconfig", "kubeconfig"], ["--context", "fake"]]
+)
 def test_look_ups_come_from_the_live_cluster(check, options):
     code, out, err = check("vm.yaml", *options, "--select", RULE, vm=DISK)
     assert code == 0
@@ -101,7 +113,9 @@ def test_only_what_the_rules_look_up_is_listed_and_nothing_is_written(check, api
 
 def test_what_may_be_listed_in_the_namespace_alone(check, api):
     api.forbidden = {path_of(PVC), path_of(NODE)}
-    api.objects[f"{path_of(PVC).rpartition('/')[0]}/namespaces/shop/persistentvolumeclaims"] = api.objects[path_of(PVC)]
+    api.objects[f"{path_of(PVC).rpartition('/')[0]}/namespaces/shop/persistentvolumeclaims"] = (
+        api.objects[path_of(PVC)]
+    )
     _, out, err = check("vm.yaml", "--live", "--select", RULE, vm=DISK)
     assert "ReadWriteMany" in out
     assert "persistentvolumeclaims" not in err
@@ -109,7 +123,9 @@ def test_what_may_be_listed_in_the_namespace_alone(check, api):
 
 def test_what_may_not_be_listed_is_unseen(check, api):
     api.forbidden = {path_of(PVC)}
-    code, out, err = check("vm.yaml", "--live", "--select", RULE, vm=DISK + "---\n" + DISK.replace("shop", "other"))
+    code, out, err = check(
+        "vm.yaml", "--live", "--select", RULE, vm=DISK + "---\n" + DISK.replace("shop", "other")
+    )
     assert code == 0
     assert out.count("unseen: ") == 2
     assert "forbidden: this account may not list persistentvolumeclaims, so " in err
@@ -143,7 +159,9 @@ def test_one_cluster_at_a_time(check):
 )
 def test_only_what_has_these_labels_is_judged(check, selector, judged, others):
     cache = DISK.replace("name: db", "name: cache").replace("  labels: {tier: db}\n", "")
-    _, out, err = check("-v", ".", "-l", selector, "-o", "json", vm=DISK, cache=cache, claim=json.dumps(SHARED))
+    _, out, err = check(
+        "-v", ".", "-l", selector, "-o", "json", vm=DISK, cache=cache, claim=json.dumps(SHARED)
+    )
     report = json.loads(out)
     assert [each["name"] for each in report["objects"]] == judged
     assert report["summary"]["other_kinds"] == others
@@ -152,7 +170,10 @@ def test_only_what_has_these_labels_is_judged(check, selector, judged, others):
 
 def test_what_is_not_selected_is_seen_all_the_same(check):
     """Here the claim, which has no labels."""
-    assert "warn" in check(".", "--select", RULE, "-l", "tier=db", vm=DISK, claim=json.dumps(UNSHARED))[1]
+    assert (
+        "warn"
+        in check(".", "--select", RULE, "-l", "tier=db", vm=DISK, claim=json.dumps(UNSHARED))[1]
+    )
 
 
 def test_a_selector_that_is_none(check):
@@ -180,19 +201,37 @@ spec:
 
 
 def test_an_object_whose_name_the_api_server_makes_is_itself_among_the_given_ones(tmp_path):
-    """Two nodes suffice for one VM and its copy during a migration; counted twice, it would need three."""
-    node = {"apiVersion": "v1", "kind": "Node", "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    """Two nodes suffice for one VM and its copy during a migration; counted twice,
+    it would need three.
+    """
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
     labels = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64"}
     items = [
         node | {"metadata": {"name": name, "labels": labels | {"kubernetes.io/hostname": name}}}
         for name in ("n1", "n2")
     ]
-    snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+    snapshot = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": ["*"],
+        "items": items,
+    }
     (tmp_path / "cluster.json").write_text(json.dumps(snapshot))
 
     def rules(text):
         (tmp_path / "vm.yaml").write_text(text)
-        command = ["check", "-o", "json", "--cluster", str(tmp_path / "cluster.json"), str(tmp_path / "vm.yaml")]
+        command = [
+            "check",
+            "-o",
+            "json",
+            "--cluster",
+            str(tmp_path / "cluster.json"),
+            str(tmp_path / "vm.yaml"),
+        ]
         done = CliRunner().invoke(main.virt_admit, command, standalone_mode=False)
         return {row["rule"] for row in json.loads(done.stdout)["results"]}
 

@@ -71,7 +71,9 @@ def check(folder):
     """Run the verb: exit code, stdout, stderr."""
 
     def run(*args, stdin=None):
-        result = CliRunner().invoke(main.virt_admit, ["check", *args], input=stdin, standalone_mode=False)
+        result = CliRunner().invoke(
+            main.virt_admit, ["check", *args], input=stdin, standalone_mode=False
+        )
         if isinstance(result.exception, click.ClickException):
             return 2, result.stdout, result.exception.message
         assert result.exception is None, result.exception
@@ -105,32 +107,48 @@ def test_the_second_time_there_is_nothing_to_do(check, folder):
     assert err.endswith("\nwould fix nothing\n")
 
     code, _, err = check("--fix", ".")
-    assert (code, file.stat().st_ino, file.stat().st_mtime_ns) == (0, before.st_ino, before.st_mtime_ns)
+    assert (code, file.stat().st_ino, file.stat().st_mtime_ns) == (
+        0,
+        before.st_ino,
+        before.st_mtime_ns,
+    )
     assert err.endswith("\nfixed nothing\n")
 
 
 def test_the_report_is_about_the_files_as_they_are_afterwards(check, folder):
-    (folder / "vm.yaml").write_text(UNSET.replace("  template:", "  running: true\n  template:") + "status: {a: 1}\n")
+    (folder / "vm.yaml").write_text(
+        UNSET.replace("  template:", "  running: true\n  template:") + "status: {a: 1}\n"
+    )
     code, out, _ = check("--fix", "vm.yaml", "-o", "json")
     report = json.loads(out)
     assert code == 1
     assert report["objects"][0]["patch"] == []
-    assert [each["location"]["line"] for each in report["results"] if each["action"] == "deny"] == [6]
+    assert [each["location"]["line"] for each in report["results"] if each["action"] == "deny"] == [
+        6
+    ]
 
 
 def test_a_diff_mentions_findings_without_a_fix(check, folder):
     (folder / "vm.yaml").write_text(DENIED)
     code, out, err = check("--diff", "vm.yaml")
     assert (code, out) == (1, "")
-    assert err.endswith("\nsome findings need more than a fix. Run without --diff to see the report\n")
+    assert err.endswith(
+        "\nsome findings need more than a fix. Run without --diff to see the report\n"
+    )
     assert check("--diff", "vm.yaml", "--fail-on", "never")[0] == 0
 
 
 def test_many_objects_in_a_file_are_compared_one_by_one(check, folder):
-    (folder / "vms.yaml").write_text("---\n".join(UNSET.replace("db,", f"db-{number},") for number in range(30)))
+    (folder / "vms.yaml").write_text(
+        "---\n".join(UNSET.replace("db,", f"db-{number},") for number in range(30))
+    )
     _, out, _ = check("--diff", "vms.yaml")
     changed = [line for line in out.splitlines() if line[0] in "+-"]
-    assert changed == ["--- vms.yaml", "+++ vms.yaml", *["+      evictionStrategy: LiveMigrateIfPossible"] * 30]
+    assert changed == [
+        "--- vms.yaml",
+        "+++ vms.yaml",
+        *["+      evictionStrategy: LiveMigrateIfPossible"] * 30,
+    ]
 
 
 def test_a_diff_needs_a_file_for_the_report(check, folder):
@@ -149,7 +167,9 @@ def test_either_diff_or_fix(check, folder):
     assert (folder / "vm.yaml").read_text() == UNSET
 
 
-@pytest.mark.parametrize("text", [UNSET, UNSET.removesuffix("\n"), UNSET.replace("\n", "\r\n"), "\ufeff" + UNSET])
+@pytest.mark.parametrize(
+    "text", [UNSET, UNSET.removesuffix("\n"), UNSET.replace("\n", "\r\n"), "\ufeff" + UNSET]
+)
 def test_git_takes_the_diff(check, folder, text):
     (folder / "vm.yaml").write_bytes(text.encode())
     _, diff, _ = check("--diff", "vm.yaml")
@@ -180,8 +200,14 @@ def test_what_others_share_is_named_and_left_alone(check, folder):
     assert code == 1
     assert (folder / "list.yaml").read_text() == SHARED
     assert (folder / "vm.yaml").read_text() == SET
-    assert "list.yaml:4: VirtualMachine/one has to be fixed by hand: spec.template is named by an anchor (&)\n" in err
-    assert "list.yaml:11: VirtualMachine/two has to be fixed by hand: spec.template is an alias (*)\n" in err
+    assert (
+        "list.yaml:4: VirtualMachine/one has to be fixed by hand: spec.template is named by an "
+        "anchor (&)\n"
+    ) in err
+    assert (
+        "list.yaml:11: VirtualMachine/two has to be fixed by hand: spec.template is an alias (*)\n"
+        in err
+    )
     assert out.count(": fix: ") == 2
     assert check("--diff", "list.yaml")[:2] == (1, "")
 
@@ -192,7 +218,7 @@ def test_the_documents_beside_a_broken_one_are_fixed(check, folder):
     assert (folder / "vm.yaml").read_text() == "a: [\n---\n" + SET
 
 
-# --- standard input ----------------------------------------------------------------------------------------------
+# --- standard input -------------------------------------------------------------------------------
 
 
 def test_standard_input_comes_out_fixed(check):
@@ -221,7 +247,7 @@ def test_reports_go_into_files_beside_fixed_text(check, folder):
     assert check("--fix", "-", "-o", "json", stdin=UNSET)[:2] == (2, "")
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_links_and_modes_stay(check, folder):
@@ -292,14 +318,19 @@ def test_a_pipe_cannot_be_fixed(folder):
 def test_what_would_be_wrong_is_shown_and_not_written(check, folder, monkeypatch):
     """It cannot happen; so here is a splice that errs."""
     (folder / "vm.yaml").write_text(UNSET)
-    monkeypatch.setattr(edit, "edit_text", lambda content, *_: EditResult(content.upper(), (), 1, {}, roundtrips=False))
+    monkeypatch.setattr(
+        edit,
+        "edit_text",
+        lambda content, *_: EditResult(content.upper(), (), 1, {}, roundtrips=False),
+    )
     for option in ("--fix", "--diff"):
         code, out, err = check(option, "vm.yaml")
         assert code == 2
         assert "+KIND: VIRTUALMACHINE" not in out
         assert (
-            "vm.yaml: not fixed: the new text would not be correct. This is a bug:\n--- vm.yaml\n+++ vm.yaml\n" in err
-        )
+            "vm.yaml: not fixed: the new text would not be correct. This is a bug:\n"
+            "--- vm.yaml\n+++ vm.yaml\n"
+        ) in err
         assert "+KIND: VIRTUALMACHINE\n" in err
         assert (folder / "vm.yaml").read_text() == UNSET
     assert check("--fix", "-", stdin=UNSET)[:2] == (2, UNSET)

@@ -68,7 +68,10 @@ def test_files_of_other_programs_in_folders_are_skipped_and_counted(check):
     assert code == 0, err
     assert "deny" not in out
     assert err.startswith("checked 1 object of 1 kind in 1 file; ")
-    assert "skipped 10 documents without apiVersion and kind; skipped 1 template file: render them first" in err
+    assert (
+        "skipped 10 documents without apiVersion and kind; skipped 1 template file: render "
+        "them first"
+    ) in err
     assert len(err.splitlines()) == 1
 
 
@@ -79,7 +82,15 @@ def test_findings_in_a_mixed_repository_still_count(check):
 
 
 @pytest.mark.parametrize(
-    "name", ["charts/shop/templates/vm.yaml", "mkdocs.yml", "openapi.yaml", "matrix.json", "words.yaml", "list.yaml"]
+    "name",
+    [
+        "charts/shop/templates/vm.yaml",
+        "mkdocs.yml",
+        "openapi.yaml",
+        "matrix.json",
+        "words.yaml",
+        "list.yaml",
+    ],
 )
 def test_a_named_file_has_to_be_readable(check, name):
     code, _, err = check(name, files=MIXED)
@@ -139,7 +150,9 @@ REPOSITORY = {
     "manifests/vm.yaml": BOTH,
     "manifests/legacy/broken.yaml": "a: [1\n",
     "policies/warn.yaml": "rules: {vm-running-and-run-strategy: {action: warn}}\n",
-    "snapshot.yaml": "apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\ncomplete: ['*']\nitems: []\n",
+    "snapshot.yaml": (
+        "apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\ncomplete: ['*']\nitems: []\n"
+    ),
     "docs/readme.txt": "",
 }
 
@@ -160,7 +173,10 @@ def test_the_settings_of_a_repository_hold_in_all_its_folders(check, tmp_path, m
     assert code == 0, err
     assert actions(out)["vm-running-and-run-strategy"] == "warn"
     assert "virtualmachineinstances" not in unseen(out)
-    assert f"settings from {os.path.relpath(tmp_path / '.virt-admit.yaml', tmp_path / folder)}\n" in err
+    assert (
+        f"settings from {os.path.relpath(tmp_path / '.virt-admit.yaml', tmp_path / folder)}\n"
+        in err
+    )
 
 
 def test_flags_and_the_environment_win_over_the_settings(check, monkeypatch):
@@ -177,8 +193,14 @@ def test_flags_and_the_environment_win_over_the_settings(check, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("paths: [a]\nexclude: [b]\n", ".virt-admit.yaml:2: exclude: unknown key: did you mean excludes?"),
-        ("colour: red\n", ".virt-admit.yaml:1: colour: unknown key: use paths, excludes, policy, cluster"),
+        (
+            "paths: [a]\nexclude: [b]\n",
+            ".virt-admit.yaml:2: exclude: unknown key: did you mean excludes?",
+        ),
+        (
+            "colour: red\n",
+            ".virt-admit.yaml:1: colour: unknown key: use paths, excludes, policy, cluster",
+        ),
         ("\npaths: manifests\n", ".virt-admit.yaml:2: paths: must be a list of strings"),
         ("policy: [a]\n", ".virt-admit.yaml:1: policy: must be a string"),
         ("policy: a\npolicy: b\n", ".virt-admit.yaml:2: policy: duplicate key, first on line 1"),
@@ -221,9 +243,12 @@ spec: {accessModes: [ReadWriteOnce]}
 def test_claims_of_many_documents_are_looked_up_as_those_of_a_few(check):
     """Of many documents, only the fields that rules read are kept."""
     claim = (
-        "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteMany]}\n"
+        "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\n"
+        "spec: {accessModes: [ReadWriteMany]}\n"
     )
     more = "".join(claim.replace("name: c", f"name: c{number}") for number in range(BATCH))
-    few, many = (check("a.yaml", "-q", files={"a.yaml": text})[:2] for text in (DISK, f"{DISK}{more}"))
+    few, many = (
+        check("a.yaml", "-q", files={"a.yaml": text})[:2] for text in (DISK, f"{DISK}{more}")
+    )
     assert few == many
     assert "ReadWriteOnce claim 'disk'" in few[1]

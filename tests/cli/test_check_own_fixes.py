@@ -1,4 +1,6 @@
-"""``check --fix`` writes each finding's own fix: the text changes only where it must, and a second run changes nothing."""
+"""``check --fix`` writes each finding's own fix: the text changes only where it must, and a second
+run changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def check(*args: str | Path) -> tuple[int, str]:
 
 def fixable(file: Path) -> list[str]:
     """The rules whose findings still have a fix."""
-    report = json.loads(CliRunner().invoke(main.virt_admit, ["check", str(file), "-q", "-o", "json"]).stdout)
+    report = json.loads(
+        CliRunner().invoke(main.virt_admit, ["check", str(file), "-q", "-o", "json"]).stdout
+    )
     own = {rule.id for rule in OWN}
     return [each["rule"] for each in report["results"] if each["rule"] in own and each["fix"]]
 
@@ -115,7 +119,9 @@ def test_every_fix_is_written_once(tmp_path: Path, rule: str, case: dict[str, ob
 
 
 def test_there_is_a_case_for_each_rule() -> None:
-    assert {case.values[0] for case in CASES} >= {rule.id for rule in OWN} - {"vm-run-strategy-unknown"}
+    assert {case.values[0] for case in CASES} >= {rule.id for rule in OWN} - {
+        "vm-run-strategy-unknown"
+    }
     assert len(OWN) >= 14
 
 
@@ -125,7 +131,10 @@ def test_the_webhook_applies_them_if_the_policy_says_so_and_only_once() -> None:
     assert "runStrategy" not in str(engine.fix(request, load_rules(), NOTHING, Policy()).patch)
     policy = parser.parse(b"rules: {vm-running-deprecated: {fix: true}}", load_rules())
     answer = engine.fix(request, load_rules(), NOTHING, policy)
-    assert [str(step) for step in answer.patch] == ["set spec.runStrategy to Always", "remove spec.running"]
+    assert [str(step) for step in answer.patch] == [
+        "set spec.runStrategy to Always",
+        "remove spec.running",
+    ]
     again = Request("CREATE", kinds.VM, json_patch.apply(obj, answer.patch), namespace="shop")
     assert engine.fix(again, load_rules(), NOTHING, policy).patch == ()
 
@@ -133,12 +142,20 @@ def test_the_webhook_applies_them_if_the_policy_says_so_and_only_once() -> None:
 REMOVALS = {
     "a line": ("a: 1\nb: 2 # two\nc: 3\n", ("b",), "a: 1\nc: 3\n"),
     "the last line": ("a: 1\nb: 2", ("b",), "a: 1\n"),
-    "the first member of an item": ("x:\n- a: 1\n  b: 2\n- c: 3\n", ("x", 0, "a"), "x:\n- b: 2\n- c: 3\n"),
+    "the first member of an item": (
+        "x:\n- a: 1\n  b: 2\n- c: 3\n",
+        ("x", 0, "a"),
+        "x:\n- b: 2\n- c: 3\n",
+    ),
     "a comment of its own stays": ("a: 1\n# why\nb: 2\n", ("b",), "a: 1\n# why\n"),
     "braces": ("x: {a: 1, b: 2}\n", ("x", "a"), "x: {b: 2}\n"),
     "the last in braces": ("x: {a: 1, b: 2}\n", ("x", "b"), "x: {a: 1}\n"),
     "an item": ("x:\n- 1\n- 2 # two\n- 3\n", ("x", 1), "x:\n- 1\n- 3\n"),
-    "an item with members": ("x:\n- a: 1\n  b:\n    c: 2\n# end\n- d: 3\n", ("x", 0), "x:\n# end\n- d: 3\n"),
+    "an item with members": (
+        "x:\n- a: 1\n  b:\n    c: 2\n# end\n- d: 3\n",
+        ("x", 0),
+        "x:\n# end\n- d: 3\n",
+    ),
     "brackets": ("x: [1, 2]\n", ("x", 1), "x: [1]\n"),
     "the only member": ("x:\n  a: 1 # one\nz: 2\n", ("x", "a"), "x: {} # one\nz: 2\n"),
     "JSON": ('{\n  "a": 1,\n  "b": 2\n}\n', ("a",), '{\n  "b": 2\n}\n'),
@@ -163,7 +180,9 @@ def test_removals(name: str) -> None:
         ("x: {a: &a 1, b: 2}\nz: *a\n", ("x",)),
     ],
 )
-def test_a_removal_that_would_damage_the_rest_is_refused(text: str, path: tuple[str | int, ...]) -> None:
+def test_a_removal_that_would_damage_the_rest_is_refused(
+    text: str, path: tuple[str | int, ...]
+) -> None:
     result = edit_text(text.encode(), "a.yaml", [[Patch("remove", FieldPath(*path))]])
     assert result.content.decode() == text
     assert list(result.refused) == [0]

@@ -1,4 +1,6 @@
-"""``check`` of a folder without a cluster: budgets and quotas against the workloads and VMs of the same folder."""
+"""``check`` of a folder without a cluster:
+budgets and quotas against the workloads and VMs of the same folder.
+"""
 
 import json
 
@@ -17,13 +19,13 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: mail, namespace: shop}
 spec: {replicas: 2, selector: {matchLabels: {app: mail}}, template: {metadata: {labels: {app: mail}}, spec: {}}}
-"""
+"""  # noqa: E501
 AUTOSCALER = """\
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata: {name: mail, namespace: shop}
 spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: mail}, minReplicas: 3, maxReplicas: 9}
-"""
+"""  # noqa: E501
 QUOTA = """\
 apiVersion: v1
 kind: ResourceQuota
@@ -43,7 +45,9 @@ spec:
 def found(tmp_path, rule, *texts):
     for number, text in enumerate(texts):
         (tmp_path / f"{number:02}.yaml").write_text(text)
-    result = CliRunner().invoke(main.virt_admit, ["check", str(tmp_path), "-o", "json"], standalone_mode=False)
+    result = CliRunner().invoke(
+        main.virt_admit, ["check", str(tmp_path), "-o", "json"], standalone_mode=False
+    )
     assert result.exception is None, result.exception
     listed = json.loads(result.stdout)["results"]
     return [each["message"] for each in listed if each["rule"] == rule and each["action"]]
@@ -51,7 +55,9 @@ def found(tmp_path, rule, *texts):
 
 def test_a_budget_for_all_replicas_of_a_deployment(tmp_path):
     (message,) = found(tmp_path, "pod-budget-blocks-drain", BUDGET, DEPLOYMENT)
-    assert "minAvailable is 2 for 2 pods, so no pod of Deployment mail can ever be evicted" in message
+    assert (
+        "minAvailable is 2 for 2 pods, so no pod of Deployment mail can ever be evicted" in message
+    )
 
 
 def test_an_autoscaler_in_the_folder_sets_the_replicas(tmp_path):

@@ -1,4 +1,6 @@
-"""``check`` of one file starts fast: what it imports and builds, because times differ between machines."""
+"""``check`` of one file starts fast: what it imports and builds,
+because times differ between machines.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,15 @@ UNUSED = (
 def loaded(folder: Path, manifest: str) -> tuple[list[str], list[str]]:
     """Return what ``check`` of a manifest imports, and the dataclasses in it."""
     (folder / "one.yaml").write_text(manifest)
-    command: list[Any] = [sys.executable, "-c", LOADED, "one.yaml", "-q", "-o", f"text={folder / 'report'}"]
+    command: list[Any] = [
+        sys.executable,
+        "-c",
+        LOADED,
+        "one.yaml",
+        "-q",
+        "-o",
+        f"text={folder / 'report'}",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     modules, dataclasses = json.loads(done.stdout)
     return modules, dataclasses

@@ -42,13 +42,22 @@ class TestVerb:
         assert data["observations"][0]["remedy"] is None
 
     def test_without_a_cluster_there_is_an_error(self, tmp_path):
-        run = CliRunner().invoke(doctor.command, ["--kubeconfig", str(tmp_path / "none")], standalone_mode=False)
+        run = CliRunner().invoke(
+            doctor.command, ["--kubeconfig", str(tmp_path / "none")], standalone_mode=False
+        )
         assert isinstance(run.exception, Exception)
-        assert str(run.exception) == f"no cluster is configured: {tmp_path / 'none'}: No such file or directory"
+        assert (
+            str(run.exception)
+            == f"no cluster is configured: {tmp_path / 'none'}: No such file or directory"
+        )
 
     def test_an_unreadable_kubeconfig_is_named_without_the_number_of_the_error(self, tmp_path):
-        run = CliRunner().invoke(doctor.command, ["--kubeconfig", str(tmp_path)], standalone_mode=False)
+        run = CliRunner().invoke(
+            doctor.command, ["--kubeconfig", str(tmp_path)], standalone_mode=False
+        )
         assert str(run.exception) == f"no cluster is configured: {tmp_path}: Is a directory"
 
     def test_a_refused_connection_is_named_without_the_number_of_the_error(self):
-        assert doctor.connect(f"https://127.0.0.1:{free_port()}", "").endswith(": Connection refused")
+        assert doctor.connect(f"https://127.0.0.1:{free_port()}", "").endswith(
+            ": Connection refused"
+        )

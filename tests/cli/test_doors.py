@@ -1,4 +1,6 @@
-"""Rules, ``drain``, ``upgrade`` and ``explain`` give the same answer about each VM, because they ask the same forecast."""
+"""Rules, ``drain``, ``upgrade`` and ``explain`` give the same answer about each VM, because they
+ask the same forecast.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,17 @@ SEEDS = int(os.environ.get("DOORS_SEEDS", "300"))
 
 OUTCOMES = {
     Effect.MIGRATES: {VmOutcome.MIGRATES, VmOutcome.BLOCKS, VmOutcome.UNKNOWN},
-    Effect.SHUTS_DOWN: {VmOutcome.RESTARTS, VmOutcome.STOPS, VmOutcome.AWAITS_NODE, VmOutcome.UNKNOWN},
+    Effect.SHUTS_DOWN: {
+        VmOutcome.RESTARTS,
+        VmOutcome.STOPS,
+        VmOutcome.AWAITS_NODE,
+        VmOutcome.UNKNOWN,
+    },
     **{effect: {VmOutcome.BLOCKS, VmOutcome.UNKNOWN} for effect in BLOCKING},
 }
-"""What ``drain`` may say of a VM, by what rules rest on. It blocks also for a lack of room, and cannot tell without data."""
+"""What ``drain`` may say of a VM, by what rules rest on. It blocks also for a lack of room, and
+cannot tell without data.
+"""
 
 
 def warnings(cluster, node):
@@ -44,7 +53,9 @@ def warnings(cluster, node):
     new = builders.manifest(
         "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "work", "", spec={"nodeName": node}
     )
-    response = engine.review(Request(Operation.CREATE, kinds.NM, new, None, uid="1"), ALL, cluster, POLICY)
+    response = engine.review(
+        Request(Operation.CREATE, kinds.NM, new, None, uid="1"), ALL, cluster, POLICY
+    )
     assert not response.errors
     return {verdict.rule.id: verdict.finding.message for verdict in response.verdicts}
 
@@ -54,13 +65,20 @@ def test_all_doors_say_the_same_of_every_vm(first):
     for seed in range(first, first + 50):
         cluster = blindness.everything(blindness.random_cluster(seed))
         drained = plan(cluster)
-        outcomes = {(row.vmi.namespace, row.vmi.name): row.outcome for node in drained.nodes for row in node.forecasts}
+        outcomes = {
+            (row.vmi.namespace, row.vmi.name): row.outcome
+            for node in drained.nodes
+            for row in node.forecasts
+        }
         for node in drained.nodes:
             if "not Ready" in node.state:  # there no eviction ends, which node-not-reporting says
                 continue
             evictions = vmi_evictions.evictions(cluster, node.name)
             for vmi, found in evictions.reactions:
-                assert outcomes[vmi.namespace, vmi.name] in OUTCOMES[found.effect], (seed, vmi.full_name)
+                assert outcomes[vmi.namespace, vmi.name] in OUTCOMES[found.effect], (
+                    seed,
+                    vmi.full_name,
+                )
             said = warnings(cluster, node.name)
             assert bool(evictions.blocking) is ("nm-vm-blocks-drain" in said), (seed, node.name)
             stops = [row for row in node.having(VmOutcome.STOPS) if not row.vmi.deleted]
@@ -90,7 +108,9 @@ def test_a_vm_with_none_under_a_budget_that_allows_nothing():
         drain_cases.vmi("None", migratable=False),
         drain_cases.budget(drain_cases.LAUNCHERS, allowed=0, minAvailable=1),
     )
-    assert [row.outcome for node in plan(cluster).nodes for row in node.forecasts] == [VmOutcome.BLOCKS]
+    assert [row.outcome for node in plan(cluster).nodes for row in node.forecasts] == [
+        VmOutcome.BLOCKS
+    ]
     said = warnings(cluster, "a")
     assert "forbids the eviction" in said["nm-vm-blocks-drain"]
     assert "nm-vm-will-stop" not in said

@@ -1,4 +1,6 @@
-"""Where all events may not be listed, ``virt-admit drain NODE`` asks for those of VMs that wait, and for no others."""
+"""Where all events may not be listed, ``virt-admit drain NODE`` asks for those of VMs that wait,
+and for no others.
+"""
 
 import json
 import re
@@ -15,7 +17,9 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.events import EVENT
 
 MOVING = (vmi(evacuationNodeName="a"), launcher(), migration(phase="Scheduling"), pending(age=500))
-DENIED = warning(vmi(), "FailedCreate", 'admission webhook "pods.example.com" denied the request', 20)
+DENIED = warning(
+    vmi(), "FailedCreate", 'admission webhook "pods.example.com" denied the request', 20
+)
 
 _SUBJECT = re.compile(r"involvedObject.kind=([^,]+),involvedObject.name=([^,]+)")
 
@@ -40,7 +44,11 @@ def ask(tmp_path, monkeypatch):
             found = CliRunner().invoke(main.virt_admit, command, standalone_mode=False)
             assert found.exception is None, found.exception
             nodes = {each["name"]: each for each in json.loads(found.stdout)["nodes"]}
-            asked = [query["fieldSelector"] for path, query in fake.requests if path.endswith("shop/events")]
+            asked = [
+                query["fieldSelector"]
+                for path, query in fake.requests
+                if path.endswith("shop/events")
+            ]
             return nodes["a"]["vms"][0], [_SUBJECT.search(each).groups() for each in asked]
 
     return run
@@ -78,7 +86,9 @@ def test_a_warning_about_a_vm_without_a_target_pod(ask):
     ids=["at rest", "no right", "every node"],
 )
 def test_without_events_the_answer_is_that_of_the_objects(ask, objects, options, most):
-    row, asked = ask(*objects, warning(MOVING[-1], "FailedMount", "rbd image is still being used"), **options)
+    row, asked = ask(
+        *objects, warning(MOVING[-1], "FailedMount", "rbd image is still being used"), **options
+    )
     assert (row["outcome"], len(asked)) == ("migrates", most)
     assert "rbd" not in row["reason"]
 

@@ -63,10 +63,17 @@ def test_a_drain_is_followed_until_the_node_is_empty(api, follow):
     run.wait_for("shop/db", "marked")
     show(api, migration(age=5))
     show(
-        api, migration(age=5, phase="Scheduling"), launcher(suffix="2", on="b", job="uid-evacuation-1", phase="Pending")
+        api,
+        migration(age=5, phase="Scheduling"),
+        launcher(suffix="2", on="b", job="uid-evacuation-1", phase="Pending"),
     )
     run.wait_for("shop/db", "marked → target-pending to b")
-    moving = {"migrationUid": "uid-evacuation-1", "sourceNode": "a", "targetNode": "b", "startTimestamp": ago(1)}
+    moving = {
+        "migrationUid": "uid-evacuation-1",
+        "sourceNode": "a",
+        "targetNode": "b",
+        "startTimestamp": ago(1),
+    }
     show(api, migration(age=5, phase="Running"), vmi(evacuationNodeName="a", migrationState=moving))
     run.wait_for("shop/db", "target-pending → running to b")
     show(api, migration(age=5, phase="Succeeded"), vmi(on="b"))
@@ -74,7 +81,9 @@ def test_a_drain_is_followed_until_the_node_is_empty(api, follow):
     run.wait_for("shop/db has left to b; 0 VMs and 0 pods left")
     assert run.ended() == 0
     assert run.lines[-1].endswith("a is empty: nothing is left that a drain evicts")
-    assert not [query for path, query in api.requests if path == path_of(VMI) and "watch" in query][1:]
+    assert not [query for path, query in api.requests if path == path_of(VMI) and "watch" in query][
+        1:
+    ]
 
 
 def test_json_lines_have_the_keys_of_drain(api, follow):
@@ -83,12 +92,22 @@ def test_json_lines_have_the_keys_of_drain(api, follow):
     assert run.ended() == 1
     objects = [json.loads(line) for line in run.lines]
     assert [each["type"] for each in objects] == ["progress", "state", "verdict", "end"]
-    assert all(each["version"] == 1 and each["time"].startswith("2027-03-01T11:00:0") for each in objects)
+    assert all(
+        each["version"] == 1 and each["time"].startswith("2027-03-01T11:00:0") for each in objects
+    )
     assert (objects[0]["vms"], objects[0]["pods"], objects[0]["gone"]) == (1, 0, [])
     assert 0 <= objects[0]["ends_in"]["low"] <= objects[0]["ends_in"]["high"]
-    assert (objects[1]["namespace"], objects[1]["name"], objects[1]["state"]) == ("shop", "db", "marked")
+    assert (objects[1]["namespace"], objects[1]["name"], objects[1]["state"]) == (
+        "shop",
+        "db",
+        "marked",
+    )
     assert (objects[2]["drainable"], objects[2]["vms"][0]["state"]) == (True, "marked")
-    assert (objects[3]["result"], objects[3]["exit"], objects[3]["drainable"]) == ("timeout", 1, True)
+    assert (objects[3]["result"], objects[3]["exit"], objects[3]["drainable"]) == (
+        "timeout",
+        1,
+        True,
+    )
 
 
 def test_rights_that_are_missing_end_it(api, follow):
@@ -135,7 +154,9 @@ def test_the_last_warning_about_a_stuck_vm_is_read_once(api, follow):
     )
     show(api, *WITHOUT_TARGET)
     run = follow("--timeout", "8s")
-    run.wait_for("shop/db last event: FailedCreate: admission webhook pods.example.com denied the request")
+    run.wait_for(
+        "shop/db last event: FailedCreate: admission webhook pods.example.com denied the request"
+    )
     assert run.ended() == 1
     assert "  last event: FailedCreate: admission webhook" in run.text, "the last screen has it"
     (query,) = asked_for_events(api)
@@ -146,7 +167,11 @@ def test_events_that_may_not_be_read_are_asked_for_once(api, follow):
     api.install(EVENTS)
     api.forbidden.add("/api/v1/namespaces/shop/events")
     show(
-        api, *WITHOUT_TARGET, vmi("web", evacuationNodeName="a"), launcher("web"), migration("m-web", of="web", age=300)
+        api,
+        *WITHOUT_TARGET,
+        vmi("web", evacuationNodeName="a"),
+        launcher("web"),
+        migration("m-web", of="web", age=300),
     )
     run = follow("--timeout", "8s")
     assert run.ended() == 1
@@ -175,7 +200,10 @@ def test_an_api_server_that_restarts(api, follow):
 
 
 def on_a_terminal(api, folder, *flags, columns=100):
-    """Run the command on a terminal until it ends. Return its exit code and what it wrote, with the control sequences."""
+    """Run the command on a terminal until it ends.
+
+    Return its exit code and what it wrote, with the control sequences.
+    """
     command = [
         sys.executable,
         "-m",
@@ -187,10 +215,16 @@ def on_a_terminal(api, folder, *flags, columns=100):
         "--kubeconfig",
         api.kubeconfig(folder),
     ]
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")
+    }
     child, terminal = pty.fork()
     if not child:
-        os.execvpe(command[0], [str(word) for word in command], inherited | {"COLUMNS": str(columns), "LINES": "40"})
+        os.execvpe(
+            command[0],
+            [str(word) for word in command],
+            inherited | {"COLUMNS": str(columns), "LINES": "40"},
+        )
     written = b""
     with contextlib.suppress(OSError):  # the terminal of a process that has ended
         while part := os.read(terminal, 65536):
@@ -206,7 +240,9 @@ def test_a_terminal_is_redrawn_and_left_in_order(api, tmp_path):
     assert "shop/db" in written
     assert re.search(r"1 VM and 0 pods left\. Ends in \d+ to \d+ (s|min)\.", written)
     assert "\x1b[" in written, "a terminal is redrawn in place"
-    assert written.count("\x1b[?25l") == written.count("\x1b[?25h"), "a hidden cursor is shown again"
+    assert written.count("\x1b[?25l") == written.count("\x1b[?25h"), (
+        "a hidden cursor is shown again"
+    )
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
     assert all(len(line) <= 100 for line in text.replace("\r", "").splitlines()), text
 

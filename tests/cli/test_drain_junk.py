@@ -12,7 +12,10 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
 KUBEVIRT = "kubevirt.io/v1"
-NODES = [Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}) for name in ("a", "b", "c", "d")]
+NODES = [
+    Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    for name in ("a", "b", "c", "d")
+]
 
 JUNK = st.recursive(
     st.none()
@@ -20,7 +23,9 @@ JUNK = st.recursive(
     | st.integers()
     | st.text(max_size=4)
     | st.sampled_from(["a", "db", "True", "LiveMigrate"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 KINDS = (
@@ -32,8 +37,24 @@ KINDS = (
     ("policy/v1", "PodDisruptionBudget"),
 )
 FIELDS = {
-    "metadata": ("name", "namespace", "labels", "ownerReferences", "annotations", "creationTimestamp"),
-    "spec": ("evictionStrategy", "running", "selector", "taints", "vmiName", "domain", "affinity", "maxUnavailable"),
+    "metadata": (
+        "name",
+        "namespace",
+        "labels",
+        "ownerReferences",
+        "annotations",
+        "creationTimestamp",
+    ),
+    "spec": (
+        "evictionStrategy",
+        "running",
+        "selector",
+        "taints",
+        "vmiName",
+        "domain",
+        "affinity",
+        "maxUnavailable",
+    ),
     "status": ("phase", "nodeName", "conditions", "disruptionsAllowed"),
 }
 
@@ -45,7 +66,10 @@ def test_a_plan_of_junk_is_a_plan(data):
     objects = [
         Object(
             {"apiVersion": group, "kind": kind}
-            | {part: data.draw(st.dictionaries(st.sampled_from(keys), JUNK) | JUNK) for part, keys in FIELDS.items()}
+            | {
+                part: data.draw(st.dictionaries(st.sampled_from(keys), JUNK) | JUNK)
+                for part, keys in FIELDS.items()
+            }
         )
         for group, kind in data.draw(st.lists(st.sampled_from(KINDS), max_size=5))
     ]

@@ -40,15 +40,26 @@ def node(name, ready="True", **spec):
         spec=spec,
         status={
             "conditions": [{"type": "Ready", "status": ready}],
-            "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"}
-            | {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")},
+            "allocatable": {
+                "cpu": "64",
+                "memory": "256Gi",
+                "pods": "250",
+                "ephemeral-storage": "100Gi",
+            }
+            | {
+                f"devices.kubevirt.io/{device}": "1k"
+                for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+            },
         },
     )
 
 
 def kubevirt(*methods):
     return made(
-        KUBEVIRT, "KubeVirt", "kubevirt", spec={"workloadUpdateStrategy": {"workloadUpdateMethods": list(methods)}}
+        KUBEVIRT,
+        "KubeVirt",
+        "kubevirt",
+        spec={"workloadUpdateStrategy": {"workloadUpdateMethods": list(methods)}},
     )
 
 
@@ -61,12 +72,23 @@ def vmi(name, on, strategy="LiveMigrate", migratable=True):
         KUBEVIRT,
         "VirtualMachineInstance",
         name,
-        metadata={"ownerReferences": [{"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": name}]},
-        spec={"evictionStrategy": strategy, "domain": {"cpu": {"model": "host-model"}, "devices": {}}},
+        metadata={
+            "ownerReferences": [{"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": name}]
+        },
+        spec={
+            "evictionStrategy": strategy,
+            "domain": {"cpu": {"model": "host-model"}, "devices": {}},
+        },
         status={
             "phase": "Running",
             "nodeName": on,
-            "conditions": [{"type": "LiveMigratable", "status": str(migratable), "reason": "DisksNotLiveMigratable"}],
+            "conditions": [
+                {
+                    "type": "LiveMigratable",
+                    "status": str(migratable),
+                    "reason": "DisksNotLiveMigratable",
+                }
+            ],
         },
     )
 
@@ -120,7 +142,12 @@ def test_vms_out_of_sight_leave_the_answer_open():
 
     assert code == 2
     assert "Not available: " in report
-    for kind in ("nodes", "virtualmachineinstances.kubevirt.io", "pods", "poddisruptionbudgets.policy"):
+    for kind in (
+        "nodes",
+        "virtualmachineinstances.kubevirt.io",
+        "pods",
+        "poddisruptionbudgets.policy",
+    ):
         assert kind in report
 
 
@@ -154,7 +181,8 @@ def test_a_vm_that_fits_nowhere_is_reported_once(strategy):
     small = node("b")
     small.data["status"]["allocatable"]["memory"] = "1Ki"
     result = plan(seen([node("a"), small], [vmi("web", "a", strategy), vm("web")]), "a")
-    assert result.nodes[0].packing.fits is (strategy == "None")  # shut down, it waits for its own node
+    # shut down, it waits for its own node
+    assert result.nodes[0].packing.fits is (strategy == "None")
     assert result.drainable is (strategy == "None")
     assert "memory: " in text(result)
     assert "no room at the same time" not in text(result)
@@ -167,17 +195,27 @@ def test_vms_without_room_at_the_same_time_are_named():
     assert "  no room at the same time for shop/" in text(plan(seen([node("a"), small], vms), "a"))
 
 
-@pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 2), (STOPPING, 2)])
+@pytest.mark.parametrize(
+    ("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 2), (STOPPING, 2)]
+)
 def test_nodes_out_of_sight_leave_all_but_a_no_open(group, code):
     cluster = Snapshot([NODES[1], *group], complete=["*"], unreadable=["nodes"])
 
     assert drain(cluster, group[0].at("status", "nodeName").text, "text")[1] == code
 
 
-@pytest.mark.parametrize("limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"])
+@pytest.mark.parametrize(
+    "limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"]
+)
 def test_an_unread_kubevirt_may_have_a_limit_of_zero(limit):
     limits = {"configuration": {"migrations": {limit: 0}}}
-    objects = [node("a"), node("c"), vmi("web", "a"), vm("web"), made(KUBEVIRT, "KubeVirt", "kubevirt", spec=limits)]
+    objects = [
+        node("a"),
+        node("c"),
+        vmi("web", "a"),
+        vm("web"),
+        made(KUBEVIRT, "KubeVirt", "kubevirt", spec=limits),
+    ]
     blind = Snapshot(objects[:-1], ["*"], ["kubevirts.kubevirt.io"])
 
     assert drain(Snapshot(objects, ["*"]), "a", "text")[1] == 1
@@ -197,7 +235,9 @@ def test_a_vm_that_may_stay_off_is_not_called_without_room():
     manual = vmi("batch", "a", "None")
 
     whole = plan(seen([node("a"), small, manual, vm("batch", "Manual")]), "a").nodes[0]
-    blind = plan(Snapshot([node("a"), small, manual], ["*"], ["virtualmachines.kubevirt.io"]), "a").nodes[0]
+    blind = plan(
+        Snapshot([node("a"), small, manual], ["*"], ["virtualmachines.kubevirt.io"]), "a"
+    ).nodes[0]
 
     assert (whole.drainable, whole.packing.fits) == (True, True)
     assert (blind.drainable, blind.packing.fits) == (None, None)
@@ -228,7 +268,10 @@ def test_the_text_of_a_cluster():
 
 
 def test_the_text_of_a_node():
-    assert text(plan(seen(*EVERYTHING), "c")) == "node c: 0 VMs\nA drain of c ends. It has nothing to evict.\n"
+    assert (
+        text(plan(seen(*EVERYTHING), "c"))
+        == "node c: 0 VMs\nA drain of c ends. It has nothing to evict.\n"
+    )
 
 
 def test_two_of_a_sort_are_counted_in_the_plural():
@@ -240,7 +283,9 @@ def test_two_of_a_sort_are_counted_in_the_plural():
 def paused_pool():
     """Return a pool of all nodes."""
     spec = {"paused": True, "nodeSelector": {}}
-    return manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec)
+    return manifest(
+        "machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec
+    )
 
 
 REPORTING = [*NODES[:3], node("d", "False")]
@@ -250,7 +295,10 @@ REPORTING = [*NODES[:3], node("d", "False")]
     ("cluster", "answer"),
     [
         (seen(REPORTING, MIGRATING), "Yes: 4 nodes can be drained."),
-        (seen(REPORTING, STOPPING), "Yes, at a cost: 4 nodes can be drained. 1 VM would stop for good."),
+        (
+            seen(REPORTING, STOPPING),
+            "Yes, at a cost: 4 nodes can be drained. 1 VM would stop for good.",
+        ),
         (seen(REPORTING, BLOCKING), "No: 1 of 4 nodes cannot be drained (1 VM): b."),
         (
             seen(REPORTING, [vmi("cache", "a", None)]),
@@ -310,7 +358,10 @@ def test_the_data():
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
                 **AT_REST | {"state": "refused", "downtime": None},
-                "problems": ["DisksNotLiveMigratable:shop/oracle", "InterfaceNotLiveMigratable:shop/oracle"],
+                "problems": [
+                    "DisksNotLiveMigratable:shop/oracle",
+                    "InterfaceNotLiveMigratable:shop/oracle",
+                ],
             },
             {
                 "namespace": "shop",
@@ -368,11 +419,23 @@ def test_it_looks_up_only_what_it_declares():
 
 @pytest.mark.slow
 def test_a_thousand_vms_on_fifty_nodes_take_less_than_two_seconds():
-    """Of CPU time on the reference machine of tests/work.py, where it takes about a tenth of a second."""
+    """Of CPU time on the reference machine of tests/work.py,
+    where it takes about a tenth of a second.
+    """
     nodes = [node(f"node-{number:02}") for number in range(50)]
-    strategies = [("LiveMigrate", True), ("LiveMigrate", False), ("None", True), ("LiveMigrateIfPossible", False)]
-    vmis = [vmi(f"vm-{number}", f"node-{number % 50:02}", *strategies[number % 4]) for number in range(1_000)]
-    cluster = seen(nodes, vmis, [vm(each.name) for each in vmis], [kubevirt("LiveMigrate", "Evict")])
+    strategies = [
+        ("LiveMigrate", True),
+        ("LiveMigrate", False),
+        ("None", True),
+        ("LiveMigrateIfPossible", False),
+    ]
+    vmis = [
+        vmi(f"vm-{number}", f"node-{number % 50:02}", *strategies[number % 4])
+        for number in range(1_000)
+    ]
+    cluster = seen(
+        nodes, vmis, [vm(each.name) for each in vmis], [kubevirt("LiveMigrate", "Evict")]
+    )
 
     with measured() as work:
         report, code = drain(cluster, None, "text")
@@ -395,5 +458,7 @@ def test_a_node_that_does_not_say_how_much_room_it_has():
     assert (alone["drainable"], alone["fits"], alone["vms"][0]["candidates"]) == (True, None, None)
     assert alone["unseen"] == ["room on node s"]
 
-    helped = json.loads(drain(seen([NODES[0], NODES[2], silent], RESTARTING), "a", "json")[0])["nodes"][0]
+    helped = json.loads(drain(seen([NODES[0], NODES[2], silent], RESTARTING), "a", "json")[0])[
+        "nodes"
+    ][0]
     assert (helped["drainable"], helped["fits"], helped["unseen"]) == (True, True, [])

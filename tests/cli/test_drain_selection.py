@@ -1,4 +1,6 @@
-"""Which nodes ``virt-admit drain`` judges: names in kubectl's forms, labels, pools; and mistakes in them."""
+"""Which nodes ``virt-admit drain`` judges: names in kubectl's forms, labels, pools;
+and mistakes in them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ MACHINES = [
         "metadata": {
             "name": name,
             "namespace": "fleet",
-            "labels": {"cluster.x-k8s.io/deployment-name": "md-0", "cluster.x-k8s.io/cluster-name": "c"},
+            "labels": {
+                "cluster.x-k8s.io/deployment-name": "md-0",
+                "cluster.x-k8s.io/cluster-name": "c",
+            },
         },
         "status": {"nodeRef": {"name": name}},
     }
@@ -40,9 +45,16 @@ DEPLOYMENT = {
 
 
 def node(name: str, *roles: str) -> dict[str, object]:
-    labels = {"kubevirt.io/schedulable": "true", "zone": name[-1]} | {f"node-role.kubernetes.io/{r}": "" for r in roles}
+    labels = {"kubevirt.io/schedulable": "true", "zone": name[-1]} | {
+        f"node-role.kubernetes.io/{r}": "" for r in roles
+    }
     status = {"allocatable": ROOM, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": status,
+    }
 
 
 NODES = [node("worker-1", "worker"), node("worker-2", "worker", "gpu"), node("worker-3", "worker")]
@@ -63,7 +75,12 @@ BLOCKED = {
 def drain(tmp_path, monkeypatch):
     def run(*args, **snapshot):
         items = [*NODES, *POOLS, DEPLOYMENT, *MACHINES, BLOCKED]
-        content = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+        content = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "complete": ["*"],
+            "items": items,
+        }
         (tmp_path / "cluster.json").write_text(json.dumps(content | snapshot))
         return run_verb("drain", *args, "--cluster", str(tmp_path / "cluster.json"))
 
@@ -98,9 +115,15 @@ def test_the_nodes_that_are_judged(drain, args, expected):
     ("args", "says"),
     [
         (["worker-9"], "node worker-9 does not exist. Did you mean worker-1?"),
-        (["elsewhere"], "node elsewhere does not exist. The nodes are: worker-1, worker-2, worker-3"),
+        (
+            ["elsewhere"],
+            "node elsewhere does not exist. The nodes are: worker-1, worker-2, worker-3",
+        ),
         (["-l", "zone=9"], "no node matches zone=9"),
-        (["--pool", "gpus"], "no MachineConfigPool or MachineDeployment is named gpus. Did you mean gpu?"),
+        (
+            ["--pool", "gpus"],
+            "no MachineConfigPool or MachineDeployment is named gpus. Did you mean gpu?",
+        ),
         (["-l", "zone in"], "zone in"),
         ([], "give a NODE, --selector, --pool or --all"),
         (["worker-1", "--all"], "--all excludes NODE, --selector and --pool: choose one"),
@@ -128,9 +151,15 @@ def test_a_machine_that_was_not_read_may_belong_to_a_pool(drain):
 
 def test_the_first_line_names_the_nodes_that_can_be_drained_now(drain):
     assert drain("--all")[1].splitlines()[0] == "Nodes that can be drained now: worker-1, worker-2"
-    assert drain("--all", "--summary")[1].splitlines()[0] == "Nodes that can be drained now: worker-1, worker-2"
+    assert (
+        drain("--all", "--summary")[1].splitlines()[0]
+        == "Nodes that can be drained now: worker-1, worker-2"
+    )
     assert not drain("worker-1")[1].startswith("Nodes that")
 
 
 def test_no_node_can_be_drained(drain):
-    assert drain("--all", items=[NODES[2], BLOCKED])[1].splitlines()[0] == "No node can certainly be drained now."
+    assert (
+        drain("--all", items=[NODES[2], BLOCKED])[1].splitlines()[0]
+        == "No node can certainly be drained now."
+    )

@@ -6,14 +6,28 @@ import pytest
 
 from tests.cli.explain_cases import SNR, data_of, lines, vm
 from tests.forecasts.drain import vm_motion as motion
-from tests.health_checks import CAPI, FAR, FENCES, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import (
+    CAPI,
+    FAR,
+    FENCES,
+    capi,
+    ladder,
+    machine,
+    make,
+    mhc,
+    nhc,
+    node,
+    template,
+)
 from virt_admit.cli.commands.explain import KINDS, LOOKS_UP, explain, find, text
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.explain.check import html
 
-FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": FENCES}})
+FENCE = make(
+    FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": FENCES}}
+)
 
 
 def world():
@@ -23,7 +37,8 @@ def world():
         "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "2m"}],
     }
     objects = [node("n0"), node("n1", Ready="Unknown"), node("n2"), SNR, FENCE, nhc("again"),
-               *vm("db", "Manual", "n0"), *vm("web", "Always", "n1"), *vm("api", "Always", "n2")]  # fmt: skip
+               *vm("db", "Manual", "n0"), *vm("web", "Always", "n1"),
+               *vm("api", "Always", "n2")]  # fmt: skip
     return check, objects
 
 
@@ -50,7 +65,10 @@ def test_text():
         "2m50s SelfNodeRemediation wa/auto",
         "5m50s the node is confirmed down and its pods are deleted; its VMs can start elsewhere",
         "8m50s step 2, if the node is still unhealthy: FenceAgentsRemediation wa/auto",
-        "8m50s to 14m10s the node is confirmed down and its pods are deleted; its VMs can start elsewhere",
+        (
+            "8m50s to 14m10s the node is confirmed down and its pods are deleted; its VMs can "
+            "start elsewhere"
+        ),
         "23m50s no step is left",
         "",
         "VMs after their node is confirmed down",
@@ -61,13 +79,20 @@ def test_text():
 
 def test_vms_that_never_restart_are_not_counted_as_restarted():
     check = mhc(unhealthyConditions=[{"type": "Ready", "status": "False", "timeout": "5m"}])
-    objects = [node("n0"), node("n1"), machine("m0", nodeRef={"name": "n0"}), *vm("db", "Always", "n0")]
+    objects = [
+        node("n0"),
+        node("n1"),
+        machine("m0", nodeRef={"name": "n0"}),
+        *vm("db", "Always", "n0"),
+    ]
     found = explain(check, Snapshot(objects, complete=["*"]))
     assert "VMs if an administrator confirms that their node is down" in lines(found)
     facts = {"name": "workers", "facts": (), "stages": (), "obstacles": (), "unseen": ()}
     shown = html.page([html.Check(**facts, timeline=found.timeline, fates=found.fates)])
     assert shown.verdict.word == "Never"
-    assert [(tile.number, tile.label) for tile in shown.tiles if tile.number] == [(1, "VMs never restart")]
+    assert [(tile.number, tile.label) for tile in shown.tiles if tile.number] == [
+        (1, "VMs never restart")
+    ]
     assert [cause.word for cause in shown.causes] == ["never restarts"]
 
 
@@ -81,20 +106,31 @@ def test_data():
         "namespace": "",
         "name": "workers",
     }
-    assert data["selected"] == {"kind": "Node", "count": 3, "complete": True, "names": ["n0", "n1", "n2"]}
-    assert data["limit"] == {"text": "minHealthy 1", "least": 1, "most": 2, "never": False, "everything": False,
+    assert data["selected"] == {
+        "kind": "Node",
+        "count": 3,
+        "complete": True,
+        "names": ["n0", "n1", "n2"],
+    }
+    assert data["limit"] == {"text": "minHealthy 1", "least": 1, "most": 2, "never": False,
+                             "everything": False,
                              "controlPlaneOneByOne": False}  # fmt: skip
     assert data["conditions"] == [{"type": "Ready", "status": "Unknown", "seconds": 120}]
     assert (data["machineConditions"], data["startup"]) == ([], None)
     assert data["unhealthy"] == [{"name": "n1", "why": "Ready=Unknown"}]
     assert data["overlaps"] == [{"name": "again", "shared": ["n0", "n1", "n2"]}]
     assert data["steps"][1] == {
-        "name": "FenceAgentsRemediation wa/auto", "takes": {"least": 0, "most": 320}, "timeout": 900, "cancelled": False,
+        "name": "FenceAgentsRemediation wa/auto", "takes": {"least": 0, "most": 320},
+        "timeout": 900, "cancelled": False,
         "fails": None,
     }  # fmt: skip
-    assert [(moment["event"], moment["at"]["least"]) for moment in data["timeline"]][2] == ("acts", 170)
+    assert [(moment["event"], moment["at"]["least"]) for moment in data["timeline"]][2] == (
+        "acts",
+        170,
+    )
     assert data["restart"] == {
-        "least": 350, "most": 350, "grace": 50, "patience": 120, "wasted": 0, "remediator": {"least": 180, "most": 180}
+        "least": 350, "most": 350, "grace": 50, "patience": 120, "wasted": 0,
+        "remediator": {"least": 180, "most": 180}
     }  # fmt: skip
     assert [(each["name"], each["node"], each["restarted"]) for each in data["vms"]] == [
         ("db", "n0", False), ("web", "n1", True), ("api", "n2", True)
@@ -134,7 +170,11 @@ def test_the_page_is_green_only_where_every_vm_restarts(run_strategy, memory, le
         html.Check(name="workers", facts=(), stages=(), timeline=found.timeline, fates=found.fates,
                    obstacles=found.obstacles, unseen=found.unseen)
     ])  # fmt: skip
-    assert (page.verdict.level, page.verdict.word) == (level, word), (page.verdict, found.unseen, found.fates)
+    assert (page.verdict.level, page.verdict.word) == (level, word), (
+        page.verdict,
+        found.unseen,
+        found.fates,
+    )
 
 
 def test_missing_data_is_named():
@@ -143,7 +183,9 @@ def test_missing_data_is_named():
     assert "selects cannot be determined" in lines(explanation)
     assert "unhealthy now cannot be determined" in lines(explanation)
     assert "limit minHealthy 1: cannot be determined" in lines(explanation)
-    assert "limit maxUnhealthy 100%: sets no limit, may remediate all at once" in lines(explain(mhc(), NOTHING))
+    assert "limit maxUnhealthy 100%: sets no limit, may remediate all at once" in lines(
+        explain(mhc(), NOTHING)
+    )
     assert explanation.unseen == (
         "nodes",
         "machinehealthchecks.machine.openshift.io",
@@ -159,9 +201,19 @@ def test_missing_data_is_named():
 @pytest.mark.parametrize(
     ("objects", "complete", "selects", "unhealthy"),
     [
-        ([machine("m0")], [], "1 machine that can be read: m0", "1 that can be read: m0 (has no node)"),
+        (
+            [machine("m0")],
+            [],
+            "1 machine that can be read: m0",
+            "1 that can be read: m0 (has no node)",
+        ),
         ([ON_NODE], ["machines.machine.openshift.io"], "1 machine: m0", "cannot be determined"),
-        ([ON_NODE], ["machines.machine.openshift.io", "nodes"], "1 machine: m0", "1: m0 (its node does not exist)"),
+        (
+            [ON_NODE],
+            ["machines.machine.openshift.io", "nodes"],
+            "1 machine: m0",
+            "1: m0 (its node does not exist)",
+        ),
         ([ON_NODE, node("n0")], ["machines.machine.openshift.io"], "1 machine: m0", "none"),
         ([ON_NODE, node("n0")], [], "1 machine that can be read: m0", "cannot be determined"),
         ([], ["machines.machine.openshift.io"], "0 machines", "none"),
@@ -174,10 +226,16 @@ def test_unseen_is_not_absent(objects, complete, selects, unhealthy):
 
 
 def test_why_never_as_data():
-    check, cluster = mhc(maxUnhealthy="40%", unhealthyConditions=TIMES), [machine("m0"), machine("m1")]
+    check, cluster = (
+        mhc(maxUnhealthy="40%", unhealthyConditions=TIMES),
+        [machine("m0"), machine("m1")],
+    )
     data = data_of(explain(check, Snapshot(cluster, complete=["*"])))
     assert data["limit"]["never"]
-    assert (data["restart"], data["never"]) == (None, "maxUnhealthy 40% allows 0 of 2 to be unhealthy")
+    assert (data["restart"], data["never"]) == (
+        None,
+        "maxUnhealthy 40% allows 0 of 2 to be unhealthy",
+    )
 
 
 FAILED = machine("m0")
@@ -206,24 +264,37 @@ TIMES = [
     ("check", "objects", "expected"),
     [
         (mhc(unhealthyConditions=TIMES, maxUnhealthy="30%"), [machine("m0"), machine("m1")], [
-            "limit maxUnhealthy 30%: never acts, because it allows 0 of 2 to be unhealthy. Set 1, or at least 50%",
+            (
+                "limit maxUnhealthy 30%: never acts, because it allows 0 of 2 to be unhealthy. Set "
+                "1, or at least 50%"
+            ),
             "unhealthy if Ready=Unknown for 5m; Ready=False for a duration that is not valid",
             "or a machine is Failed, or its node does not exist; has no node for 10m",
             "unhealthy now 2: m0 (has no node), m1 (has no node)",
             "VMs restart never: maxUnhealthy 30% allows 0 of 2 to be unhealthy",
-            "1. the Machine is deleted and MachineSet set creates a new one depends on the platform",
+            (
+                "1. the Machine is deleted and MachineSet set creates a new one depends on the "
+                "platform"
+            ),
         ]),
         (mhc(unhealthyConditions=TIMES), [machine("m0")], [
             "limit maxUnhealthy 100%: sets no limit, may remediate all 1 at once",
-            "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + the time that the platform needs",
+            (
+                "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + the "
+                "time that the platform needs"
+            ),
         ]),
         (mhc(unhealthyConditions=TIMES), [], ["selects 0 machines", "unhealthy now none"]),
         (mhc(), [], ["unhealthy if (no condition is listed)"]),
         (mhc(nodeStartupTimeout="0"), [], ["or a machine is Failed, or its node does not exist"]),
         (mhc(nodeStartupTimeout="soon"), [], [
-            "or a machine is Failed, or its node does not exist; has no node for a duration that is not valid",
+            (
+                "or a machine is Failed, or its node does not exist; has no node for a duration "
+                "that is not valid"
+            ),
         ]),
-        (capi(unhealthyMachineConditions=[{"type": "Worn", "status": "True", "timeout": "1h"}]), [], [
+        (capi(unhealthyMachineConditions=[{"type": "Worn", "status": "True", "timeout": "1h"}]), [],
+         [
             "or a machine reports Worn=True for 1h; its node does not exist; has no node for 10m",
         ]),
         (mhc(maxUnhealthy=1), [FAILED, machine("m1")], [
@@ -235,11 +306,17 @@ TIMES = [
             "VMs restart never: no condition Ready=Unknown with a valid time is listed",
         ]),
         (capi(unhealthyRange="[5-6]", unhealthyConditions=TIMES), [machine("m0", CAPI, "c")], [
-            "limit unhealthyRange [5-6]: never acts, because it requires 5 unhealthy, but selects only 1",
+            (
+                "limit unhealthyRange [5-6]: never acts, because it requires 5 unhealthy, but "
+                "selects only 1"
+            ),
             "VMs restart never: unhealthyRange [5-6] requires 5 unhealthy, but selects only 1",
         ]),
         (nhc(maxUnhealthy="100%"), [MASTER, other_master("n1")], [
-            "limit maxUnhealthy 100%: acts while no more than 2 of 2 are unhealthy, on one control-plane node at a time",
+            (
+                "limit maxUnhealthy 100%: acts while no more than 2 of 2 are unhealthy, on one "
+                "control-plane node at a time"
+            ),
         ]),
         (mhc(maxUnhealthy=1), [under_remediation("m0"), machine("m1")], [
             "unhealthy now 2: m0 (waits for external remediation), m1 (has no node)",
@@ -248,9 +325,13 @@ TIMES = [
         (nhc(remediationTemplate=template()), [], [
             "does nothing SelfNodeRemediationTemplate wa/auto does not exist",
         ]),
-        (ladder((1, "1m", SNR.api_version)), [SNR], ["1. SelfNodeRemediation wa/auto 3m 1m: too short"]),
+        (ladder((1, "1m", SNR.api_version)), [SNR],
+         ["1. SelfNodeRemediation wa/auto 3m 1m: too short"]),
         (ladder((1, "1m", SNR.api_version), (2, "1h", SNR.api_version)), [SNR, node("n0")], [
-            "VMs restart after 9m50s = 50s until noticed + 5m Ready=Unknown + 1m wasted + 3m remediator",
+            (
+                "VMs restart after 9m50s = 50s until noticed + 5m Ready=Unknown + 1m wasted + 3m "
+                "remediator"
+            ),
             "6m50s cancelled before it finishes: it needs 3m",
         ]),
     ],
@@ -268,18 +349,29 @@ MDR = make(
     "wa",
     spec={"template": {"spec": {}}},
 )
-DELETES = nhc(remediationTemplate={"apiVersion": MDR.api_version, "kind": MDR.kind, "name": "auto", "namespace": "wa"})
+DELETES = nhc(
+    remediationTemplate={
+        "apiVersion": MDR.api_version,
+        "kind": MDR.kind,
+        "name": "auto",
+        "namespace": "wa",
+    }
+)
 
 
 def with_machine(name, machine):
     made = node(name)
-    made.data["metadata"]["annotations"] = {"machine.openshift.io/machine": f"openshift-machine-api/{machine}"}
+    made.data["metadata"]["annotations"] = {
+        "machine.openshift.io/machine": f"openshift-machine-api/{machine}"
+    }
     return made
 
 
 def owned(name):
     made = machine(name)
-    made.data["metadata"]["ownerReferences"] = [{"kind": "MachineSet", "name": "s", "controller": True}]
+    made.data["metadata"]["ownerReferences"] = [
+        {"kind": "MachineSet", "name": "s", "controller": True}
+    ]
     return made
 
 
@@ -302,11 +394,17 @@ def owned(name):
             "5m50s or later machine and node are deleted; its VMs can start elsewhere",
         ]),
         ([node("n0")], ["nodes"], [
-            "5m50s or later machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere",
+            (
+                "5m50s or later machine and node are deleted if a Machine owns the node; then its "
+                "VMs can start elsewhere"
+            ),
             "machines.machine.openshift.io",
         ]),
         ([node("n0")], ["machines.machine.openshift.io"], [
-            "5m50s or later machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere",
+            (
+                "5m50s or later machine and node are deleted if a Machine owns the node; then its "
+                "VMs can start elsewhere"
+            ),
             "nodes",
         ]),
     ],
@@ -318,7 +416,13 @@ def test_machine_deletion_needs_a_machine(objects, complete, expected):
 
 
 def test_vms_on_a_node_without_a_machine_do_not_restart():
-    objects = [with_machine("n0", "m0"), owned("m0"), node("n1"), *vm("web", "Always", "n0"), *vm("db", "Always", "n1")]
+    objects = [
+        with_machine("n0", "m0"),
+        owned("m0"),
+        node("n1"),
+        *vm("web", "Always", "n0"),
+        *vm("db", "Always", "n1"),
+    ]
     assert lines(explain(DELETES, Snapshot([MDR, *objects], complete=["*"])))[-2:] == [
         "restarted runStrategy Always 1 VM: shop/web",
         "stays off its node is never confirmed down: no Machine exists 1 VM: shop/db",
@@ -328,13 +432,15 @@ def test_vms_on_a_node_without_a_machine_do_not_restart():
 def test_a_step_that_deletes_no_machine_is_left_out():
     steps = [(1, "10m", DELETES["spec"]["remediationTemplate"].value), (2, "10m", template())]
     check = nhc(escalatingRemediations=[
-        {"order": order, "timeout": timeout, "remediationTemplate": step} for order, timeout, step in steps
+        {"order": order, "timeout": timeout, "remediationTemplate": step} for order, timeout,
+        step in steps
     ])  # fmt: skip
     found = explain(check, Snapshot([MDR, SNR, node("n0")], complete=["*"]))
     assert [step["fails"] for step in data_of(found)["steps"]] == ["no Machine exists (n0)", None]
-    assert "VMs restart after 18m50s = 50s until noticed + 5m Ready=Unknown + 10m wasted + 3m remediator" in lines(
-        found
-    )
+    assert (
+        "VMs restart after 18m50s = 50s until noticed + 5m Ready=Unknown + 10m wasted + 3m "
+        "remediator"
+    ) in lines(found)
     assert not found.obstacles
 
 
@@ -342,7 +448,9 @@ def test_other_kinds_are_refused():
     with pytest.raises(ValueError, match="VirtualMachine shop/db cannot be explained"):
         explain(make("kubevirt.io/v1", "VirtualMachine", "db", "shop"), NOTHING)
     with pytest.raises(ValueError, match="MachineHealthCheck md cannot be explained"):
-        explain(make("machineremediation.kubevirt.io/v1alpha1", "MachineHealthCheck", "md"), NOTHING)
+        explain(
+            make("machineremediation.kubevirt.io/v1alpha1", "MachineHealthCheck", "md"), NOTHING
+        )
 
 
 @pytest.mark.parametrize(
@@ -368,7 +476,11 @@ def test_find(target, namespace, group):
     [
         ("mhc/md", ["*"], "cluster.x-k8s.io/v1beta1 c/md"),
         ("nhc/other", ["*"], "nhc/other does not exist"),
-        ("nhc/other", [], "nhc/other cannot be found: nodehealthchecks.remediation.medik8s.io are not available"),
+        (
+            "nhc/other",
+            [],
+            "nhc/other cannot be found: nodehealthchecks.remediation.medik8s.io are not available",
+        ),
         ("vm/db", ["*"], "write nhc/NAME"),
         ("nhc", ["*"], "write nhc/NAME"),
         ("nhc/", ["*"], "write nhc/NAME"),

@@ -1,4 +1,6 @@
-"""The rows of ``virt-admit explain vm/NAME`` agree with each other: what KubeVirt would allow and what happens."""
+"""The rows of ``virt-admit explain vm/NAME`` agree with each other:
+what KubeVirt would allow and what happens.
+"""
 
 import pytest
 

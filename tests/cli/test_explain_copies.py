@@ -22,7 +22,10 @@ def _restore(target: str, **status: object):
         "again",
         "shop",
         metadata={"creationTimestamp": "2020-01-01T00:00:00Z"},
-        spec={"target": {"kind": "VirtualMachine", "name": target}, "virtualMachineSnapshotName": "monday"},
+        spec={
+            "target": {"kind": "VirtualMachine", "name": target},
+            "virtualMachineSnapshotName": "monday",
+        },
         status=status,
     )
 
@@ -34,11 +37,16 @@ def _refused(target: str):
 
 def test_the_source_of_a_restore_that_a_webhook_refuses(explain):
     source = {"source": {"kind": "VirtualMachine", "name": "db"}}
-    snapshot = manifest("snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "monday", "shop", spec=source)
+    snapshot = manifest(
+        "snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "monday", "shop", spec=source
+    )
     _, data = explain(*WORLD, snapshot, _refused("twin"))
     (note,) = data["notes"]
     assert note.startswith("VirtualMachineRestore again: for ")
-    assert "cannot create VM twin: webhook guard.example.com denied the request: no owner label" in note
+    assert (
+        "cannot create VM twin: webhook guard.example.com denied the request: no owner label"
+        in note
+    )
     assert note.endswith("kubectl describe virtualmachinerestore again -n shop")
 
 
@@ -48,7 +56,9 @@ def test_a_restore_of_another_vm_is_no_note(explain):
 
 
 def test_a_vm_that_a_refused_restore_is_to_create(explain):
-    code, text = explain(*WORLD, _refused("twin"), target="vm/twin", flags=("-n", "shop"), form="text")
+    code, text = explain(
+        *WORLD, _refused("twin"), target="vm/twin", flags=("-n", "shop"), form="text"
+    )
     assert code == 1
     assert "vm/twin in namespace shop does not exist. VirtualMachineRestore again: for " in text
     assert "no owner label" in text

@@ -31,7 +31,13 @@ def _lost_type() -> Object:
     return _deleted(manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec=spec))
 
 
-_OLD = manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", "kubevirt", status={"observedKubeVirtVersion": "v0.59.0"})
+_OLD = manifest(
+    "kubevirt.io/v1",
+    "KubeVirt",
+    "kubevirt",
+    "kubevirt",
+    status={"observedKubeVirtVersion": "v0.59.0"},
+)
 
 
 def test_a_stopped_vm_that_its_instance_type_keeps(explain):
@@ -42,7 +48,9 @@ def test_a_stopped_vm_that_its_instance_type_keeps(explain):
 
 
 def test_a_stopped_vm_whose_deletion_has_just_begun(explain):
-    vm = _deleted(manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop"), "2099-01-01T00:00:00Z")
+    vm = _deleted(
+        manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop"), "2099-01-01T00:00:00Z"
+    )
     _, data = explain(vm)
     assert data["drain"]["reason"] == "it is not running, and is being deleted"
     assert not [each for each in data["commands"] if "virtctl start" in each]
@@ -51,4 +59,6 @@ def test_a_stopped_vm_whose_deletion_has_just_begun(explain):
 def test_a_running_vm_that_is_being_deleted_for_long(explain):
     vm = next(each for each in WORLD if each.kind == "VirtualMachine")
     _, data = explain(*without("VirtualMachine", *WORLD), _deleted(vm))
-    assert any(f"kept by finalizer {_FINALIZER}: its VMI still exists" in note for note in data["notes"])
+    assert any(
+        f"kept by finalizer {_FINALIZER}: its VMI still exists" in note for note in data["notes"]
+    )

@@ -24,7 +24,13 @@ def live(tmp_path, monkeypatch):
     with FakeApi() as fake:
         for kind in explain_objects.looks_up((*explain_vm.JUDGED, *explain_node.JUDGED)):
             fake.install(kind)
-        for obj in (motion.node("a"), motion.node("b"), motion.vm(), motion.vmi(), motion.launcher()):
+        for obj in (
+            motion.node("a"),
+            motion.node("b"),
+            motion.vm(),
+            motion.vmi(),
+            motion.launcher(),
+        ):
             kind = kinds.of(obj)
             assert kind is not None
             fake.put(kind, obj.data)
@@ -35,7 +41,9 @@ def live(tmp_path, monkeypatch):
             if isinstance(result.exception, click.ClickException):
                 return 2, result.exception.message
             assert result.exception is None, result.exception
-            return result.return_value, json.loads(result.stdout) if form == "json" else result.stdout + result.stderr
+            return result.return_value, json.loads(
+                result.stdout
+            ) if form == "json" else result.stdout + result.stderr
 
         yield fake, run
 
@@ -61,7 +69,10 @@ def test_a_kind_that_may_not_be_listed(live, kind):
     assert code == 0
     assert any(what.startswith(kind.resource) for what in data["unseen"]), data["unseen"]
     _, text = run("vm/db", form="text")
-    assert f"forbidden: this account may not list {kind.resource}, so what rests on it is not judged. Ask " in text
+    assert (
+        f"forbidden: this account may not list {kind.resource}, so what rests on it is not "
+        "judged. Ask "
+    ) in text
     assert f"kubectl auth can-i list {kind.resource}" in text
 
 
@@ -70,7 +81,9 @@ def test_vms_that_may_not_be_listed(live):
     fake.forbidden |= {path_of(kinds.VM), path_of(kinds.VMI)}
     code, says = run("vm/db")
     assert code == 2
-    assert says.startswith("vm/db cannot be found: virtualmachines.kubevirt.io, virtualmachineinstances.kubevirt.io")
+    assert says.startswith(
+        "vm/db cannot be found: virtualmachines.kubevirt.io, virtualmachineinstances.kubevirt.io"
+    )
 
 
 def test_a_policy_that_may_not_be_read_leaves_only_the_rules_out(live):

@@ -1,4 +1,6 @@
-"""What ``explain`` says about the loss of a node: as such while the node reports, and at once when it is lost."""
+"""What ``explain`` says about the loss of a node: as such while the node reports,
+and at once when it is lost.
+"""
 
 import json
 
@@ -11,22 +13,34 @@ from tests.incidents.machines import find, guest, launcher_of
 from virt_admit.cli.main import virt_admit
 from virt_admit.forecasts.drain.workload_updates import Reach
 
-TAINT = "confirm that w1 is powered off, then: kubectl taint nodes w1 node.kubernetes.io/out-of-service=nodeshutdown:"
+TAINT = (
+    "confirm that w1 is powered off, then: kubectl taint nodes w1 "
+    "node.kubernetes.io/out-of-service=nodeshutdown:"
+)
 
 
 BEAT = "kubevirt.io/heartbeat"
 
 
 def silent(*, handler=False, pod=True, **lost):
-    """Return a VM on a node whose kubelet stopped; handler: whether virt-handler still reports; pod: whether its pod exists."""
+    """Return a VM on a node whose kubelet stopped; handler: whether virt-handler still reports;
+    pod: whether its pod exists.
+    """
     items = plain((1, 6)) + guest("db")
     node = find(items, "Node", "w1")
     for condition in node["status"]["conditions"]:
-        condition |= {"status": "Unknown", "lastTransitionTime": ago(**lost), "lastHeartbeatTime": ago(**lost)}
+        condition |= {
+            "status": "Unknown",
+            "lastTransitionTime": ago(**lost),
+            "lastHeartbeatTime": ago(**lost),
+        }
     node["metadata"]["annotations"] |= {} if handler else {BEAT: ago(**lost)}
     for each in items:
-        if each["kind"] == "Pod" and each["spec"].get("nodeName") == "w1":  # as the node controller does
-            next(one for one in each["status"]["conditions"] if one["type"] == "Ready")["status"] = "False"
+        # as the node controller does
+        if each["kind"] == "Pod" and each["spec"].get("nodeName") == "w1":
+            next(one for one in each["status"]["conditions"] if one["type"] == "Ready")[
+                "status"
+            ] = "False"
     return [each for each in items if pod or each is not launcher_of(items, "db")]
 
 
@@ -38,14 +52,20 @@ def ask(tmp_path):
         path = tmp_path / "cluster.json"
         path.write_text(json.dumps(snapshot(items)))
         where = ("-n", "vms") if what.startswith("vm/") else ()
-        return CliRunner().invoke(virt_admit, ["explain", what, *where, *options, "--cluster", str(path)]).stdout
+        return (
+            CliRunner()
+            .invoke(virt_admit, ["explain", what, *where, *options, "--cluster", str(path)])
+            .stdout
+        )
 
     return run
 
 
 @pytest.fixture
 def explained(ask):
-    """Return a function that returns the part "To do" about a VM on a node without a health check."""
+    """Return a function that returns the part "To do" about a VM on a node without a health
+    check.
+    """
 
     def run(**lost):
         items = silent(**lost) if lost else plain((1, 6)) + guest("db")
@@ -57,7 +77,8 @@ def explained(ask):
 def test_the_loss_of_a_healthy_node_is_named_as_what_may_come(explained):
     (line,) = explained().splitlines()
     assert line.startswith(
-        "  for the loss of its node: create a health check that acts for w1; or, after such a loss, "
+        "  for the loss of its node: create a health check that acts for w1; or, after such a "
+        "loss, "
     )
     assert TAINT in line
 
@@ -70,9 +91,14 @@ def test_a_lost_node_is_fenced_now(explained):
 
 def test_nothing_but_the_loss_is_known_of_a_vm_on_a_lost_node(ask):
     events = {
-        each["event"]: each["outcome"] for each in json.loads(ask(silent(minutes=70), "vm/db", "-o", "json"))["events"]
+        each["event"]: each["outcome"]
+        for each in json.loads(ask(silent(minutes=70), "vm/db", "-o", "json"))["events"]
     }
-    assert (events["update"], events["reboot"], events["migration"]) == ("unknown", "unknown", "does not start")
+    assert (events["update"], events["reboot"], events["migration"]) == (
+        "unknown",
+        "unknown",
+        "does not start",
+    )
 
 
 @pytest.mark.parametrize("pod", [True, False])
@@ -84,7 +110,10 @@ def test_a_guest_runs_on_without_its_kubelet(ask, pod):
     assert all(part["healthy"] for part in data["control"])
     assert "lost already" not in events["loss"]["reason"]
     assert events["reboot"]["outcome"] == "stays on its node"
-    assert (events["update"]["outcome"], events["migration"]["outcome"]) == (Reach.RETRIED, "does not start")
+    assert (events["update"]["outcome"], events["migration"]["outcome"]) == (
+        Reach.RETRIED,
+        "does not start",
+    )
     assert "is not known" not in text
     assert text.startswith("VM vms/db: Running on w1, whose kubelet does not report\n")
     assert "repair or fence" not in text
@@ -97,13 +126,19 @@ def test_a_guest_runs_on_without_its_kubelet(ask, pod):
 
 
 def remediated():
-    """Return a VM whose node was lost 7 minutes ago, and whose health check has acted for 2 minutes."""
+    """Return a VM whose node was lost 7 minutes ago,
+    and whose health check has acted for 2 minutes.
+    """
     items = silent(minutes=7)
     unhealthy = [{"name": "w1", "remediations": [{"started": ago(minutes=2)}]}]
     spec = {
         "minHealthy": 1,
-        "selector": {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]},
-        "unhealthyConditions": [{"type": "Ready", "status": each, "duration": "300s"} for each in ("False", "Unknown")],
+        "selector": {
+            "matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]
+        },
+        "unhealthyConditions": [
+            {"type": "Ready", "status": each, "duration": "300s"} for each in ("False", "Unknown")
+        ],
         "remediationTemplate": {
             "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
             "kind": "SelfNodeRemediationTemplate",
@@ -120,5 +155,9 @@ def test_a_remediation_in_time_is_awaited(ask):
     world = remediated()
     for said in (ask(world), ask(world, "node/w1")):
         assert wait in said
-        assert not [each for each in ("blocks", "does not end", "never completes", "stops here") if each in said]
+        assert not [
+            each
+            for each in ("blocks", "does not end", "never completes", "stops here")
+            if each in said
+        ]
     assert "w1 has not reported for 7 min: times count from its loss" in ask(world, "node/w1")

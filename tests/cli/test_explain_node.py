@@ -11,7 +11,10 @@ from virt_admit.reports.explain.node import collect
 from virt_admit.reports.explain.node import text as words_of_node
 from virt_admit.rules import Rules
 
-TEMPLATE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
+TEMPLATE = {
+    "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+    "kind": "SelfNodeRemediationTemplate",
+}
 CHECK = manifest(
     "remediation.medik8s.io/v1alpha1",
     "NodeHealthCheck",
@@ -23,7 +26,9 @@ CHECK = manifest(
         "remediationTemplate": TEMPLATE | {"name": "snr", "namespace": "shop"},
     },
 )
-SNR = manifest(TEMPLATE["apiVersion"], TEMPLATE["kind"], "snr", "shop", spec={"template": {"spec": {}}})
+SNR = manifest(
+    TEMPLATE["apiVersion"], TEMPLATE["kind"], "snr", "shop", spec={"template": {"spec": {}}}
+)
 
 
 @pytest.fixture
@@ -52,7 +57,11 @@ def test_drain_and_loss_on_one_page(explain):
 def test_the_text(explain):
     _, text = explain(*WORLD, CHECK, SNR, form="text")
     words = [" ".join(line.split()) for line in text.splitlines()]
-    assert words[:3] == ["Drain", "node a: 1 VM: 1 migrates", "migrates shop/db LiveMigrate, and it can migrate"]
+    assert words[:3] == [
+        "Drain",
+        "node a: 1 VM: 1 migrates",
+        "migrates shop/db LiveMigrate, and it can migrate",
+    ]
     assert "Loss: the node stops reporting and does not come back" in words
     assert "loss of a: every VM runs again; 1 VM: 1 restarts" in words
     assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)
@@ -62,7 +71,10 @@ def test_the_text(explain):
 def test_a_node_whose_update_is_under_way():
     cluster = plans.cluster(plans.plan(), plans.A, plans.B, plans.C, plans.pod("drain"))
     opinion = judged_rules.Opinion(Rules(()), None)
-    lines = {name: dict(words_of_node.upgrade(collect.report(name, cluster, opinion).report)) for name in ("b", "c")}
+    lines = {
+        name: dict(words_of_node.upgrade(collect.report(name, cluster, opinion).report))
+        for name in ("b", "c")
+    }
     assert lines["b"]["begun"] == "its drain, maintenance or update is under way"
     assert "begins after" in lines["c"]
 
@@ -99,7 +111,10 @@ def test_what_may_not_be_read_is_null_and_forbidden(explain, kind, resource):
         assert data["outage"]["survives"] is None
         assert data["outage"]["vms"][0]["outcome"] == "unknown"
     _, text = explain(*objects, unreadable=(resource,), form="text")
-    assert f"forbidden: this account may not list {resource}, so what rests on it is not judged. Ask " in text
+    assert (
+        f"forbidden: this account may not list {resource}, so what rests on it is not judged. Ask "
+        in text
+    )
     assert "cannot be determined" in text
 
 
@@ -109,7 +124,10 @@ def test_ways_to_name_it(explain, target):
 
 
 def test_a_node_that_does_not_exist(explain):
-    assert explain(*WORLD, node="node/worker") == (1, "node worker does not exist. The nodes are: a, b")
+    assert explain(*WORLD, node="node/worker") == (
+        1,
+        "node worker does not exist. The nodes are: a, b",
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +150,9 @@ def test_nothing_is_offered_for_a_node_with_nothing_to_evict(explain):
     assert (data["drain"]["drainable"], data["commands"]) == (True, ["kubectl describe node c"])
     _, text = explain(*spare, node="node/c", form="text")
     assert "A drain of c ends. It has nothing to evict." in text
-    other = manifest("v1", "Pod", "web", "shop", spec={"nodeName": "c"}, status={"phase": "Running"})
+    other = manifest(
+        "v1", "Pod", "web", "shop", spec={"nodeName": "c"}, status={"phase": "Running"}
+    )
     _, data = explain(*spare, other, node="node/c")
     assert "kubectl drain c --ignore-daemonsets --force" in data["commands"]
 
@@ -144,11 +164,16 @@ def test_a_member_of_etcd_that_is_held_is_not_drained(explain):
         "Machine",
         "m0",
         "openshift-machine-api",
-        metadata={"deletionTimestamp": motion.ago(9000), "finalizers": ["machine.machine.openshift.io"]},
+        metadata={
+            "deletionTimestamp": motion.ago(9000),
+            "finalizers": ["machine.machine.openshift.io"],
+        },
         spec={"lifecycleHooks": {"preDrain": [hook]}},
         status={"nodeRef": {"kind": "Node", "name": "c"}},
     )
-    other = manifest("v1", "Pod", "web", "shop", spec={"nodeName": "c"}, status={"phase": "Running"})
+    other = manifest(
+        "v1", "Pod", "web", "shop", spec={"nodeName": "c"}, status={"phase": "Running"}
+    )
     world = (*WORLD, motion.node("c"), held, other)
     _, text = explain(*world, node="node/c", form="text")
     assert "A drain of c would end, but do not start it: see the note about its Machine." in text

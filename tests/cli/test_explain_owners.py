@@ -14,7 +14,10 @@ def capi_machine(name, owner, **status):
 
 
 def capi_cluster(annotations=None, **spec):
-    conditions = [{"type": kind, "status": "True"} for kind in ("InfrastructureReady", "ControlPlaneInitialized")]
+    conditions = [
+        {"type": kind, "status": "True"}
+        for kind in ("InfrastructureReady", "ControlPlaneInitialized")
+    ]
     made = make(CAPI, "Cluster", "c", "c", spec=spec, status={"conditions": conditions})
     made.data["metadata"]["annotations"] = annotations or {}
     return made
@@ -28,28 +31,48 @@ KUBEADM = ("KubeadmControlPlane", "cp")
     ("check", "objects", "expected"),
     [
         (mhc(unhealthyConditions=UNKNOWN),
-         [machine("m0", owner=None, nodeRef={"name": "n0"}), node("n0"), *vm("db", "Always", "n0")], [
+         [machine("m0", owner=None, nodeRef={"name": "n0"}), node("n0"), *vm("db", "Always", "n0")],
+         [
             "does nothing to m0: no controller owns it, so it is never deleted",
             "VMs restart never: no controller owns it, so it is never deleted",
-            "stays off its node is never confirmed down: no controller owns it, so it is never deleted 1 VM: shop/db",
+            (
+                "stays off its node is never confirmed down: no controller owns it, so it is never "
+                "deleted 1 VM: shop/db"
+            ),
         ]),
         (mhc(unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}]),
          [machine("m0", owner=None), machine("m1")],
          ["does nothing to m0: no controller owns it, so it is never deleted"]),
         (mhc(), [machine("m0", owner=("ControlPlaneMachineSet", "cluster"))], [
-            "1. the Machine is deleted and ControlPlaneMachineSet cluster creates a new one depends on the platform",
+            (
+                "1. the Machine is deleted and ControlPlaneMachineSet cluster creates a new one "
+                "depends on the platform"
+            ),
         ]),
-        (capi(unhealthyConditions=UNKNOWN), [capi_cluster(), capi_machine("m0", ("TalosControlPlane", "cp"))], [
-            "does nothing to m0: TalosControlPlane cp replaces no unhealthy Machine (releases up to 0.5.12)",
-            "VMs restart never: TalosControlPlane cp replaces no unhealthy Machine (releases up to 0.5.12)",
+        (capi(unhealthyConditions=UNKNOWN),
+         [capi_cluster(), capi_machine("m0", ("TalosControlPlane", "cp"))], [
+            (
+                "does nothing to m0: TalosControlPlane cp replaces no unhealthy Machine (releases "
+                "up to 0.5.12)"
+            ),
+            (
+                "VMs restart never: TalosControlPlane cp replaces no unhealthy Machine (releases "
+                "up to 0.5.12)"
+            ),
         ]),
         (capi(unhealthyConditions=UNKNOWN), [capi_cluster(), capi_machine("m0", KUBEADM)], [
             "does nothing to m0: KubeadmControlPlane cp never deletes its only Machine",
         ]),
         (capi(unhealthyConditions=UNKNOWN),
          [capi_cluster(), capi_machine("m0", KUBEADM), capi_machine("m1", KUBEADM)], [
-            "limit maxUnhealthy 100%: acts while no more than 2 of 2 are unhealthy, on one control-plane machine at a time",
-            "1. the Machine is deleted (one at a time) and KubeadmControlPlane cp creates a new one depends on the platform",
+            (
+                "limit maxUnhealthy 100%: acts while no more than 2 of 2 are unhealthy, on one "
+                "control-plane machine at a time"
+            ),
+            (
+                "1. the Machine is deleted (one at a time) and KubeadmControlPlane cp creates a "
+                "new one depends on the platform"
+            ),
         ]),
         (capi(), [capi_cluster({"cluster.x-k8s.io/paused": "true"}), machine("m0", CAPI, "c")], [
             "note the annotation cluster.x-k8s.io/paused of Cluster c/c does not pause this check. "
@@ -57,12 +80,16 @@ KUBEADM = ("KubeadmControlPlane", "cp")
         ]),
         (capi(unhealthyConditions=[{"type": "Ready", "status": "False", "timeout": "5m"}]),
          [capi_cluster(), capi_machine("m0", ("MachineSet", "md"))], [
-            "note the deletion of m0 waits without a limit for VMs that cannot leave while the node still reports: "
-            "nodeDrainTimeout is not set",
+            (
+                "note the deletion of m0 waits without a limit for VMs that cannot leave while the "
+                "node still reports: nodeDrainTimeout is not set"
+            ),
         ]),
         (capi(unhealthyRange="[2-3]", unhealthyConditions=UNKNOWN), [
-            capi_cluster(), *(machine(f"m{n}", CAPI, "c", nodeRef={"name": f"n{n}"}) for n in range(3)),
-            node("n0", Ready="Unknown"), node("n1"), node("n2")], ["does nothing 1 is unhealthy: fewer than 2"]),
+            capi_cluster(), *(machine(f"m{n}", CAPI, "c",
+                                      nodeRef={"name": f"n{n}"}) for n in range(3)),
+            node("n0", Ready="Unknown"), node("n1"), node("n2")],
+            ["does nothing 1 is unhealthy: fewer than 2"]),
     ],
 )  # fmt: skip
 def test_who_remediates(check, objects, expected):
@@ -72,7 +99,9 @@ def test_who_remediates(check, objects, expected):
 
 
 def test_a_machine_that_has_no_node_for_long():
-    late = machine("m0", phase="Provisioning", errorReason="InsufficientResources", errorMessage="no host")
+    late = machine(
+        "m0", phase="Provisioning", errorReason="InsufficientResources", errorMessage="no host"
+    )
     late.data["metadata"]["creationTimestamp"] = "2026-01-01T08:00:00Z"
     found = explain(mhc(), Snapshot([late], complete=["*"], time="2026-01-01T12:00:00Z"))
     note = f"Machine {late.full_name} has no node for 4 h: InsufficientResources: no host"
@@ -84,7 +113,10 @@ def test_a_machine_that_has_no_node_for_long():
 @pytest.mark.parametrize(
     ("check", "objects"),
     [
-        (capi(unhealthyConditions=UNKNOWN), [capi_cluster(paused=False), capi_machine("m0", ("MachineSet", "md"))]),
+        (
+            capi(unhealthyConditions=UNKNOWN),
+            [capi_cluster(paused=False), capi_machine("m0", ("MachineSet", "md"))],
+        ),
         (mhc(), [machine("m0", nodeRef={"name": "n0"}), node("n0")]),
         (capi(remediationTemplate=template()), [capi_cluster(), capi_machine("m0", None), SNR]),
     ],
@@ -109,7 +141,9 @@ def test_vms_that_restart_are_split_by_whether_a_node_can_run_them():
     pinned = vm("db", "Always", "n0")
     pinned[1].data["spec"] = {"nodeSelector": {"kubernetes.io/hostname": "n0"}}
     pinned[0].data["spec"]["template"] = {"spec": pinned[1].data["spec"]}
-    found = explain(check, Snapshot([there, other, SNR, *pinned, *vm("web", "Always", "n0")], complete=["*"]))
+    found = explain(
+        check, Snapshot([there, other, SNR, *pinned, *vm("web", "Always", "n0")], complete=["*"])
+    )
 
     waits = next(line for line in lines(found) if line.startswith("waits for a node"))
     assert waits.endswith("1 VM: shop/db")

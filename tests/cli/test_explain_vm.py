@@ -13,7 +13,18 @@ from tests.forecasts.drain import vm_motion as motion
 from virt_admit.cli import main
 
 KEYS = (
-    *("vm", "state", "strategy", "migratable", "candidates", "short", "migrations", "queue", "budgets", "volumes"),
+    *(
+        "vm",
+        "state",
+        "strategy",
+        "migratable",
+        "candidates",
+        "short",
+        "migrations",
+        "queue",
+        "budgets",
+        "volumes",
+    ),
     *("control", "drain", "upgrade", "outage", "rules", "problems", "commands"),
 )
 """The keys of the contract."""
@@ -74,7 +85,12 @@ def test_a_vm_that_is_stopped(explain):
 
 
 def halted(**spec):
-    template = {"spec": {"domain": {"devices": {}, "memory": {"guest": "4Gi"}}, "nodeSelector": {"disk": "fast"}}}
+    template = {
+        "spec": {
+            "domain": {"devices": {}, "memory": {"guest": "4Gi"}},
+            "nodeSelector": {"disk": "fast"},
+        }
+    }
     return builders.vm(name="db", runStrategy="Halted", template=template, **spec)
 
 
@@ -102,7 +118,10 @@ def test_what_kubevirt_says_of_a_vm_that_should_run(explain):
     broken = builders.vm(name="db", runStrategy="Always")
     broken.data["status"] = {"printableStatus": "ErrorPvcNotFound"}
     _, data = explain(motion.node("a"), broken)
-    assert (data["vm"]["status"], data["commands"][0]) == ("ErrorPvcNotFound", "kubectl describe vm db -n shop")
+    assert (data["vm"]["status"], data["commands"][0]) == (
+        "ErrorPvcNotFound",
+        "kubectl describe vm db -n shop",
+    )
     _, text = explain(motion.node("a"), broken, form="text")
     assert text.startswith("VM shop/db: not running (ErrorPvcNotFound)\n")
 
@@ -132,7 +151,8 @@ def test_a_vmi_without_a_vm(explain):
 
 
 @pytest.mark.parametrize(
-    "target", ["vm/db", "VM/shop/db", "virtualmachines.kubevirt.io/db", "virtualmachine/db", "vmi/db"]
+    "target",
+    ["vm/db", "VM/shop/db", "virtualmachines.kubevirt.io/db", "virtualmachine/db", "vmi/db"],
 )
 def test_ways_to_name_it(explain, target):
     assert explain(*WORLD, target=target)[0] == 0
@@ -143,7 +163,11 @@ def test_ways_to_name_it(explain, target):
     [
         ("vm/dv", (), "vm/dv does not exist. Did you mean vm/db?"),
         ("vm/nothing", (), "vm/nothing does not exist"),
-        ("vm/db", ("-n", "bank"), "vm/db in namespace bank does not exist. It exists in shop: use -n shop"),
+        (
+            "vm/db",
+            ("-n", "bank"),
+            "vm/db in namespace bank does not exist. It exists in shop: use -n shop",
+        ),
         ("vm/dv", ("-n", "shop"), "vm/dv in namespace shop does not exist. Did you mean vm/db?"),
     ],
 )
@@ -163,7 +187,9 @@ def test_a_vm_that_may_exist(explain):
     hidden = ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")
     code, says = explain(*WORLD[:2], unreadable=hidden)
     assert code == 1
-    assert says.startswith("vm/db cannot be found: virtualmachines.kubevirt.io, virtualmachineinstances.kubevirt.io")
+    assert says.startswith(
+        "vm/db cannot be found: virtualmachines.kubevirt.io, virtualmachineinstances.kubevirt.io"
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +200,11 @@ def test_a_vm_that_may_exist(explain):
             "virtualmachineinstances.kubevirt.io",
             ("state", "migratable", "candidates", "queue"),
         ),
-        ("VirtualMachineInstanceMigration", "virtualmachineinstancemigrations.kubevirt.io", ("migrations", "queue")),
+        (
+            "VirtualMachineInstanceMigration",
+            "virtualmachineinstancemigrations.kubevirt.io",
+            ("migrations", "queue"),
+        ),
         ("PodDisruptionBudget", "poddisruptionbudgets.policy", ("budgets",)),
         ("Node", "nodes", ("candidates",)),
     ],
@@ -185,14 +215,22 @@ def test_what_may_not_be_read_is_null_and_forbidden(explain, kind, resource, key
     assert code == 0
     assert [key for key in keys if data[key] is not None] == []
     assert any(what.startswith(resource) for what in data["unseen"])
-    assert any(command.startswith(f"kubectl auth can-i list {resource}") for command in data["commands"])
+    assert any(
+        command.startswith(f"kubectl auth can-i list {resource}") for command in data["commands"]
+    )
     _, text = explain(*objects, unreadable=(resource,), form="text")
-    assert f"forbidden: this account may not list {resource}, so what rests on it is not judged. Ask " in text
+    assert (
+        f"forbidden: this account may not list {resource}, so what rests on it is not judged. Ask "
+        in text
+    )
     assert "cannot be determined" in text
 
 
 def test_without_its_vmi_nothing_is_certain(explain):
-    _, data = explain(*without("VirtualMachineInstance", *WORLD), unreadable=("virtualmachineinstances.kubevirt.io",))
+    _, data = explain(
+        *without("VirtualMachineInstance", *WORLD),
+        unreadable=("virtualmachineinstances.kubevirt.io",),
+    )
     assert {each["outcome"] for each in data["events"]} == {"unknown"}
     assert data["vm"]["running"] is None
 
@@ -211,7 +249,9 @@ def test_an_update_waits_for_a_method(explain):
     _, data = explain(*WORLD, kubevirt)
     assert data["upgrade"]["update"] == "never"
     spec = {"workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]}}
-    _, data = explain(*WORLD, manifest(KUBEVIRT, "KubeVirt", "kubevirt", "kubevirt", spec=spec, status={}))
+    _, data = explain(
+        *WORLD, manifest(KUBEVIRT, "KubeVirt", "kubevirt", "kubevirt", spec=spec, status={})
+    )
     assert data["upgrade"]["update"] == event(data, "update")["outcome"] == "migrated"
 
 
@@ -229,12 +269,19 @@ def test_a_reboot_of_the_guest(explain, policy, run_strategy, outcome):
     vm = builders.vm(name="db", runStrategy=run_strategy)
     _, data = explain(*WORLD[:2], vm, vmi, motion.launcher())
     assert event(data, "reboot")["outcome"] == outcome
-    _, data = explain(*WORLD[:2], vmi, motion.launcher(), unreadable=("virtualmachines.kubevirt.io",))
-    assert event(data, "reboot")["outcome"] == ("unknown" if policy.get("rebootPolicy") == "Terminate" else outcome)
+    _, data = explain(
+        *WORLD[:2], vmi, motion.launcher(), unreadable=("virtualmachines.kubevirt.io",)
+    )
+    assert event(data, "reboot")["outcome"] == (
+        "unknown" if policy.get("rebootPolicy") == "Terminate" else outcome
+    )
 
 
 def test_the_loss_of_its_node_with_a_health_check(explain):
-    template = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
+    template = {
+        "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+        "kind": "SelfNodeRemediationTemplate",
+    }
     check = manifest(
         "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", "",
         spec={
@@ -243,7 +290,9 @@ def test_the_loss_of_its_node_with_a_health_check(explain):
             "remediationTemplate": template | {"name": "snr", "namespace": "shop"},
         },
     )  # fmt: skip
-    snr = manifest(template["apiVersion"], template["kind"], "snr", NAMESPACE, spec={"template": {"spec": {}}})
+    snr = manifest(
+        template["apiVersion"], template["kind"], "snr", NAMESPACE, spec={"template": {"spec": {}}}
+    )
     _, data = explain(*WORLD, check, snr)
     found = event(data, "loss")
     assert found["outcome"] == "restarts"
@@ -291,14 +340,22 @@ def test_objects_without_a_namespace_are_in_default(explain):
     for obj in world[2:]:
         del obj.data["metadata"]["namespace"]
     _, data = explain(*world, target="vm/db", flags=("-n", "default"))
-    assert (data["vm"]["namespace"], data["drain"]["outcome"], data["upgrade"]["moves"]) == ("default", "migrates", 1)
+    assert (data["vm"]["namespace"], data["drain"]["outcome"], data["upgrade"]["moves"]) == (
+        "default",
+        "migrates",
+        1,
+    )
 
 
 @pytest.mark.parametrize(
     ("conditions", "outcome", "says"),
     [
         ([{"type": "Ready", "status": "Unknown"}], "does not start", "its node does not report"),
-        ([{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}], "unknown", "which is not Ready"),
+        (
+            [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],
+            "unknown",
+            "which is not Ready",
+        ),
         ([], "starts", "to b"),
     ],
 )
@@ -328,4 +385,6 @@ def test_a_migration_that_can_last_hours(explain):
     spec = {"migrations": {"completionTimeoutPerGiB": 8000}}
     kubevirt = builders.kubevirt(spec, status={"observedKubeVirtVersion": "v1.9.0"})
     _, data = explain(*WORLD, kubevirt)
-    assert "to b; a migration of shop/db with a busy guest lasts" in event(data, "migration")["reason"]
+    assert (
+        "to b; a migration of shop/db with a busy guest lasts" in event(data, "migration")["reason"]
+    )

@@ -1,4 +1,6 @@
-"""What ``virt-admit explain vm/NAME`` says of what is around a VM: queue, migrations, budgets, volumes, rules."""
+"""What ``virt-admit explain vm/NAME`` says of what is around a VM: queue, migrations, budgets,
+volumes, rules.
+"""
 
 import json
 import shlex
@@ -24,13 +26,30 @@ def test_its_place_in_the_queue(explain):
         spec={"configuration": {"migrations": {"parallelOutboundMigrationsPerNode": 1}}},
         status={"observedKubeVirtVersion": "v1.9.0"},
     )  # fmt: skip
-    running = motion.migration("evacuation-2", "Running", of="web", age=3900, since={"Running": 3900})
+    running = motion.migration(
+        "evacuation-2", "Running", of="web", age=3900, since={"Running": 3900}
+    )
     waiting = motion.migration("evacuation-1", age=600, since={"Pending": 600})
-    moving = motion.vmi("web", migrationState={"migrationUid": "uid-evacuation-2", "startTimestamp": motion.ago(3900)})
-    world = (*WORLD, kubevirt, OTHER[0], moving, OTHER[2], motion.launcher("web", "b", "2", job="uid-evacuation-2"))
+    moving = motion.vmi(
+        "web",
+        migrationState={"migrationUid": "uid-evacuation-2", "startTimestamp": motion.ago(3900)},
+    )
+    world = (
+        *WORLD,
+        kubevirt,
+        OTHER[0],
+        moving,
+        OTHER[2],
+        motion.launcher("web", "b", "2", job="uid-evacuation-2"),
+    )
     _, data = explain(*world, running, waiting)
     assert data["state"] == "queued"
-    assert data["queue"] == {"waits": True, "limit": "a may send 1 at a time", "others": 0, "holders": ["shop/web"]}
+    assert data["queue"] == {
+        "waits": True,
+        "limit": "a may send 1 at a time",
+        "others": 0,
+        "holders": ["shop/web"],
+    }
     assert event(data, "migration")["outcome"] == "does not start"
     assert "migration evacuation-1 is under way" in event(data, "migration")["reason"]
     assert data["commands"][0] == "virt-admit explain vm/web -n shop"
@@ -41,7 +60,12 @@ def test_its_last_migrations(explain):
     old = motion.failed(1, features, age=4000, lasted=60)
     _, data = explain(*WORLD, old)
     (found,) = data["migrations"]
-    assert (found["name"], found["phase"], found["asked_by"], found["target"]) == (old.name, "Failed", "drain", "b")
+    assert (found["name"], found["phase"], found["asked_by"], found["target"]) == (
+        old.name,
+        "Failed",
+        "drain",
+        "b",
+    )
     assert found["failure"]["class"] == "P"
     assert "vmx-vmfunc" in found["failure"]["text"]
     _, text = explain(*WORLD, old, form="text")
@@ -76,18 +100,25 @@ def test_budgets_and_volumes(explain):
     ]
     claim = manifest(
         "v1", "PersistentVolumeClaim", "data", NAMESPACE,
-        spec={"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "volumeName": "pv"}, status={"phase": "Bound"},
+        spec={"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "volumeName": "pv"},
+        status={"phase": "Bound"},
     )  # fmt: skip
     volume = manifest("v1", "PersistentVolume", "pv", "", spec={"local": {"path": "/x"}})
     conditions = [{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}]
-    vmi = motion.vmi(spec={"evictionStrategy": "None", "volumes": disks}, reported=False, conditions=conditions)
+    vmi = motion.vmi(
+        spec={"evictionStrategy": "None", "volumes": disks}, reported=False, conditions=conditions
+    )
     world = (*WORLD[:3], vmi, WORLD[4], budget, claim, volume)
     _, data = explain(*world)
     assert data["budgets"] == [{"namespace": "shop", "name": "keep", "allowed": 0, "blocks": True}]
     root, image, gone = data["volumes"]
-    assert (root["kind"], root["claim"], root["access_modes"]) == ("persistentVolumeClaim", "data", ["ReadWriteOnce"])
-    assert (
-        root["problem"] == "its data is on one node: a local volume; it is not ReadWriteMany, which a migration needs"
+    assert (root["kind"], root["claim"], root["access_modes"]) == (
+        "persistentVolumeClaim",
+        "data",
+        ["ReadWriteOnce"],
+    )
+    assert root["problem"] == (
+        "its data is on one node: a local volume; it is not ReadWriteMany, which a migration needs"
     )
     assert (image["claim"], image["problem"]) == (None, "")
     assert gone["problem"] == "claim gone does not exist"
@@ -95,7 +126,9 @@ def test_budgets_and_volumes(explain):
     assert data["migratable"] is False
     assert "kubectl describe poddisruptionbudget keep -n shop" in data["commands"]
     assert "kubectl describe persistentvolumeclaim gone -n shop" not in data["commands"]
-    _, unread = explain(*without("PersistentVolumeClaim", *world), unreadable=("persistentvolumeclaims",))
+    _, unread = explain(
+        *without("PersistentVolumeClaim", *world), unreadable=("persistentvolumeclaims",)
+    )
     assert [each["access_modes"] for each in unread["volumes"]] == [None, [], None]
     assert [each["problem"] for each in unread["volumes"]] == ["", "", ""]
 
@@ -135,8 +168,11 @@ def test_the_problems_of_drain_and_of_the_rules(explain):
     assert shown == set(data["problems"])
     assert explain(*WORLD)[1]["problems"] == []
     assert data["commands"][0].startswith("kubectl patch ")
-    assert "virtctl restart" not in " ".join(data["commands"])  # it has to wait for the maintenance window
-    assert [shlex.split(command)[0] for command in data["commands"] if command.split()[0] not in TOOLS] == []
+    # it has to wait for the maintenance window
+    assert "virtctl restart" not in " ".join(data["commands"])
+    assert [
+        shlex.split(command)[0] for command in data["commands"] if command.split()[0] not in TOOLS
+    ] == []
 
 
 def test_a_finding_about_the_vm_and_its_vmi_is_one_line(explain):
@@ -145,17 +181,30 @@ def test_a_finding_about_the_vm_and_its_vmi_is_one_line(explain):
     spec = {"evictionStrategy": "LiveMigrate", "domain": domain}
     vm = builders.vm(name="db", runStrategy="Always", template={"spec": spec})
     kubevirt = builders.kubevirt({}, status={"observedKubeVirtVersion": "v1.9.0"})
-    conditions = [{"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable"}]
-    world = (*WORLD[:2], kubevirt, vm, motion.vmi(spec=spec, reported=False, conditions=conditions), WORLD[4])
+    conditions = [
+        {"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable"}
+    ]
+    world = (
+        *WORLD[:2],
+        kubevirt,
+        vm,
+        motion.vmi(spec=spec, reported=False, conditions=conditions),
+        WORLD[4],
+    )
     _, data = explain(*world)
-    messages = [rule["message"] for rule in data["rules"] if rule["rule"] == "vm-live-migrate-not-migratable"]
+    messages = [
+        rule["message"]
+        for rule in data["rules"]
+        if rule["rule"] == "vm-live-migrate-not-migratable"
+    ]
     assert len(messages) > len(set(messages))
     _, text = explain(*world, form="text")
     lines = [line for line in text.splitlines() if "vm-live-migrate-not-migratable" in line]
     assert [line.split(maxsplit=2)[2] for line in lines] == [
         "as for a drain of its node. [the rule itself]",
-        "the VM cannot migrate (HostDeviceNotLiveMigratable: GPU 'example.com/gpu', not a mediated device), so drains hang. "
-        "Remove it, or set LiveMigrateIfPossible or None. [the rule itself]",  # the remedy of the other one is to do
+        "the VM cannot migrate (HostDeviceNotLiveMigratable: GPU 'example.com/gpu', not a mediated device), so drains hang. "  # noqa: E501
+        # the remedy of the other one is to do
+        "Remove it, or set LiveMigrateIfPossible or None. [the rule itself]",
     ]
 
 
@@ -175,7 +224,9 @@ def test_virt_handler_may_report_without_its_kubelet(explain, beat, runs):
     lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": motion.ago(1000)}
     silent = builders.node("a", allocatable=motion.ROOM)
     silent.data["status"]["conditions"] = [lost]
-    silent.data["metadata"].setdefault("annotations", {})["kubevirt.io/heartbeat"] = motion.ago(beat)
+    silent.data["metadata"].setdefault("annotations", {})["kubevirt.io/heartbeat"] = motion.ago(
+        beat
+    )
     _, data = explain(*(each for each in WORLD if each.name != "a"), silent)
     text = json.dumps(data)
     assert ("its guest probably runs on" in text) is runs
@@ -194,15 +245,28 @@ STARTING = motion.vmi(
 
 def waiting(*, on="", age=10_000, **condition):
     """The pod of a VM that starts."""
-    pod = motion.launcher(on=on, phase="Pending", ready=False, age=age, conditions=[condition] if condition else [])
+    pod = motion.launcher(
+        on=on, phase="Pending", ready=False, age=age, conditions=[condition] if condition else []
+    )
     pod.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "data"}}]
     return pod
 
 
 def attachment(node, **status):
-    volume = {"spec": {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": "pv"}}}
+    volume = {
+        "spec": {
+            "attacher": "csi.example",
+            "nodeName": node,
+            "source": {"persistentVolumeName": "pv"},
+        }
+    }
     return manifest(
-        "storage.k8s.io/v1", "VolumeAttachment", f"csi-{node}", "", status={"attached": True} | status, **volume
+        "storage.k8s.io/v1",
+        "VolumeAttachment",
+        f"csi-{node}",
+        "",
+        status={"attached": True} | status,
+        **volume,
     )
 
 
@@ -214,7 +278,9 @@ def said(data):
 
 def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
     spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "pv"}
-    claim = manifest("v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"})
+    claim = manifest(
+        "v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"}
+    )
     warning = {
         "reason": "FailedAttachVolume",
         "type": "Warning",
@@ -236,7 +302,10 @@ def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
     _, here = explain(*world, attachment("z"), attachment("b"))
     assert "Multi-Attach error" in said(here)
     _, used = explain(*world, attachment("a"))
-    assert "is still attached to a: see why it is not detached: kubectl describe volumeattachments" in said(used)
+    assert (
+        "is still attached to a: see why it is not detached: kubectl describe volumeattachments"
+        in said(used)
+    )
     young = waiting(on="b", age=60)
     _, healthy = explain(*WORLD[:3], STARTING, young, claim, attachment("a"))
     assert "volume" not in said(healthy)
@@ -246,19 +315,36 @@ def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
 
 def test_a_vm_that_starts_waits_for_a_volume_that_another_pod_uses(explain):
     spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "pv"}
-    claim = manifest("v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"})
+    claim = manifest(
+        "v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"}
+    )
     disks = [{"name": "x", "persistentVolumeClaim": {"claimName": "data"}}]
     reader = manifest(
-        "v1", "Pod", "backup", NAMESPACE, spec={"nodeName": "a", "volumes": disks}, status={"phase": "Running"}
+        "v1",
+        "Pod",
+        "backup",
+        NAMESPACE,
+        spec={"nodeName": "a", "volumes": disks},
+        status={"phase": "Running"},
     )
     _, data = explain(*WORLD[:3], STARTING, waiting(on="b"), claim, reader, attachment("a"))
-    assert "is still attached to a, where pod shop/backup uses it: end the use by that pod: kubectl" in said(data)
+    assert (
+        "is still attached to a, where pod shop/backup uses it: end the use by that pod: kubectl"
+        in said(data)
+    )
 
 
 def test_a_vm_that_starts_and_finds_no_node(explain):
     said = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector"
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
-    vmi = motion.vmi(on="", phase="Scheduling", reported=False, spec={"nodeSelector": {"disk": "fast"}})
+    refused = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": said,
+    }
+    vmi = motion.vmi(
+        on="", phase="Scheduling", reported=False, spec={"nodeSelector": {"disk": "fast"}}
+    )
     _, data = explain(*WORLD[:3], vmi, waiting(**refused))
     assert data["candidates"] == []
     assert "disk" in data["short"][0]["what"]

@@ -19,14 +19,24 @@ NODES = [node("a"), node("b"), kubevirt()]
 def started(pair):
     """The VM, with the times of its last start: 20 seconds."""
     owner, instance = (obj.data for obj in pair)
-    return [Object(owner), Object({**instance, "status": {**instance["status"], "phaseTransitionTimestamps": STARTED}})]
+    return [
+        Object(owner),
+        Object(
+            {**instance, "status": {**instance["status"], "phaseTransitionTimestamps": STARTED}}
+        ),
+    ]
 
 
 @pytest.fixture
 def ask(tmp_path):
     def ask(*args, objects, **more):
         items = [obj.data for obj in [*NODES, *objects]]
-        content = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+        content = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "complete": ["*"],
+            "items": items,
+        }
         (tmp_path / "cluster.json").write_text(json.dumps(content | more))
         return run(*args, "--cluster", str(tmp_path / "cluster.json"))
 
@@ -62,7 +72,8 @@ def test_the_exit_code(ask, verb, objects, flag, code):
 
 
 def test_what_cannot_be_determined_stays_2(ask, monkeypatch):
-    monkeypatch.setitem(globals(), "NODES", [node("a"), node("b")])  # the strategy of the cluster is not known
+    # the strategy of the cluster is not known
+    monkeypatch.setitem(globals(), "NODES", [node("a"), node("b")])
     objects = [*vm("mail", "a", strategy=None), *RESTARTS]
     hidden = ["kubevirts.kubevirt.io", "hyperconvergeds.hco.kubevirt.io"]
     for flag in ([], ["--fail-on-downtime"]):
@@ -90,7 +101,9 @@ def downtimes(ask, *verb, objects):
 def test_the_downtime_of_a_drain(ask):
     found = downtimes(ask, "drain", "a", objects=[*MIGRATES, *started(RESTARTS), *STOPS, *BLOCKS])
     assert found["web"]["downtime"] == {"low": 0, "high": 0}
-    assert found["db"]["downtime"] == {"low": 20, "high": 80}, "its last start, and the grace period"
+    assert found["db"]["downtime"] == {"low": 20, "high": 80}, (
+        "its last start, and the grace period"
+    )
     assert found["batch"]["downtime"] == {"low": 0, "high": None}
     assert found["oracle"]["downtime"] is None
 
@@ -107,12 +120,18 @@ def test_the_interruptions_of_an_upgrade(ask):
     assert [found["web"][key] for key in keys] == [0, none, none]
     times = found["db"]["moves"]
     assert times >= 1
-    assert [found["db"][key] for key in keys] == [times, {"low": 20 * times, "high": 80 * times}, none]
+    assert [found["db"][key] for key in keys] == [
+        times,
+        {"low": 20 * times, "high": 80 * times},
+        none,
+    ]
     assert [found["batch"][key] for key in keys] == [1, {"low": 0, "high": None}, none]
 
 
 def test_a_migration_that_may_pause_the_guest(ask, monkeypatch):
-    pausing = kubevirt(allowWorkloadDisruption=True, allowPostCopy=False, completionTimeoutPerGiB=100)
+    pausing = kubevirt(
+        allowWorkloadDisruption=True, allowPostCopy=False, completionTimeoutPerGiB=100
+    )
     monkeypatch.setitem(globals(), "NODES", [node("a"), node("b"), pausing])
     found = downtimes(ask, "upgrade", objects=MIGRATES)["web"]
     assert found["paused"] == {"low": 0, "high": 100 * 5 * found["moves"]}, "4 GiB are 5 GB"

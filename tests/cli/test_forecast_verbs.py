@@ -27,7 +27,9 @@ def vmi(name, node, strategy, migratable):
         "status": {
             "phase": "Running",
             "nodeName": node,
-            "conditions": [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}],
+            "conditions": [
+                {"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}
+            ],
         },
     }
 
@@ -83,7 +85,8 @@ def test_a_node_that_is_not_there():
 
 
 @pytest.mark.parametrize(
-    "command", [("drain",), ("drain", "a", "--all"), ("drain", "--all", "--cluster", CLUSTER, "--live")]
+    "command",
+    [("drain",), ("drain", "a", "--all"), ("drain", "--all", "--cluster", CLUSTER, "--live")],
 )
 def test_wrong_usage(command):
     assert run(*command)[0] == 2
@@ -124,7 +127,9 @@ def test_health_checks_on_standard_input_over_a_live_cluster(live):
     _, where = live
     code, out = run("explain", "-", "-n", "apis", "-o", "json", *where, stdin=CHECK)
     assert code == 0
-    assert [(each["selected"]["names"], each["selected"]["complete"]) for each in json.loads(out)] == [
+    assert [
+        (each["selected"]["names"], each["selected"]["complete"]) for each in json.loads(out)
+    ] == [
         (["n0"], True),
         (["m0"], True),
     ]
@@ -166,7 +171,10 @@ def test_a_wrong_target_is_reported_before_the_cluster(tmp_path, target):
     code, out = run("explain", target, "--kubeconfig", str(tmp_path / "none"))
     assert (code, out) == (
         2,
-        f"{target} is not a file and does not name an object: write nhc/NAME, mhc/NAMESPACE/NAME, vm/NAME or node/NAME",
+        (
+            f"{target} is not a file and does not name an object: write nhc/NAME, "
+            "mhc/NAMESPACE/NAME, vm/NAME or node/NAME"
+        ),
     )
 
 
@@ -186,7 +194,9 @@ def test_two_clusters_are_reported_before_the_kubeconfig(tmp_path, command):
 
 
 @pytest.mark.parametrize("command", [("drain", "--all"), ("upgrade",), ("explain", "mhc/a")])
-@pytest.mark.parametrize("outputs", [("json", "text"), ("text", "html=page.html"), ("json", "json")])
+@pytest.mark.parametrize(
+    "outputs", [("json", "text"), ("text", "html=page.html"), ("json", "json")]
+)
 def test_two_outputs_are_refused(command, outputs):
     given = [part for output in outputs for part in ("-o", output)]
     assert run(*command, "--cluster", CLUSTER, *given) == (2, "several outputs: give -o once")
@@ -197,12 +207,16 @@ def test_a_health_check_of_the_cluster_as_json(tmp_path):
     folder.mkdir()
     for name in ("cluster.yaml", "07-health-check.yaml"):
         (folder / name).write_text((EXAMPLES / name).read_text())
-    code, out = run("explain", "mhc/openshift-machine-api/workers", "--cluster", str(folder), "-o", "json")
+    code, out = run(
+        "explain", "mhc/openshift-machine-api/workers", "--cluster", str(folder), "-o", "json"
+    )
     assert code == 0
     assert isinstance(json.loads(out), dict)
 
 
-@pytest.mark.parametrize("target", ["nope.yaml", "vm/a", "mhc/a/b", str(EXAMPLES / "01-shared-disk.yaml")])
+@pytest.mark.parametrize(
+    "target", ["nope.yaml", "vm/a", "mhc/a/b", str(EXAMPLES / "01-shared-disk.yaml")]
+)
 def test_what_cannot_be_explained(target):
     code, out = run("explain", target, "--cluster", CLUSTER)
     assert code == 2

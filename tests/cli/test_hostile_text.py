@@ -1,4 +1,6 @@
-"""Manifests and file names with escape sequences, line breaks and endless names, through every format."""
+"""Manifests and file names with escape sequences, line breaks and endless names,
+through every format.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,34 @@ from virt_admit.cli import main
 from virt_admit.serving.logs import TextFormatter
 
 ATTACK = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\n::error title=pwned::line\r\n##vso[task.complete]"
-FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html", "openreports", "policyreport")
+FORMATS = (
+    "text",
+    "json",
+    "sarif",
+    "junit",
+    "github",
+    "gitlab",
+    "markdown",
+    "html",
+    "openreports",
+    "policyreport",
+)
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 COMMAND = re.compile(r"^\s*(::error title=pwned|##vso)", re.MULTILINE)
 
 
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A denied VM with an attack in every text that a report shows, in a file whose name is one too."""
+    """A denied VM with an attack in every text that a report shows,
+    in a file whose name is one too.
+    """
     monkeypatch.chdir(tmp_path)
-    obj = vm(f"db{ATTACK}", f"shop{ATTACK}", {"evictionStrategy": f"x{ATTACK}"}, runStrategy=f"Allways{ATTACK}")
+    obj = vm(
+        f"db{ATTACK}",
+        f"shop{ATTACK}",
+        {"evictionStrategy": f"x{ATTACK}"},
+        runStrategy=f"Allways{ATTACK}",
+    )
     name = f"a{ATTACK}.json".replace("/", "")
     Path(name).write_text(json.dumps(obj))
     Path(f"b{ATTACK}.json").write_text("{")
@@ -48,7 +68,8 @@ def assert_clean(text: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_check_prints_nothing_raw(manifest: str, form: str) -> None:
     done = run("check", ".", "-o", form)
-    assert "::line" in done.stdout or "%3A%3Aline" in done.stdout or "\\:\\:line" in done.stdout  # it is shown
+    # it is shown
+    assert "::line" in done.stdout or "%3A%3Aline" in done.stdout or "\\:\\:line" in done.stdout
     assert_clean(done.stdout)
     assert_clean(done.stderr)
     if form == "junit":
@@ -58,9 +79,13 @@ def test_check_prints_nothing_raw(manifest: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_endless_names_in_every_format(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_names_in_every_format(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    obj = vm("x" * 10_000, "x" * 10_000, {"evictionStrategy": "x" * 10_000}, runStrategy="x" * 10_000)
+    obj = vm(
+        "x" * 10_000, "x" * 10_000, {"evictionStrategy": "x" * 10_000}, runStrategy="x" * 10_000
+    )
     Path("vm.json").write_text(json.dumps(obj))
     done = run("check", "vm.json", "-o", form)
     assert done.exception is None
@@ -77,10 +102,14 @@ def test_endless_names_in_every_format(form: str, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_markup_is_text_in_every_format(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markup_is_text_in_every_format(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     attack = "<script>alert(1)</script><img src=x onerror=alert(2)>]]>"
-    Path("vm.json").write_text(json.dumps(vm(attack, attack, {"evictionStrategy": attack}, running=True)))
+    Path("vm.json").write_text(
+        json.dumps(vm(attack, attack, {"evictionStrategy": attack}, running=True))
+    )
     done = run("check", "vm.json", "-o", form)
     assert "alert" in done.stdout
     if form in ("markdown", "html", "junit"):
@@ -107,7 +136,9 @@ def test_explain(tmp_path: Path) -> None:
         "spec": {
             "maxUnhealthy": f"40%{ATTACK}",
             "selector": {},
-            "unhealthyConditions": [{"type": f"Ready{ATTACK}", "status": "False", "timeout": "300s"}],
+            "unhealthyConditions": [
+                {"type": f"Ready{ATTACK}", "status": "False", "timeout": "300s"}
+            ],
         },
     }
     file = tmp_path / "mhc.json"
@@ -119,14 +150,22 @@ def test_explain(tmp_path: Path) -> None:
 
 
 def hostile_cluster(tmp_path: Path) -> str:
-    """A snapshot whose names are attacks: of a node, of a VM that blocks its drain, and of one that migrates."""
+    """A snapshot whose names are attacks: of a node, of a VM that blocks its drain,
+    and of one that migrates.
+    """
     room = {"cpu": "64", "memory": "256Gi", "pods": "100"} | {
-        f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+        f"devices.kubevirt.io/{device}": "1k"
+        for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
     }
     ready = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
     label = {"kubevirt.io/schedulable": "true"}
     nodes: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": label}, "status": ready}
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": label},
+            "status": ready,
+        }
         for name in (f"a{ATTACK}", "b")
     ]
     vmis = [
@@ -138,7 +177,9 @@ def hostile_cluster(tmp_path: Path) -> str:
             "status": {
                 "phase": "Running",
                 "nodeName": f"a{ATTACK}",
-                "conditions": [{"type": "LiveMigratable", "status": migratable, "reason": f"x{ATTACK}"}],
+                "conditions": [
+                    {"type": "LiveMigratable", "status": migratable, "reason": f"x{ATTACK}"}
+                ],
             },
         }
         for name, migratable in (("db", "False"), ("web", "True"))
@@ -189,20 +230,34 @@ def test_errors_that_quote_names(tmp_path: Path, command: tuple[str, ...]) -> No
 
 def saved(folder: Path, **more: Any) -> str:
     file = folder / "snapshot.json"
-    file.write_text(json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **more}))
+    file.write_text(
+        json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **more})
+    )
     return str(file)
 
 
 def states(folder: Path) -> str:
     """Return a snapshot with two states of one object."""
     pods = [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": ATTACK}, "spec": {"nodeName": name}} for name in "ab"
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": ATTACK},
+            "spec": {"nodeName": name},
+        }
+        for name in "ab"
     ]
     return saved(folder, items=pods)
 
 
 def test_what_is_wrong_with_a_snapshot(tmp_path: Path) -> None:
-    for verb in (("drain", "--all"), ("scan",), ("upgrade",), ("plan",), ("outage", "--worst", "1")):
+    for verb in (
+        ("drain", "--all"),
+        ("scan",),
+        ("upgrade",),
+        ("plan",),
+        ("outage", "--worst", "1"),
+    ):
         done = run(*verb, "--cluster", states(tmp_path))
         assert done.exit_code != 0
         assert "has different states of Pod " in done.stderr
@@ -216,12 +271,18 @@ def test_what_is_wrong_with_a_snapshot(tmp_path: Path) -> None:
         {ATTACK: 1},
         {"extends": ATTACK},
         {"rules": {ATTACK: {"action": "deny"}, f"x{ATTACK}": {}}},
-        {"exempt": {"users": [{"match": ATTACK, "rules": [ATTACK], "reason": ATTACK, "until": ATTACK}]}},
+        {
+            "exempt": {
+                "users": [{"match": ATTACK, "rules": [ATTACK], "reason": ATTACK, "until": ATTACK}]
+            }
+        },
     ],
 )
 def test_what_is_wrong_with_a_policy(tmp_path: Path, policy: dict[str, Any]) -> None:
     file = tmp_path / "policy.json"
-    file.write_text(json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", **policy}))
+    file.write_text(
+        json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", **policy})
+    )
     for verb in (("check", str(EXAMPLES / "03-both-keys.yaml")), ("policy", "show", "shop")):
         done = run(*verb, "--policy", str(file))
         assert done.exit_code != 0
@@ -229,7 +290,9 @@ def test_what_is_wrong_with_a_policy(tmp_path: Path, policy: dict[str, Any]) -> 
         assert_clean(done.stderr)
 
 
-def test_the_message_of_any_other_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_the_message_of_any_other_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     def fail(**_: Any) -> None:
         raise click.ClickException(f"no node {ATTACK}")
 
@@ -245,7 +308,11 @@ def test_kubectl_messages() -> None:
     obj = vm(f"db{ATTACK}", "shop", running=True)
     obj["spec"]["runStrategy"] = f"Always{ATTACK}"
     status = answered(review(obj), "validate")["status"]
-    for text in (status["message"], *status["details"]["causes"][0].values(), *map(str, status["details"].values())):
+    for text in (
+        status["message"],
+        *status["details"]["causes"][0].values(),
+        *map(str, status["details"].values()),
+    ):
         assert not RAW.search(text), ascii(text)
         assert "\n" not in text
 
@@ -275,6 +342,8 @@ def test_kubectl_messages_of_endless_names() -> None:
 
 
 def test_logs_for_people() -> None:
-    record = logging.makeLogRecord({"msg": f"reviewed{ATTACK}", "user": ATTACK, "levelname": "INFO"})
+    record = logging.makeLogRecord(
+        {"msg": f"reviewed{ATTACK}", "user": ATTACK, "levelname": "INFO"}
+    )
     assert_clean(TextFormatter().format(record))
     assert "\n" not in TextFormatter().format(record)

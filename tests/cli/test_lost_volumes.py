@@ -18,7 +18,9 @@ REMEDY = (
 
 
 def starting() -> list[Object]:
-    """Return a cluster in which the pod of a VM is on n3 for 26 min, while n2, which is lost, still has its volume."""
+    """Return a cluster in which the pod of a VM is on n3 for 26 min, while n2, which is lost,
+    still has its volume.
+    """
     return volume_of_a_dead_node().items
 
 
@@ -52,24 +54,34 @@ def explain(tmp_path):
 
 def test_the_vm_says_that_the_node_of_its_volume_is_lost(explain):
     out = explain(starting(), "vm/db", "-n", "vms")
-    assert "claim db is still attached to n2, which has not reported for 5 h (volume pvc-vms-db)" in out
+    assert (
+        "claim db is still attached to n2, which has not reported for 5 h (volume pvc-vms-db)"
+        in out
+    )
     assert f"To do\n  {REMEDY}\n" in out
 
 
 def test_the_node_says_who_waits_for_its_volume(explain):
     out = explain(starting(), "node/n2")
-    assert "note: Pod vms/virt-launcher-db-k2x7q on n3 does not start: claim db is still attached to n2, which" in out
+    assert (
+        "note: Pod vms/virt-launcher-db-k2x7q on n3 does not start: claim db is still attached "
+        "to n2, which"
+    ) in out
     assert f"To free it, {REMEDY}\n" in out
 
 
 @pytest.mark.parametrize("items", [reporting(), shared(), fenced()])
 def test_other_nodes_are_not_accused(explain, items):
-    assert "out-of-service or delete" not in explain(items, "vm/db", "-n", "vms") + explain(items, "node/n2")
+    assert "out-of-service or delete" not in explain(items, "vm/db", "-n", "vms") + explain(
+        items, "node/n2"
+    )
 
 
 def test_a_lost_node_without_pods_is_not_drained(explain):
     items = starting()
-    for each in [each for each in items if each["kind"] == "Pod" and each["spec"].get("nodeName") == "n2"]:
+    for each in [
+        each for each in items if each["kind"] == "Pod" and each["spec"].get("nodeName") == "n2"
+    ]:
         items.remove(each)
     out = explain(items, "node/n2")
     assert "never completes" not in out

@@ -30,13 +30,27 @@ STARTS = {
 
 def start(args: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": "."}
-    return subprocess.run(args, cwd=cwd, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        args, cwd=cwd, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.mark.parametrize("how", STARTS)
 def test_modules_in_the_working_directory_do_not_disturb_it(tmp_path, how):
-    """A repository may have a webhook.py, and PYTHONPATH=. puts it before the installed packages."""
-    for name in ("webhook", "certs", "cli", "model", "policy", "rules", "rule", "settings", "conftest"):
+    """A repository may have a webhook.py, and PYTHONPATH=.
+    puts it before the installed packages.
+    """
+    for name in (
+        "webhook",
+        "certs",
+        "cli",
+        "model",
+        "policy",
+        "rules",
+        "rule",
+        "settings",
+        "conftest",
+    ):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py was imported')\n")
     (tmp_path / "vm.yaml").write_text(VM)
     probe = start([sys.executable, "-c", "import webhook"], tmp_path)
@@ -75,13 +89,19 @@ def test_a_mistyped_option_is_not_taken_for_a_verb():
 
 
 @pytest.mark.parametrize(
-    "args", [["rules"], ["rules", "vm-running-deprecated"], ["--help"], ["check", "-o", "json", "vm.yaml"]]
+    "args",
+    [["rules"], ["rules", "vm-running-deprecated"], ["--help"], ["check", "-o", "json", "vm.yaml"]],
 )
 def test_a_full_disk_is_one_line_and_exit_2(tmp_path, args):
     (tmp_path / "vm.yaml").write_text(VM)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*STARTS["command"], *args], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [*STARTS["command"], *args],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "Error: cannot write the output: No space left on device"
@@ -96,14 +116,20 @@ def fail(**_): raise {error}
 main.importlib.import_module = lambda _: types.SimpleNamespace(command=main.click.Command("rules", callback=fail))
 sys.argv[1:] = ["rules"]
 main.main()
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
-        ("OverflowError('date value\\x1b[2J\\nout of range')", "OverflowError: date value out of range"),
-        ("UnicodeEncodeError('utf-8', '\\ud800', 0, 1, 'no')", "UnicodeEncodeError: 'utf-8' codec can't encode"),
+        (
+            "OverflowError('date value\\x1b[2J\\nout of range')",
+            "OverflowError: date value out of range",
+        ),
+        (
+            "UnicodeEncodeError('utf-8', '\\ud800', 0, 1, 'no')",
+            "UnicodeEncodeError: 'utf-8' codec can't encode",
+        ),
         ("AssertionError", "AssertionError"),
         ("RecursionError('too deep')", "RecursionError: too deep"),
     ],

@@ -1,4 +1,6 @@
-"""Plausible mistakes of a first day: each gives one line that says what to do, and exit code 2 where nothing was judged."""
+"""Plausible mistakes of a first day: each gives one line that says what to do, and exit code 2
+where nothing was judged.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder, monkeypatch, capfd):
-    """Run the entry point of the command here: to start a process for each mistake would take five times as long."""
+    """Run the entry point of the command here:
+    to start a process for each mistake would take five times as long.
+    """
 
     def run(text, cwd=folder, **variables):
         for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
@@ -61,7 +65,8 @@ def run(folder, monkeypatch, capfd):
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", ["virt-admit", *text.split()])
-        monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))  # click looks up its name there
+        # click looks up its name there
+        monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
         monkeypatch.setattr(main, "gc", NO_GC)
         with pytest.raises(SystemExit) as ended:
             main.main()
@@ -84,11 +89,20 @@ MISTAKES = {
     # a file
     "check manifest": (2, "manifest: No such file or directory. Did you mean manifests?"),
     "check manifests/01-shared-disc.yaml": (2, "Did you mean manifests/01-shared-disk.yaml?"),
-    "check manifests --old manifest -o json": (2, "manifest: No such file or directory. Did you mean manifests?"),
+    "check manifests --old manifest -o json": (
+        2,
+        "manifest: No such file or directory. Did you mean manifests?",
+    ),
     "check cluster.yml": (2, "Did you mean cluster.yaml?"),
-    "check manifests --cluster clustr.yaml": (2, "clustr.yaml: No such file or directory. Did you mean cluster.yaml?"),
+    "check manifests --cluster clustr.yaml": (
+        2,
+        "clustr.yaml: No such file or directory. Did you mean cluster.yaml?",
+    ),
     "check empty": (0, "empty: no file *.yaml, *.yml or *.json is in this folder"),
-    "check empty --fail-if-no-objects": (2, "empty: no file *.yaml, *.yml or *.json is in this folder"),
+    "check empty --fail-if-no-objects": (
+        2,
+        "empty: no file *.yaml, *.yml or *.json is in this folder",
+    ),
     "check": (2, "name files or folders, or set paths in .virt-admit.yaml"),
     "check manifests --policy polcy.yaml": (2, "Did you mean policy.yaml?"),
     "check manifests --policy strickt": (2, "Did you mean strict?"),
@@ -103,7 +117,10 @@ MISTAKES = {
         2,
         "this is not a snapshot of a cluster. Save a new one: virt-admit scan --save",
     ),
-    "drain --all --cluster old.json --max-age 24h": (2, "and --max-age is 24h. Save a new one: virt-admit scan --save"),
+    "drain --all --cluster old.json --max-age 24h": (
+        2,
+        "and --max-age is 24h. Save a new one: virt-admit scan --save",
+    ),
     "scan --cluster policy.yaml": (2, "Save one with: virt-admit scan --save FILE"),
     "scan --cluster cluster.yaml --save new/there.json": (
         2,
@@ -114,31 +131,73 @@ MISTAKES = {
     "rules vm-runing-deprecated": (2, "Did you mean vm-running-deprecated?"),
     "check manifests --select vm-runing-deprecated": (2, "Did you mean vm-running-deprecated?"),
     "check manifests --ignore nothing-like-it": (2, "`virt-admit rules` lists them"),
-    "policy show shop vm-runing-deprecated --policy default": (2, "Did you mean vm-running-deprecated?"),
-    "drain wrker-1 --cluster cluster.yaml": (2, "node wrker-1 does not exist. Did you mean worker-1?"),
+    "policy show shop vm-runing-deprecated --policy default": (
+        2,
+        "Did you mean vm-running-deprecated?",
+    ),
+    "drain wrker-1 --cluster cluster.yaml": (
+        2,
+        "node wrker-1 does not exist. Did you mean worker-1?",
+    ),
     "drain worker-1,worker-2 --cluster cluster.yaml": (2, "separate several nodes with spaces"),
     "drain vm/db --cluster cluster.yaml": (2, "vm/db is not a node: write NODE or node/NAME"),
-    "drain --pool wrker --cluster cluster.yaml": (2, "no MachineConfigPool or MachineDeployment is named wrker"),
-    "scan --cluster cluster.yaml -n shp": (0, "no object to judge in namespace shp. Did you mean shop?"),
+    "drain --pool wrker --cluster cluster.yaml": (
+        2,
+        "no MachineConfigPool or MachineDeployment is named wrker",
+    ),
+    "scan --cluster cluster.yaml -n shp": (
+        0,
+        "no object to judge in namespace shp. Did you mean shop?",
+    ),
     "chekc manifests": (2, "no such verb 'chekc': did you mean check?"),
     # a flag
     "drain --al --cluster cluster.yaml": (2, "Did you mean one of: '--all'"),
-    "drain --cluster cluster.yaml": (2, "give a NODE, --selector, --pool or --all. See: virt-admit drain --help"),
-    "drain worker-1 --all --cluster cluster.yaml": (2, "--all excludes NODE, --selector and --pool: choose one"),
+    "drain --cluster cluster.yaml": (
+        2,
+        "give a NODE, --selector, --pool or --all. See: virt-admit drain --help",
+    ),
+    "drain worker-1 --all --cluster cluster.yaml": (
+        2,
+        "--all excludes NODE, --selector and --pool: choose one",
+    ),
     "drain --all --cluster cluster.yaml -o jsn": (2, "Did you mean json?"),
     "check manifests -o jsn": (2, "Did you mean json?"),
-    "check manifests --fail-on denny": (2, "'denny' is not one of 'deny', 'warn', 'audit', 'never'. See: "),
+    "check manifests --fail-on denny": (
+        2,
+        "'denny' is not one of 'deny', 'warn', 'audit', 'never'. See: ",
+    ),
     "check manifests --target kubvirt=1.9": (2, "did you mean kubevirt"),
-    "upgrade --start tomorrow --cluster cluster.yaml": (2, "is not a time such as 2027-01-31T22:00"),
+    "upgrade --start tomorrow --cluster cluster.yaml": (
+        2,
+        "is not a time such as 2027-01-31T22:00",
+    ),
     "upgrade --max-unavailable many --cluster cluster.yaml": (2, "nor a percentage such as"),
-    "drain --selector a==b,, --cluster cluster.yaml": (2, "write key=value, key in (a, b), key or !key"),
+    "drain --selector a==b,, --cluster cluster.yaml": (
+        2,
+        "write key=value, key in (a, b), key or !key",
+    ),
     "scan --live --cluster cluster.yaml": (2, "--cluster excludes --live"),
     # a cluster
-    "drain --all": (2, "no kubeconfig was found. Name one with --kubeconfig FILE or the variable KUBECONFIG"),
-    "drain --all --kubeconfig kubecfg": (2, "no cluster is configured: kubecfg: No such file or directory"),
-    "drain --all --kubeconfig kubeconfig --context prd": (2, "the kubeconfig has no context prd. Did you mean prod?"),
-    "doctor --kubeconfig kubeconfig --context staging": (2, "has no context staging. The contexts are: prod"),
-    "drain --all --kubeconfig kubeconfig": (2, "Check the context and the network: kubectl cluster-info"),
+    "drain --all": (
+        2,
+        "no kubeconfig was found. Name one with --kubeconfig FILE or the variable KUBECONFIG",
+    ),
+    "drain --all --kubeconfig kubecfg": (
+        2,
+        "no cluster is configured: kubecfg: No such file or directory",
+    ),
+    "drain --all --kubeconfig kubeconfig --context prd": (
+        2,
+        "the kubeconfig has no context prd. Did you mean prod?",
+    ),
+    "doctor --kubeconfig kubeconfig --context staging": (
+        2,
+        "has no context staging. The contexts are: prod",
+    ),
+    "drain --all --kubeconfig kubeconfig": (
+        2,
+        "Check the context and the network: kubectl cluster-info",
+    ),
 }
 MANY = ("check manifests --old manifest", "drain --all --cluster", "scan --cluster cluster.yaml -n")
 """Commands that print a report besides the line."""

@@ -1,4 +1,6 @@
-"""Inputs that no one writes on purpose: pipes, symlinks, JSON followed by other text, clusters without nodes."""
+"""Inputs that no one writes on purpose: pipes, symlinks, JSON followed by other text,
+clusters without nodes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def virt_admit(*args):
 
 
 @pytest.mark.parametrize(
-    "verb", [("check",), ("check", "--cluster"), ("scan", "--cluster"), ("drain", "--all", "--cluster")]
+    "verb",
+    [("check",), ("check", "--cluster"), ("scan", "--cluster"), ("drain", "--all", "--cluster")],
 )
 def test_a_named_pipe_is_one_error_and_no_hang(tmp_path, verb):
     os.mkfifo(tmp_path / "pipe")
@@ -49,12 +52,16 @@ def test_an_open_descriptor_is_read(tmp_path):
     os.write(write, CONFIGMAP.encode())
     os.close(write)
     command = [sys.executable, "-m", "virt_admit", "check", f"/dev/fd/{read}"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, pass_fds=[read])
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=20, check=False, pass_fds=[read]
+    )
     os.close(read)
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("more", ["foo: bar", "{apiVersion: v1, kind: ConfigMap}", "- a", "kind: ConfigMap\n---\n"])
+@pytest.mark.parametrize(
+    "more", ["foo: bar", "{apiVersion: v1, kind: ConfigMap}", "- a", "kind: ConfigMap\n---\n"]
+)
 def test_json_followed_by_yaml_is_what_kubectl_rejects(tmp_path, more):
     (tmp_path / "a.json").write_text(f"{CONFIGMAP}\n{more}\n")
     run = virt_admit("check", tmp_path / "a.json")
@@ -78,7 +85,12 @@ def test_a_cluster_without_nodes_cannot_be_determined():
 
 
 def test_the_verbs_exit_with_2_for_a_cluster_without_nodes(tmp_path):
-    snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": []}
+    snapshot = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": ["*"],
+        "items": [],
+    }
     (tmp_path / "empty.json").write_text(json.dumps(snapshot))
     for verb in (("drain", "--all"), ("upgrade",)):
         run = virt_admit(*verb, "--cluster", tmp_path / "empty.json", "-o", "json")
@@ -95,14 +107,23 @@ def test_node_labels_that_are_not_text_do_not_crash_placement(labels):
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
     nodes = [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "status": status,
+        }
         for name in "ab"
     ]
     vmi = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
         "metadata": {"name": "db", "namespace": "shop", "labels": {"app": "db"}},
-        "spec": {"domain": {"memory": {"guest": "1Gi"}}, "affinity": affinity, "evictionStrategy": "LiveMigrate"},
+        "spec": {
+            "domain": {"memory": {"guest": "1Gi"}},
+            "affinity": affinity,
+            "evictionStrategy": "LiveMigrate",
+        },
         "status": {
             "phase": "Running",
             "nodeName": "a",
@@ -137,7 +158,11 @@ def test_pod_requests_that_are_no_quantities_leave_the_room_of_a_node_open(amoun
         pod = builders.manifest("v1", "Pod", "web", "shop", spec=spec, status={"phase": "Running"})
         shop = builders.manifest("v1", "Namespace", builders.NAMESPACE)
         cluster = builders.complete(
-            drain_cases.HERE, drain_cases.THERE, drain_cases.vmi("LiveMigrate", migratable=True), pod, shop
+            drain_cases.HERE,
+            drain_cases.THERE,
+            drain_cases.vmi("LiveMigrate", migratable=True),
+            pod,
+            shop,
         )
         (found,) = (node for node in plan(cluster).nodes if node.name == "a")
         return found
@@ -158,7 +183,12 @@ def test_the_order_of_items_never_changes_a_byte(tmp_path, monkeypatch, verb, fo
     items = blindness.random_cluster(seed)
     for order in range(3):
         Random(order).shuffle(items)
-        snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+        snapshot = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "complete": ["*"],
+            "items": items,
+        }
         (tmp_path / "cluster.json").write_text(json.dumps(snapshot))
         run = runner.invoke(main.virt_admit, [*verb, "--cluster", "cluster.json", "-o", form])
         assert run.exit_code in (0, 1, 2), run.output
@@ -172,19 +202,28 @@ EXAMPLE = json.loads((ROOT / "examples/clusters/stuck.json").read_text())
 def answered(tmp_path, items, *verb):
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(EXAMPLE | {"items": items}))
-    done = CliRunner().invoke(main.virt_admit, [*verb, "--cluster", str(file), "-o", "json"], standalone_mode=False)
+    done = CliRunner().invoke(
+        main.virt_admit, [*verb, "--cluster", str(file), "-o", "json"], standalone_mode=False
+    )
     assert done.exception is None, done.output
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("size", ["1e999", "-9e999", "9" * 999, 10**30])
-@pytest.mark.parametrize("verb", [("drain", "--all"), ("outage", "--worst", "1"), ("explain", "node/worker-1")])
+@pytest.mark.parametrize(
+    "verb", [("drain", "--all"), ("outage", "--worst", "1"), ("explain", "node/worker-1")]
+)
 def test_memory_beyond_all_numbers_ends_no_report(monkeypatch, tmp_path, size, verb):
-    monkeypatch.setattr(simulation, "MAX_EVENTS", 20_000)  # such migrations never end: 5 s until it gives up
+    # such migrations never end: 5 s until it gives up
+    monkeypatch.setattr(simulation, "MAX_EVENTS", 20_000)
     items = json.loads(json.dumps(EXAMPLE["items"]))
     for item in items:
         if item["kind"] in ("VirtualMachine", "VirtualMachineInstance"):
-            spec = item["spec"]["template"]["spec"] if item["kind"] == "VirtualMachine" else item["spec"]
+            spec = (
+                item["spec"]["template"]["spec"]
+                if item["kind"] == "VirtualMachine"
+                else item["spec"]
+            )
             spec["domain"]["memory"] = {"guest": size}
     assert answered(tmp_path, items, *verb)
 

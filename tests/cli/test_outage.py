@@ -1,4 +1,6 @@
-"""``virt-admit outage`` as a command: forms, exit codes, hostile text, several clusters, live clusters, completion."""
+"""``virt-admit outage`` as a command: forms, exit codes, hostile text, several clusters, live
+clusters, completion.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ def saved(tmp_path):
     def save(*parts, name="cluster.json", complete=("*",), **more):
         items = [*losses.NAMESPACES, losses.KUBEVIRT, *losses.flat(parts)]
         file = tmp_path / name
-        content = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "items": items, "complete": complete}
+        content = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "items": items,
+            "complete": complete,
+        }
         file.write_text(json.dumps(content | more))
         return str(file)
 
@@ -66,7 +73,9 @@ def test_the_words_and_the_keys(saved):
     ]
     code, found = data("n1", "--cluster", saved(NODES, FULL, objects, nhc()))
     assert code == 1
-    assert tuple(found) == (*("version", "question", "survives", "because", "unseen", "quorum", "capacity", "outages"),)
+    assert tuple(found) == (
+        *("version", "question", "survives", "because", "unseen", "quorum", "capacity", "outages"),
+    )
     assert (found["version"], found["question"], found["survives"]) == (1, {"nodes": ["n1"]}, False)
     assert found["quorum"] == {"nodes": 0, "left": 0, "kept": True}
     (one,) = found["outages"]
@@ -88,7 +97,19 @@ def test_the_words_and_the_keys(saved):
     }
     (small,) = [row for row in one["vms"] if row["name"] == "small"]
     assert tuple(small) == (
-        *("namespace", "name", "node", "outcome", "reason", "remedy", "to", "at", "by_hand", "parts", "fresh"),
+        *(
+            "namespace",
+            "name",
+            "node",
+            "outcome",
+            "reason",
+            "remedy",
+            "to",
+            "at",
+            "by_hand",
+            "parts",
+            "fresh",
+        ),
         "candidates",
     )
     assert small["at"] == {"low": 540, "high": 675}
@@ -141,7 +162,9 @@ def test_mistakes_are_exit_2(saved, options, says):
 def test_the_text_names_who_acts_what_to_type_and_each_part_of_the_time(saved):
     volumes = claim("disk")
     own = vm("db", "n1", volumes=[disk("disk")])
-    _, out, _ = run("outage", "n1", "--cluster", saved(NODES, volumes, own, nhc("FenceAgentsRemediation")))
+    _, out, _ = run(
+        "outage", "n1", "--cluster", saved(NODES, volumes, own, nhc("FenceAgentsRemediation"))
+    )
     assert "NodeHealthCheck workers (n1) frees the pods by FenceAgentsRemediation" in out
     assert "detected 50-55 s (kube-controller-manager), waited 300 s (the health check)" in out
     assert "detached 360 s (kube-controller-manager), started 10-120 s (assumed)" in out
@@ -185,7 +208,9 @@ def hostile():
     return bad, NODES[1:], check, objects
 
 
-@pytest.mark.parametrize("options", [("--worst", "1"), ("--worst", "1", "--summary"), ("--zone", f"a{ATTACK}")])
+@pytest.mark.parametrize(
+    "options", [("--worst", "1"), ("--worst", "1", "--summary"), ("--zone", f"a{ATTACK}")]
+)
 @pytest.mark.parametrize("form", ["text", "json", "html"])
 def test_nothing_is_printed_raw(saved, options, form):
     if "--summary" in options and form != "text":
@@ -204,7 +229,9 @@ def test_a_hostile_zone_that_does_not_exist(saved):
 
 def test_commands_in_the_text_are_whole_lines_of_a_shell(saved):
     bad = node("n1;reboot")
-    _, out, _ = run("outage", "--worst", "1", "--cluster", saved(bad, NODES[1:], vm("db", "n1;reboot")))
+    _, out, _ = run(
+        "outage", "--worst", "1", "--cluster", saved(bad, NODES[1:], vm("db", "n1;reboot"))
+    )
     assert "kubectl taint nodes 'n1;reboot' " in out
 
 
@@ -226,7 +253,9 @@ def test_several_clusters(saved, tmp_path):
 def test_a_page_for_each_owner(saved, tmp_path):
     file = saved(NODES, vm("db", "n1"), nhc())
     folder = tmp_path / "pages"
-    code, _, error = run("outage", "n1", "--cluster", file, "-o", f"html={folder}", "--pages-by", "namespace")
+    code, _, error = run(
+        "outage", "n1", "--cluster", file, "-o", f"html={folder}", "--pages-by", "namespace"
+    )
     assert code == 0, error
     assert sorted(page.name for page in folder.glob("*.html")) == ["index.html", "owner-shop.html"]
     assert "shop/db" in (folder / "owner-shop.html").read_text()
@@ -249,7 +278,10 @@ def test_a_live_cluster(tmp_path, monkeypatch):
 
 
 def test_completion():
-    assert [line.partition("\t")[0] for line in answer(["outage", "--zo"])][:-1] == ["--zone", "--zone-key"]
+    assert [line.partition("\t")[0] for line in answer(["outage", "--zo"])][:-1] == [
+        "--zone",
+        "--zone-key",
+    ]
     assert any(line.startswith("outage\t") for line in answer(["out"]))
 
 

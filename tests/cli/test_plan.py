@@ -36,7 +36,9 @@ def saved(tmp_path, *objects, unreadable=()):
 
 
 def run(path, *args):
-    return CliRunner().invoke(virt_admit, ["plan", "--cluster", str(path), *args], standalone_mode=False)
+    return CliRunner().invoke(
+        virt_admit, ["plan", "--cluster", str(path), *args], standalone_mode=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,8 +98,14 @@ def test_wrong_usage_is_one_clear_error(tmp_path, args, says):
 
 def test_steps_have_the_numbers_of_their_scripts(tmp_path):
     """Headings with the numbers of stages looked like steps of which some were missing."""
-    lines = run(saved(tmp_path, *CAUSES["a disk whose copy needs a setting first"][0])).stdout.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2].isdigit()] == ["1.", "2.", "3."]
+    lines = run(
+        saved(tmp_path, *CAUSES["a disk whose copy needs a setting first"][0])
+    ).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2].isdigit()] == [
+        "1.",
+        "2.",
+        "3.",
+    ]
     assert "Settings of the cluster" in lines
     assert not any(line.startswith("Stage ") for line in lines)
 
@@ -111,11 +119,15 @@ def test_pages_for_each_owner(tmp_path):
     path = saved(tmp_path, vm(spec=HERE), vm("web", namespace="bank", spec=HERE))
     folder = tmp_path / "pages"
     assert run(path, "-o", f"html={folder}", "--pages-by", "namespace").return_value == 1
-    assert {file.name for file in folder.iterdir()} == {"index.html", "owner-bank.html", "owner-shop.html"}
+    assert {file.name for file in folder.iterdir()} == {
+        "index.html",
+        "owner-bank.html",
+        "owner-shop.html",
+    }
     assert "shop/db" not in (folder / "owner-bank.html").read_text()
 
 
-# --- the folder ----------------------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 def folder_of(tmp_path, *objects):
@@ -125,10 +137,18 @@ def folder_of(tmp_path, *objects):
 
 
 def contents(folder):
-    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(folder)): file.read_text()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
-BOTH = (vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"), claim("root"), storage_class())
+BOTH = (
+    vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"),
+    claim("root"),
+    storage_class(),
+)
 
 
 def test_the_folder_has_a_script_and_patches_for_each_step(tmp_path):
@@ -147,7 +167,9 @@ def test_the_folder_has_a_script_and_patches_for_each_step(tmp_path):
     }
     patch = yaml.safe_load(files["patches/010-shop-db-restart-1.yaml"])
     assert [each["op"] for each in patch] == ["test", "replace"]
-    assert yaml.safe_load(files["objects/020-shop-db-copy-1.yaml"])["spec"]["source"] == {"blank": {}}
+    assert yaml.safe_load(files["objects/020-shop-db-copy-1.yaml"])["spec"]["source"] == {
+        "blank": {}
+    }
     assert "virtctl restart db -n shop" in files["steps/010-shop-db-restart.sh"]
 
 
@@ -180,7 +202,9 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path, present):
     folder = tmp_path / "plan"
     folder.mkdir()
     (folder / present).write_text("[1]")
-    done = CliRunner().invoke(virt_admit, ["plan", "--cluster", str(saved(tmp_path, *BOTH)), "-o", f"folder={folder}"])
+    done = CliRunner().invoke(
+        virt_admit, ["plan", "--cluster", str(saved(tmp_path, *BOTH)), "-o", f"folder={folder}"]
+    )
     assert done.exit_code == 1  # click's own code; ``main`` makes it 2
     assert "is not empty" in done.output
     assert contents(folder) == {present: "[1]"}
@@ -188,13 +212,19 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path, present):
 
 def test_nothing_is_written_for_a_goal_that_cannot_be_determined(tmp_path):
     path = saved(tmp_path, vm(), unreadable=["pods"])
-    done = CliRunner().invoke(virt_admit, ["plan", "--cluster", str(path), "-o", f"folder={tmp_path / 'plan'}"])
+    done = CliRunner().invoke(
+        virt_admit, ["plan", "--cluster", str(path), "-o", f"folder={tmp_path / 'plan'}"]
+    )
     assert "could not be read, so nothing is written" in done.output
     assert not (tmp_path / "plan").exists()
 
 
 def test_hostile_names_are_never_typed(tmp_path):
-    objects = (vm(ATTACK, spec=HERE), vm(namespace="../up", spec=HERE), vm("ok", spec={"nodeSelector": {ATTACK: "1"}}))
+    objects = (
+        vm(ATTACK, spec=HERE),
+        vm(namespace="../up", spec=HERE),
+        vm("ok", spec={"nodeSelector": {ATTACK: "1"}}),
+    )
     folder = folder_of(tmp_path, *objects)
     assert {file.name for file in folder.iterdir()} <= {
         "README.md",
@@ -210,7 +240,9 @@ def test_hostile_names_are_never_typed(tmp_path):
         (fake / name).write_text("#!/bin/sh\nexit 0\n")
         (fake / name).chmod(0o755)
     for script in folder.glob("steps/*.sh"):
-        subprocess.run(["sh", str(script)], check=False, env={"PATH": f"{fake}:/usr/bin:/bin"}, timeout=20)
+        subprocess.run(
+            ["sh", str(script)], check=False, env={"PATH": f"{fake}:/usr/bin:/bin"}, timeout=20
+        )
     assert not list(tmp_path.rglob("pwned"))
     assert "\u202e" not in (folder / "README.md").read_text()
     for form in ("text", "html"):

@@ -23,7 +23,12 @@ from virt_admit.reports.plan.folder import files
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 FAKE = Path(__file__).with_name("fake_kubectl.py")
-POOL_OWNER = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web", "controller": True}
+POOL_OWNER = {
+    "apiVersion": "pool.kubevirt.io/v1beta1",
+    "kind": "VirtualMachinePool",
+    "name": "web",
+    "controller": True,
+}
 TEMPLATE = {"metadata": {"name": "root"}, "spec": {"storage": {"accessModes": ["ReadWriteOnce"]}}}
 OF_DATA_VOLUME = {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}
 SLOW = {"migrations": {"bandwidthPerMigration": "1Mi", "completionTimeoutPerGiB": 150}}
@@ -41,16 +46,28 @@ def of_pool(**more):
 BRIDGED = of_pool(spec=BRIDGE, reason="InterfaceNotLiveMigratable")
 MORE = {
     "the migration controller copies": (
-        vm(spec=OF_DATA_VOLUME, own={"dataVolumeTemplates": [TEMPLATE]}, reason="DisksNotLiveMigratable"),
+        vm(
+            spec=OF_DATA_VOLUME,
+            own={"dataVolumeTemplates": [TEMPLATE]},
+            reason="DisksNotLiveMigratable",
+        ),
         claim("root"),
         storage_class(),
         HCO,
     ),
     "a copy that takes long": (vm(**NO_RWO), claim("root"), storage_class(), kubevirt(SLOW)),
     "the template of a pool": (BRIDGED, pool(BRIDGED)),
-    "a pool that waits for restarts": (BRIDGED, pool(BRIDGED, updateStrategy={"opportunistic": {}})),
+    "a pool that waits for restarts": (
+        BRIDGED,
+        pool(BRIDGED, updateStrategy={"opportunistic": {}}),
+    ),
 }
-SOME = ("a disk on one node", "a bridge on the pod network", "pinned by a selector", "the template of a pool")
+SOME = (
+    "a disk on one node",
+    "a bridge on the pod network",
+    "pinned by a selector",
+    "the template of a pool",
+)
 CLUSTERS = {name: objects for name, (objects, _) in (CAUSES | BUDGETS).items()} | MORE
 
 
@@ -86,7 +103,12 @@ class Machine:
             "PYTHONPATH": str(Path(yaml.__file__).parents[1]),
         }
         return subprocess.run(
-            ["sh", str(script)], capture_output=True, text=True, env=environment, timeout=60, check=False
+            ["sh", str(script)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
         )
 
     @property
@@ -99,7 +121,13 @@ class Machine:
 
     def change(self, kind, name, edit):
         objects = json.loads(self.store.read_text())
-        edit(next(each for each in objects if each["kind"] == kind and each["metadata"]["name"] == name))
+        edit(
+            next(
+                each
+                for each in objects
+                if each["kind"] == kind and each["metadata"]["name"] == name
+            )
+        )
         self.store.write_text(json.dumps(objects))
 
     def specs(self):
@@ -123,7 +151,9 @@ def test_a_second_run_changes_nothing(tmp_path, name):
     written = machine.written
     for script in machine.scripts:
         again = machine.run(script)
-        assert (again.returncode, again.stdout, again.stderr) == (0, "done already\n", ""), script.name
+        assert (again.returncode, again.stdout, again.stderr) == (0, "done already\n", ""), (
+            script.name
+        )
     assert machine.written == written
 
 
@@ -139,11 +169,16 @@ def test_shellcheck_finds_nothing_in_any_script(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("word", ["a'b\n%d\\\\0$(id)`id`\"", "\x1b]0;x\x07", "\u202eé\u2028", "plain", "it's 50 %"])
+@pytest.mark.parametrize(
+    "word", ["a'b\n%d\\\\0$(id)`id`\"", "\x1b]0;x\x07", "\u202eé\u2028", "plain", "it's 50 %"]
+)
 def test_words_keep_their_meaning_in_a_shell_and_are_harmless_on_a_terminal(word):
     written = scripts._words("printf", "%s", word)
     assert written.isprintable()
-    assert subprocess.run(["sh", "-c", written], capture_output=True, text=True, check=True).stdout == word
+    assert (
+        subprocess.run(["sh", "-c", written], capture_output=True, text=True, check=True).stdout
+        == word
+    )
 
 
 def test_a_restart_that_was_interrupted_is_made_once(tmp_path):
@@ -160,7 +195,9 @@ def test_a_restart_that_was_interrupted_is_made_once(tmp_path):
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_query_that_fails_changes_nothing(tmp_path, name):
-    """What cannot be read is not absent: an empty answer would pass for a VM without RestartRequired."""
+    """What cannot be read is not absent: an empty answer would pass for a VM without
+    RestartRequired.
+    """
     machine = Machine(tmp_path, *CLUSTERS[name])
     fake = machine.programs / "kubectl"
     program = fake.read_text().splitlines()[1]
@@ -182,7 +219,11 @@ def test_a_vm_that_awaits_a_restart_is_not_copied_by_the_script(tmp_path):
 def test_an_object_that_has_changed_is_left_alone(tmp_path):
     machine = Machine(tmp_path, *CLUSTERS["a disk on one node"])
     other = [{"name": "root", "persistentVolumeClaim": {"claimName": "other"}}]
-    machine.change("VirtualMachine", "db", lambda found: found["spec"]["template"]["spec"].update(volumes=other))
+    machine.change(
+        "VirtualMachine",
+        "db",
+        lambda found: found["spec"]["template"]["spec"].update(volumes=other),
+    )
     done = machine.run(machine.scripts[0])
     assert done.returncode == 1
     assert "changed since the plan" in done.stderr

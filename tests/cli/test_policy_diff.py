@@ -11,7 +11,10 @@ VM = {
     "apiVersion": "kubevirt.io/v1",
     "kind": "VirtualMachine",
     "metadata": {"name": "db", "namespace": "shop"},
-    "spec": {"running": True, "template": {"spec": {"evictionStrategy": "None", "domain": {"devices": {}}}}},
+    "spec": {
+        "running": True,
+        "template": {"spec": {"evictionStrategy": "None", "domain": {"devices": {}}}},
+    },
 }
 
 
@@ -19,7 +22,14 @@ VM = {
 def diff(tmp_path):
     cluster = tmp_path / "cluster.json"
     cluster.write_text(
-        json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": [VM]})
+        json.dumps(
+            {
+                "apiVersion": "virt-admit.io/v1alpha1",
+                "kind": "Snapshot",
+                "complete": ["*"],
+                "items": [VM],
+            }
+        )
     )
 
     def run(old, new, *more):
@@ -42,9 +52,16 @@ def test_no_difference(diff):
 
 
 def test_json(diff):
-    changes = {each["rule"]: each for each in json.loads(diff("audit", "default", "-o", "json").stdout)}
+    changes = {
+        each["rule"]: each for each in json.loads(diff("audit", "default", "-o", "json").stdout)
+    }
     assert changes["vm-running-deprecated"] | {"message": ""} == {
-        "object": {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "shop", "name": "db"},
+        "object": {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "namespace": "shop",
+            "name": "db",
+        },
         "rule": "vm-running-deprecated",
         "path": "spec.running",
         "message": "",

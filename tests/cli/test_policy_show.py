@@ -56,15 +56,24 @@ def test_a_valid_file_names_its_expired_exemptions(file):
 def test_a_file_that_is_not_valid(file):
     file.write_text("extends: strickt\n")
     code, out = policy("lint", file)
-    assert (code, out) == (2, f"{file}:1: extends: must be one of audit, default, strict; did you mean strict?")
+    assert (code, out) == (
+        2,
+        f"{file}:1: extends: must be one of audit, default, strict; did you mean strict?",
+    )
     assert policy("lint", file.parent / "none.yaml")[0] == 2
 
 
 def test_the_layer_that_decides(file):
-    rows = {line.split()[1]: line.split(None, 2) for line in policy("show", "shop", "--policy", file)[1].splitlines()}
+    rows = {
+        line.split()[1]: line.split(None, 2)
+        for line in policy("show", "shop", "--policy", file)[1].splitlines()
+    }
     assert rows[RULE] == ["deny", RULE, "strict: rules"]
     assert rows["vm-live-migrate-not-migratable"][0] == "deny"
-    rows = {line.split()[1]: line.split(None, 2) for line in policy("show", "dev-a", "--policy", file)[1].splitlines()}
+    rows = {
+        line.split()[1]: line.split(None, 2)
+        for line in policy("show", "dev-a", "--policy", file)[1].splitlines()
+    }
     assert rows[RULE][0] == "off"
     assert rows[RULE][2].startswith("exempt: dev-* until 2999-03-31: moves in March (")
 
@@ -119,11 +128,16 @@ class TestOfACluster:
         assert "ConfigMap virt-admit/virt-admit-policy: namespaces[0].rules: audit" in out
 
     def test_the_fallback_of_the_deployment(self, api, tmp_path):
-        variable = {"name": "VIRT_ADMIT_POLICY_CONFIGMAP", "value": "virt-admit/virt-admit-policy,fallback=audit"}
+        variable = {
+            "name": "VIRT_ADMIT_POLICY_CONFIGMAP",
+            "value": "virt-admit/virt-admit-policy,fallback=audit",
+        }
         deployment = {"spec": {"template": {"spec": {"containers": [{"env": [variable]}]}}}}
         api.broken[DEPLOYMENT] = json.dumps(deployment).encode()
         out = self.show(api, tmp_path)[1]
-        assert out.startswith("policy: audit (ConfigMap virt-admit/virt-admit-policy does not exist)\n")
+        assert out.startswith(
+            "policy: audit (ConfigMap virt-admit/virt-admit-policy does not exist)\n"
+        )
         assert "in namespace dev-a: audit (audit: rules)" in out
 
     def test_without_any_right(self, api, tmp_path):

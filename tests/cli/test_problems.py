@@ -1,4 +1,6 @@
-"""Problem ids: ``scan``, ``drain`` and ``upgrade`` name the same problem by the same id, and text prints it once."""
+"""Problem ids: ``scan``, ``drain`` and ``upgrade`` name the same problem by the same id,
+and text prints it once.
+"""
 
 import json
 
@@ -39,13 +41,21 @@ def vm(name="db", on="a", strategy="LiveMigrate", reason="DisksNotLiveMigratable
         "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": f"{name}-root"}}],
     }
     return [
-        manifest(KUBEVIRT, "VirtualMachine", name, "shop", spec={"runStrategy": "Always", "template": {"spec": spec}}),
+        manifest(
+            KUBEVIRT,
+            "VirtualMachine",
+            name,
+            "shop",
+            spec={"runStrategy": "Always", "template": {"spec": spec}},
+        ),
         manifest(
             KUBEVIRT,
             "VirtualMachineInstance",
             name,
             "shop",
-            metadata={"ownerReferences": [{"kind": "VirtualMachine", "name": name, "controller": True}]},
+            metadata={
+                "ownerReferences": [{"kind": "VirtualMachine", "name": name, "controller": True}]
+            },
             spec=spec,
             status={
                 "phase": "Running",
@@ -80,7 +90,10 @@ def budget(name="web", namespace="shop"):
             "Pod",
             "web-1",
             namespace,
-            metadata={"labels": {"app": "web"}, "ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},
+            metadata={
+                "labels": {"app": "web"},
+                "ownerReferences": [{"kind": "ReplicaSet", "controller": True}],
+            },
             spec={"nodeName": "a"},
             status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         ),
@@ -92,8 +105,15 @@ def run(tmp_path):
     """Run a verb over a snapshot and return what it prints."""
 
     def run(verb, items, *arguments):
-        objects = [item.data for group in items for item in (group if isinstance(group, list) else [group])]
-        data = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": objects}
+        objects = [
+            item.data for group in items for item in (group if isinstance(group, list) else [group])
+        ]
+        data = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "complete": ["*"],
+            "items": objects,
+        }
         (tmp_path / "cluster.json").write_text(json.dumps(data))
         call = [verb, "--cluster", str(tmp_path / "cluster.json"), *arguments]
         result = CliRunner().invoke(main.virt_admit, call)
@@ -119,7 +139,11 @@ def test_every_verb_names_a_problem_by_the_same_id(run):
     ids = {DISK, DEVICE, blocker["problem"]}
     assert sorted(stop["problem"] for stop in stops) == sorted(ids), "one stop for each cause"
     assert {result["problem"] for result in scanned} - {None} == ids
-    shown = {(result["rule"], result["object"]["kind"]) for result in scanned if result["problem"] == DISK}
+    shown = {
+        (result["rule"], result["object"]["kind"])
+        for result in scanned
+        if result["problem"] == DISK
+    }
     assert shown >= {
         ("vm-live-migrate-not-migratable", "VirtualMachine"),
         ("vm-live-migrate-not-migratable", "VirtualMachineInstance"),
@@ -139,17 +163,29 @@ def test_text_prints_a_problem_once_and_json_all_results(run):
     assert "VirtualMachineInstance/shop/db [vmi-not-migratable]" in also
     assert run("scan", items, *rules, "-q") == text
     assert len(json.loads(run("scan", items, *rules, "-o", "json"))["results"]) == 3
-    assert sum("[vm" in line for line in run("scan", items, *rules, "--all-lines").splitlines()) == 3
+    assert (
+        sum("[vm" in line for line in run("scan", items, *rules, "--all-lines").splitlines()) == 3
+    )
 
 
 def test_equal_lines_about_many_nodes_are_one(run):
-    items = [*(node(f"node-{number:03}") for number in range(250)), vm(on="node-007", strategy="None")]
+    items = [
+        *(node(f"node-{number:03}") for number in range(250)),
+        vm(on="node-007", strategy="None"),
+    ]
     items += [vm(f"vm-{number:03}", f"node-{number:03}", strategy="None") for number in range(250)]
     text = run("scan", items, "--select", "node-without-health-check")
     found = [line for line in text.splitlines() if "[node-without-health-check]" in line]
     assert len(found) <= 2, text[:2000]
     assert any(" and 249 more: " in line for line in found)
-    assert len(json.loads(run("scan", items, "--select", "node-without-health-check", "-o", "json"))["results"]) == 250
+    assert (
+        len(
+            json.loads(run("scan", items, "--select", "node-without-health-check", "-o", "json"))[
+                "results"
+            ]
+        )
+        == 250
+    )
 
 
 def test_problems_of_other_objects_are_not_merged(run):
@@ -164,7 +200,9 @@ def test_the_id_of_a_hostile_reason_is_a_word():
 
 
 def test_a_node_that_does_not_report_is_one_problem_of_all_its_vms():
-    data = as_data(plan(Snapshot([node("a", ready="Unknown"), node("b"), *vm(), *vm("mail")], ["*"])))
+    data = as_data(
+        plan(Snapshot([node("a", ready="Unknown"), node("b"), *vm(), *vm("mail")], ["*"]))
+    )
     (silent,) = [one for one in data["nodes"] if one["name"] == "a"]
     assert all("NodeNotReporting:a" in vm["problems"] for vm in silent["vms"])
     assert [blocker["problem"] for blocker in silent["blockers"]] == ["NodeNotReporting:a"]
@@ -177,7 +215,13 @@ def stops(run, *items, by):
 
 def test_every_certain_stop_is_listed(run):
     """The simulation meets the first node alone: the others wait for it."""
-    items = [node("a"), node("b"), node("c"), vm(strategy="External"), vm("web", "b", strategy="External")]
+    items = [
+        node("a"),
+        node("b"),
+        node("c"),
+        vm(strategy="External"),
+        vm("web", "b", strategy="External"),
+    ]
     assert stops(run, *items, by="plain") == {
         ("a", "ExternalEvictionStrategy:shop/db"),
         ("b", "ExternalEvictionStrategy:shop/web"),
@@ -187,5 +231,9 @@ def test_every_certain_stop_is_listed(run):
 def test_a_pool_that_is_paused_is_a_problem_of_the_pool(run):
     role = "node-role.kubernetes.io/worker"
     spec = {"paused": True, "nodeSelector": {"matchLabels": {role: ""}}}
-    pool = manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec)
-    assert ("", "PoolPaused:worker") in stops(run, node("a", **{role: ""}), node("b"), pool, by="machineconfig")
+    pool = manifest(
+        "machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec
+    )
+    assert ("", "PoolPaused:worker") in stops(
+        run, node("a", **{role: ""}), node("b"), pool, by="machineconfig"
+    )

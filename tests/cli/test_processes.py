@@ -1,4 +1,6 @@
-"""Work that several processes share: the same results in the same order, whatever happens to a process."""
+"""Work that several processes share: the same results in the same order,
+whatever happens to a process.
+"""
 
 import json
 import os
@@ -23,24 +25,37 @@ PRELUDE = "import os, threading; from virt_admit.cli import processes; import cl
 
 
 def python(code):
-    done = subprocess.run([sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_results_come_in_order_from_other_processes():
     code = "import time\ndef work(n): time.sleep(0.2 * (n == 0)); return n, os.getpid() != parent\n"
-    code += "parent = os.getpid(); print(str(list(processes.share(work, range(5), 3))).replace('(', '[')"
+    code += (
+        "parent = os.getpid(); print(str(list(processes.share(work, range(5), 3))).replace('(', "
+        "'[')"
+    )
     code += ".replace(')', ']').lower())"
     assert python(code) == [[n, True] for n in range(5)]
 
 
 @pytest.mark.parametrize(
-    ("items", "jobs", "threads"), [(5, 1, 0), (1, 4, 0), (0, 4, 0), (5, 4, 1)], ids=["-j 1", "one", "none", "a thread"]
+    ("items", "jobs", "threads"),
+    [(5, 1, 0), (1, 4, 0), (0, 4, 0), (5, 4, 1)],
+    ids=["-j 1", "one", "none", "a thread"],
 )
 def test_one_process_does_it_alone(items, jobs, threads):
-    code = f"done = threading.Event()\nfor _ in range({threads}): threading.Thread(target=done.wait).start()\n"
-    code += f"print(list({{p for p in processes.share(lambda _: os.getpid(), range({items}), {jobs})}} - {{os.getpid()}}))\n"
+    code = (
+        f"done = threading.Event()\nfor _ in range({threads}): "
+        "threading.Thread(target=done.wait).start()\n"
+    )
+    code += (
+        f"print(list({{p for p in processes.share(lambda _: os.getpid(), range({items}), {jobs})}} "
+        "- {os.getpid()}))\n"
+    )
     code += "done.set()"
     assert python(code) == []
 
@@ -56,7 +71,8 @@ def test_a_process_that_the_system_ends_is_an_error():
 def test_this_process_does_the_work_if_the_system_refuses_another(number):
     code = f"forks = iter([os.fork] * {number}); real = os.fork\n"
     code += (
-        "def fork():\n    one = next(forks, None)\n    if one is None: raise BlockingIOError(11, 'no more processes')\n"
+        "def fork():\n    one = next(forks, None)\n    if one is None: raise BlockingIOError(11, "
+        "'no more processes')\n"
     )
     code += "    return real()\nos.fork = fork; me = os.getpid()\n"
     code += "print(sum(p != me for p in processes.share(lambda _: os.getpid(), range(9), 3)))"
@@ -71,14 +87,16 @@ def work(n):
     return "x" * 100_000
 for number, _ in enumerate(processes.share(work, range(600), 3)):
     if number == 3: print("started", flush=True)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_no_process_outlives_the_first_one(sent, whole_group):
     command = [sys.executable, "-c", PRELUDE + SLOW]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as first:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as first:
         assert first.stdout.readline() == b"started\n"
         (os.killpg if whole_group else os.kill)(first.pid, sent)
         assert first.stdout.read() == b""  # a copy that lives would keep the pipe open
@@ -101,17 +119,25 @@ def folder(tmp_path_factory):
     """Files with more than two portions, two batches, and everything that a report can name."""
     folder = tmp_path_factory.mktemp("many")
     padding = "# " + "x" * 3000 + "\n"
-    many = [text.replace("name: db", f"name: vm{n}") + padding for n in range(130) for text in (BOTH, FINE, UNSET)]
+    many = [
+        text.replace("name: db", f"name: vm{n}") + padding
+        for n in range(130)
+        for text in (BOTH, FINE, UNSET)
+    ]
     (folder / "many.yaml").write_text("---\n".join(many))
     (folder / "odd.yaml").write_text(
         "kind: [\n---\n" + BOTH + "  running: true\n---\n" + UNSET.replace("db", "{{ x }}")
     )
-    (folder / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1"}]}))
+    (folder / "list.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1"}]})
+    )
     (folder / "bytes.yaml").write_bytes(b"\xff")
     return folder
 
 
-@pytest.mark.parametrize("output", ["text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html"])
+@pytest.mark.parametrize(
+    "output", ["text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html"]
+)
 def test_the_report_is_the_same(folder, output):
     def run(jobs):
         command = [virt_admit(), "check", "-j", str(jobs), "-o", output, "--strict", "."]
@@ -153,9 +179,18 @@ def test_the_answer_about_a_cluster_is_the_same(verb):
 
 def test_results_name_the_cluster_and_its_objects():
     node = Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
-    other = Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {"unschedulable": True}})
+    other = Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "a"},
+            "spec": {"unschedulable": True},
+        }
+    )
     cluster = Snapshot([node], complete=["*"])
-    found = list(processes.share(lambda _: (cluster, node, other, kinds.NODE), range(2), 2, cluster))
+    found = list(
+        processes.share(lambda _: (cluster, node, other, kinds.NODE), range(2), 2, cluster)
+    )
     for one in found:
         assert one[0] is cluster
         assert one[1] is node
@@ -168,5 +203,7 @@ def test_a_live_cluster_decodes_no_object_for_a_result_that_copies_it():
         def get(self, *name):
             raise AssertionError(f"{name} is decoded in vain")
 
-    written = processes._written(Object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}), (Live(),))
+    written = processes._written(
+        Object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}), (Live(),)
+    )
     assert processes._Reader(written, (Live(),)).load().name == "web"

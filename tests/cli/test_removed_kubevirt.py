@@ -1,4 +1,6 @@
-"""A KubeVirt that is being deleted without its operator: drain and explain name that one cause, and no other."""
+"""A KubeVirt that is being deleted without its operator: drain and explain name that one cause,
+and no other.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from tests.builders import manifest
 from tests.cli.explain_vm_cases import WORLD, Explainer, event
 from virt_admit.model.kubernetes.objects import Object
 
-_CAUSE = "virt-operator is gone, which alone removes its finalizer kubevirt.io/foregroundDeleteKubeVirt"
+_CAUSE = (
+    "virt-operator is gone, which alone removes its finalizer kubevirt.io/foregroundDeleteKubeVirt"
+)
 _KUBEVIRT = manifest(
     "kubevirt.io/v1",
     "KubeVirt",
@@ -32,7 +36,14 @@ _LEFT = (
         "admissionregistration.k8s.io/v1",
         "ValidatingWebhookConfiguration",
         "virt-api-validator",
-        webhooks=[{"name": "m.kubevirt.io", "failurePolicy": "Fail", "clientConfig": _CLIENT, "rules": [_RULE]}],
+        webhooks=[
+            {
+                "name": "m.kubevirt.io",
+                "failurePolicy": "Fail",
+                "clientConfig": _CLIENT,
+                "rules": [_RULE],
+            }
+        ],
     ),
 )
 
@@ -52,8 +63,12 @@ def _without_devices(obj: Object) -> Object:
     """Return a node without the devices that virt-handler would report."""
     if obj.kind != "Node":
         return obj
-    kept = {key: value for key, value in obj.at("status", "allocatable").map.items() if "/" not in key}
-    return Object({**obj.data, "status": {**obj.data["status"], "allocatable": kept, "capacity": kept}})
+    kept = {
+        key: value for key, value in obj.at("status", "allocatable").map.items() if "/" not in key
+    }
+    return Object(
+        {**obj.data, "status": {**obj.data["status"], "allocatable": kept, "capacity": kept}}
+    )
 
 
 def test_drain_names_the_removal_alone(explain):
@@ -75,7 +90,9 @@ def test_explain_names_the_removal_alone(explain):
     for name in ("drain", "update", "migration"):
         assert _CAUSE in event(data, name)["reason"]
     assert data["short"] == []
-    assert not [each for each in data["commands"] if "virt-handler" in each or "evictionStrategy" in each]
+    assert not [
+        each for each in data["commands"] if "virt-handler" in each or "evictionStrategy" in each
+    ]
 
 
 @pytest.mark.parametrize("runs", ["virt-operator", "virt-controller"])
@@ -91,7 +108,13 @@ def test_a_kubevirt_that_is_not_being_deleted(explain):
 
 
 def test_a_stopped_vm_is_not_to_be_started(explain):
-    vm = manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"runStrategy": "Halted", "template": {}})
+    vm = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        "shop",
+        spec={"runStrategy": "Halted", "template": {}},
+    )
     _, data = explain(vm, _KUBEVIRT)
     assert _CAUSE in data["drain"]["reason"]
     assert not [each for each in data["commands"] if "virtctl start" in each]

@@ -1,4 +1,6 @@
-"""``virt-admit scan`` as administrators and pipelines use it, over files and over a live cluster."""
+"""``virt-admit scan`` as administrators and pipelines use it,
+over files and over a live cluster.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from virt_admit.cli.output import progress
 from virt_admit.kube import snapshots
 from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, MACHINE_DEPLOYMENT, MHC, NODE, PVC, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    MACHINE_DEPLOYMENT,
+    MHC,
+    NODE,
+    PVC,
+    VM,
+    VMI,
+)
 from virt_admit.policy import parser
 from virt_admit.reports.findings.judging import judge
 from virt_admit.rules import load_rules
@@ -45,7 +55,13 @@ def api():
         fake.put(VM, vm("good"))
         fake.put(VM, vm("bad", **BOTH))
         fake.put(VM, vm("bad", "other", tier="b", **BOTH))
-        fake.put(PVC, {"metadata": {"name": "disk", "namespace": "shop"}, "spec": {"accessModes": ["ReadWriteOnce"]}})
+        fake.put(
+            PVC,
+            {
+                "metadata": {"name": "disk", "namespace": "shop"},
+                "spec": {"accessModes": ["ReadWriteOnce"]},
+            },
+        )
         yield fake
 
 
@@ -84,7 +100,14 @@ def test_json(scan):
     code, out, _ = scan("--select", RULE, "-o", "json")
     data = json.loads(out)
     assert code == 1
-    assert data["summary"] == {"objects": 3, "denied": 2, "warned": 0, "unseen": 0, "errors": 0, "other_kinds": 0}
+    assert data["summary"] == {
+        "objects": 3,
+        "denied": 2,
+        "warned": 0,
+        "unseen": 0,
+        "errors": 0,
+        "other_kinds": 0,
+    }
     assert [(each["namespace"], each["name"], each["allowed"]) for each in data["objects"]] == [
         ("other", "bad", False),
         ("shop", "bad", False),
@@ -115,7 +138,9 @@ def test_a_part_of_the_cluster(scan, options, hits):
 
 
 def test_nothing_is_fixed(scan, api):
-    """What ``/mutate`` would write is not there yet: the report shows it as something to do, not as done."""
+    """What ``/mutate`` would write is not there yet: the report shows it as something to do,
+    not as done.
+    """
     api.put(VM, vm("bad", template={"spec": {"domain": {"devices": {}}}}))
     code, out, _ = scan("-n", "shop", "--select", "vm-eviction-strategy-default", "-o", "json")
     data = json.loads(out)
@@ -131,8 +156,14 @@ def test_rules_that_only_scan_asks(scan):
 
 
 def test_all_rules_over_a_real_mixture(scan, api):
-    api.put(NODE, {"metadata": {"name": "one", "labels": {"kubevirt.io/schedulable": "true"}}, "spec": {}})
-    check = {"metadata": {"name": "mhc", "namespace": "openshift-machine-api"}, "spec": {"selector": {}}}
+    api.put(
+        NODE,
+        {"metadata": {"name": "one", "labels": {"kubevirt.io/schedulable": "true"}}, "spec": {}},
+    )
+    check = {
+        "metadata": {"name": "mhc", "namespace": "openshift-machine-api"},
+        "spec": {"selector": {}},
+    }
     api.put(MHC, check)
     code, out, err = scan()
     assert code == 1
@@ -195,14 +226,19 @@ def test_a_kind_that_should_be_judged_and_may_not_be_listed(scan, api):
     api.forbidden.add(path_of(VM))
     code, out, err = scan("--select", RULE)
     assert (code, out) == (2, "")
-    said = "forbidden: this account may not list virtualmachines.kubevirt.io, so what rests on it is not judged. Ask "
+    said = (
+        "forbidden: this account may not list virtualmachines.kubevirt.io, so what rests on it is "
+        "not judged. Ask "
+    )
     assert said in err.splitlines()[-1]
 
 
 def test_a_kind_that_is_only_looked_up_and_may_not_be_listed(scan, api):
     api.forbidden.add(path_of(PVC))
     volumes = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
-    template = {"spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}, "volumes": volumes}}
+    template = {
+        "spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}, "volumes": volumes}
+    }
     api.put(VM, vm("bad", template=template))
     code, out, err = scan("--select", "vm-live-migrate-not-migratable", "--fail-on", "warn")
     assert code == 0
@@ -329,14 +365,21 @@ def test_a_saved_cluster_gives_the_same_report(scan, tmp_path):
 
 
 def test_a_saved_cluster_has_what_upgrade_and_explain_read(scan, api, tmp_path):
-    """No rule reads MachineDeployments and Clusters: they decide how many nodes are updated at the same time, and
-    whether health checks act."""
-    api.install(MACHINE_DEPLOYMENT, {"metadata": {"name": "md", "namespace": "shop"}, "spec": {"paused": True}})
+    """No rule reads MachineDeployments and Clusters: they decide how many nodes are updated at the
+    same time, and whether health checks act.
+    """
+    api.install(
+        MACHINE_DEPLOYMENT,
+        {"metadata": {"name": "md", "namespace": "shop"}, "spec": {"paused": True}},
+    )
     api.install(
         CAPI_CLUSTER,
         {
             "metadata": {"name": "prod", "namespace": "shop"},
-            "spec": {"paused": True, "topology": {"variables": [{"name": "registry", "value": "hunter2"}]}},
+            "spec": {
+                "paused": True,
+                "topology": {"variables": [{"name": "registry", "value": "hunter2"}]},
+            },
         },
     )
     scan("--save", "cluster.json")
@@ -357,8 +400,15 @@ def test_what_a_snapshot_could_not_read(scan, api):
 
 
 def test_a_folder_of_manifests(scan, tmp_path):
-    for name, kind, obj in [("vm", "VirtualMachine", vm("bad", **BOTH)), ("other", "ConfigMap", {"metadata": {}})]:
-        data = {"apiVersion": "kubevirt.io/v1" if kind == "VirtualMachine" else "v1", "kind": kind, **obj}
+    for name, kind, obj in [
+        ("vm", "VirtualMachine", vm("bad", **BOTH)),
+        ("other", "ConfigMap", {"metadata": {}}),
+    ]:
+        data = {
+            "apiVersion": "kubevirt.io/v1" if kind == "VirtualMachine" else "v1",
+            "kind": kind,
+            **obj,
+        }
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
     (tmp_path / "kubeconfig").unlink(missing_ok=True)
     code, out, err = scan("--cluster", ".", "--select", RULE)
@@ -394,6 +444,11 @@ def test_progress_is_shown_on_a_terminal_only(scan, monkeypatch, capsys):
 def test_verbs_that_read_files_import_nothing_of_a_cluster(verb):
     """Without that, ``check`` of one file took 1.7 times the CPU and 14 MiB more."""
     heavy = ("kubernetes", "cryptography", "urllib3", "flask", "gunicorn")
-    code = f"import sys; from virt_admit.cli.commands import {verb}; print(*sorted(sys.modules.keys() & {heavy!r}))"
-    imported = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    code = (
+        f"import sys; from virt_admit.cli.commands import {verb}; print(*sorted(sys.modules.keys() "
+        f"& {heavy!r}))"
+    )
+    imported = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    )
     assert imported.stdout == "\n"

@@ -19,14 +19,22 @@ ORIGIN = "its requests are not reviewed"
 
 
 def messages(**annotations: str) -> dict[str, str]:
-    """Return the message of each finding on a VM with both ``running`` and ``runStrategy``, by rule."""
+    """Return the message of each finding on a VM with both ``running`` and ``runStrategy``,
+    by rule.
+    """
     data: dict[str, Any] = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
         "metadata": {"name": "db", "namespace": "shop", "annotations": annotations},
-        "spec": {"running": True, "runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}},
+        "spec": {
+            "running": True,
+            "runStrategy": "Always",
+            "template": {"spec": {"domain": {"devices": {}}}},
+        },
     }
-    report = judge(Snapshot([Object(data)], complete=["*"]), [VM], RULES, parser.load("default", load_rules()))
+    report = judge(
+        Snapshot([Object(data)], complete=["*"]), [VM], RULES, parser.load("default", load_rules())
+    )
     return {row.rule: row.message for row in report.rows()}
 
 
@@ -36,7 +44,9 @@ def messages(**annotations: str) -> dict[str, str]:
 )
 def test_a_denial_says_who_wrote_the_vm(value: str, maker: str) -> None:
     found = messages(**{"restore.kubevirt.io/lastRestoreUID": value})
-    assert found[DENIED].endswith(f". KubeVirt's controller wrote this VM for a {maker}, and {ORIGIN}")
+    assert found[DENIED].endswith(
+        f". KubeVirt's controller wrote this VM for a {maker}, and {ORIGIN}"
+    )
     assert [rule for rule, message in found.items() if ORIGIN in message] == [DENIED]
     assert len(found) > 1
 

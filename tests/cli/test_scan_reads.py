@@ -21,7 +21,11 @@ RULE = "vm-running-and-run-strategy"
 def api(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with FakeApi() as fake:
-        for kind in {EVENT, *load_rules().kinds, *(kind for rule in load_rules() for kind in rule.reads)}:
+        for kind in {
+            EVENT,
+            *load_rules().kinds,
+            *(kind for rule in load_rules() for kind in rule.reads),
+        }:
             fake.install(kind)
         yield fake
 
@@ -55,13 +59,21 @@ def test_what_is_not_read_names_its_cluster(scan, api):
 def test_a_credential_plugin_runs_once(api, tmp_path):
     plugin, runs = tmp_path / "plugin", tmp_path / "runs"
     status = {"token": api.token}
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": status,
+    }
     plugin.write_text(f"#!/bin/sh\necho run >> {runs}\necho '{json.dumps(answer)}'\n")
     plugin.chmod(0o755)
     config = json.loads(Path(api.kubeconfig(tmp_path)).read_text())
     version = {"apiVersion": answer["apiVersion"], "interactiveMode": "Never"}
     config["users"][0]["user"] = {"exec": {"command": str(plugin), **version}}
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    CliRunner().invoke(main.virt_admit, ["scan", "--kubeconfig", str(tmp_path / "kubeconfig")], standalone_mode=False)
+    CliRunner().invoke(
+        main.virt_admit,
+        ["scan", "--kubeconfig", str(tmp_path / "kubeconfig")],
+        standalone_mode=False,
+    )
     assert api.asked(EVENT) > 0
     assert runs.read_text() == "run\n"

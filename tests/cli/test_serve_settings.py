@@ -1,4 +1,6 @@
-"""What the flags and variables of `virt-admit serve` mean, and which of them contradict each other."""
+"""What the flags and variables of `virt-admit serve` mean,
+and which of them contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def settings(monkeypatch):
         served: list[Settings] = []
         monkeypatch.setattr(gunicorn_app, "serve", lambda chosen: served.append(chosen) or 0)
         monkeypatch.setattr(verb.logs, "configure", lambda *_: None)
-        result = CliRunner().invoke(command, [*map(str, flags)], env=environ or {}, standalone_mode=False)
+        result = CliRunner().invoke(
+            command, [*map(str, flags)], env=environ or {}, standalone_mode=False
+        )
         return served[0] if served else result.exception.format_message()
 
     return run
@@ -55,7 +59,16 @@ def settings(monkeypatch):
             SERVICE,
         ),
         (
-            ["--certs", "d", "--cert-name", "a.example", "--cert-name", "192.0.2.1", "--certs-key", "p384"],
+            [
+                "--certs",
+                "d",
+                "--cert-name",
+                "a.example",
+                "--cert-name",
+                "192.0.2.1",
+                "--certs-key",
+                "p384",
+            ],
             {},
             Certs(directory=Path("d"), schedule={"key": "p384"}),
             (*SERVICE, *LOOPBACK, "a.example", "192.0.2.1"),
@@ -63,7 +76,10 @@ def settings(monkeypatch):
         (
             ["--certs-profile", "yearly"],
             {**IN_A_POD, "VIRT_ADMIT_CERTS_SERVING_DURATION": "800d"},
-            Certs(secret="virt-admit/virt-admit-certs", schedule={"profile": "yearly", "serving-duration": "800d"}),
+            Certs(
+                secret="virt-admit/virt-admit-certs",
+                schedule={"profile": "yearly", "serving-duration": "800d"},
+            ),
             SERVICE,
         ),
     ],
@@ -79,13 +95,19 @@ def test_where_certificates_are_and_for_which_names(settings, flags, environ, ce
     ("flags", "said"),
     [
         ([], "no certificate store is named: add --certs DIR"),
-        (["--certs", "d", "--certs-secret", "a/b"], "--certs and --certs-secret exclude each other"),
+        (
+            ["--certs", "d", "--certs-secret", "a/b"],
+            "--certs and --certs-secret exclude each other",
+        ),
         (
             ["--certs-external", "d", "--certs-external-secret", "a/b"],
             "--certs-external and --certs-external-secret exclude each other",
         ),
         (["--certs", "d", "--certs-external-ca"], "--certs-external-ca needs --certs-external or"),
-        (["--certs-secret", "a/b", "--certs-external-ca"], "--certs-external-ca needs --certs-external or"),
+        (
+            ["--certs-secret", "a/b", "--certs-external-ca"],
+            "--certs-external-ca needs --certs-external or",
+        ),
         *(
             ([flag, text], f"{flag} {text} is not NAMESPACE/NAME")
             for flag in ("--certs-secret", "--certs-external-secret")
@@ -95,12 +117,24 @@ def test_where_certificates_are_and_for_which_names(settings, flags, environ, ce
         (["--certs", "d", "--bind", "nowhere"], "'nowhere' is not HOST:PORT"),
         (["--certs", "d", "--ops-bind", ":99999"], "':99999' is not HOST:PORT"),
         (["--certs", "d", "--client-name", "a"], "--client-name needs --client-ca"),
-        (["--certs", "d", "--cluster", "no-such-file"], "--cluster no-such-file: no such file or folder"),
+        (
+            ["--certs", "d", "--cluster", "no-such-file"],
+            "--cluster no-such-file: no such file or folder",
+        ),
         (["--certs", "d", "--cluster", ".", "--live"], "--cluster and --live exclude each other"),
         (["--certs", "d", "--policy", "no-such-file"], "--policy no-such-file: no such file"),
-        (["--certs", "d", "--certs-profile", "weekly"], "profile is weekly; it must be one of daily, "),
-        (["--certs", "d", "--certs-serving-duration", "soon"], "serving-duration: 'soon' is not a duration"),
-        (["--certs", "d", "--cert-name", "a b"], "cert-name: 'a b' is neither a DNS name nor an IP address"),
+        (
+            ["--certs", "d", "--certs-profile", "weekly"],
+            "profile is weekly; it must be one of daily, ",
+        ),
+        (
+            ["--certs", "d", "--certs-serving-duration", "soon"],
+            "serving-duration: 'soon' is not a duration",
+        ),
+        (
+            ["--certs", "d", "--cert-name", "a b"],
+            "cert-name: 'a b' is neither a DNS name nor an IP address",
+        ),
     ],
 )
 def test_refused(settings, flags, said):
@@ -112,11 +146,19 @@ def hyperconverged(version: str = "v1", **groups: object) -> Object:
     spec = {"security": block} if version == "v1" else block
     metadata = {"name": "kubevirt-hyperconverged", "namespace": "kubevirt-hyperconverged"}
     return Object(
-        {"apiVersion": f"hco.kubevirt.io/{version}", "kind": "HyperConverged", "metadata": metadata, "spec": spec}
+        {
+            "apiVersion": f"hco.kubevirt.io/{version}",
+            "kind": "HyperConverged",
+            "metadata": metadata,
+            "spec": spec,
+        }
     )
 
 
-CA, SERVER = {"duration": "96h0m0s", "renewBefore": "30h"}, {"duration": "10h", "renewBefore": "5h30m"}
+CA, SERVER = (
+    {"duration": "96h0m0s", "renewBefore": "30h"},
+    {"duration": "10h", "renewBefore": "5h30m"},
+)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +168,28 @@ CA, SERVER = {"duration": "96h0m0s", "renewBefore": "30h"}, {"duration": "10h", 
         (Snapshot(complete=["*"]), {}, ("24h", "12h", "48h", "24h")),
         (Snapshot([hyperconverged()]), {}, ("24h", "12h", "48h", "24h")),
         (Snapshot([hyperconverged(ca=CA, server=SERVER)]), {}, ("10h", "5h30m", "96h", "30h")),
-        (Snapshot([hyperconverged("v1beta1", ca=CA, server=SERVER)]), {}, ("10h", "5h30m", "96h", "30h")),
+        (
+            Snapshot([hyperconverged("v1beta1", ca=CA, server=SERVER)]),
+            {},
+            ("10h", "5h30m", "96h", "30h"),
+        ),
         (Snapshot([hyperconverged(server=SERVER)]), {}, ("10h", "5h30m", "48h", "24h")),
-        (Snapshot([hyperconverged(ca={"duration": "soon"}, server=SERVER)]), {}, ("10h", "5h30m", "48h", "24h")),
-        (Snapshot([hyperconverged(ca=CA)]), {"signer-duration": "720h"}, ("24h", "12h", "720h", "30h")),
+        (
+            Snapshot([hyperconverged(ca={"duration": "soon"}, server=SERVER)]),
+            {},
+            ("10h", "5h30m", "48h", "24h"),
+        ),
+        (
+            Snapshot([hyperconverged(ca=CA)]),
+            {"signer-duration": "720h"},
+            ("24h", "12h", "720h", "30h"),
+        ),
     ],
 )
 def test_the_schedule_of_the_cluster(cluster, further, expected):
-    settings = Settings(certs=Certs(directory=Path("d"), schedule={"profile": "cluster", **further}))
+    settings = Settings(
+        certs=Certs(directory=Path("d"), schedule={"profile": "cluster", **further})
+    )
 
     schedule = schedule_of(settings, cluster).schedule
 
@@ -156,7 +212,12 @@ def test_other_schedules_do_not_look():
 
 def test_where_it_listens_and_what_it_looks_up(settings, tmp_path):
     plain = settings("--certs", "d")
-    assert (plain.bind, plain.ops_bind, plain.live, plain.workers) == ("0.0.0.0:8443", "0.0.0.0:8080", False, 1)
+    assert (plain.bind, plain.ops_bind, plain.live, plain.workers) == (
+        "0.0.0.0:8443",
+        "0.0.0.0:8080",
+        False,
+        1,
+    )
     assert settings(environ=IN_A_POD).live
     assert not settings("--cluster", tmp_path, environ=IN_A_POD).live
     assert settings("--certs", "d", "--ops-bind", "off", "--bind", "[::]:8443").ops_bind == "off"
@@ -186,4 +247,7 @@ def test_a_failed_round_of_certificates_names_the_file_without_the_errno(caplog)
     events = RotationEvents(lambda *_: None)
     events.error(FileNotFoundError(2, "No such file or directory", "/etc/certs"))
     (record,) = caplog.records
-    assert (record.message, record.error) == ("certificate round failed", "/etc/certs: No such file or directory")
+    assert (record.message, record.error) == (
+        "certificate round failed",
+        "/etc/certs: No such file or directory",
+    )

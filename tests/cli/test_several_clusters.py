@@ -1,4 +1,6 @@
-"""``scan``, ``drain --all`` and ``upgrade`` over several clusters: one report, a matrix first, what cannot be read."""
+"""``scan``, ``drain --all`` and ``upgrade`` over several clusters: one report, a matrix first,
+what cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,30 @@ def run(*command):
 
 def snapshot(folder, name, **spec):
     template = {"metadata": {}, "spec": {"evictionStrategy": "None", "domain": {"devices": {}}}}
-    vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "db", "namespace": "shop"}}
+    vm = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "db", "namespace": "shop"},
+    }
     vm["spec"] = {"runStrategy": "Always", "template": template, **spec}
     file = folder / name
-    items = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "items": [vm], "complete": ["*"]}
+    items = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "items": [vm],
+        "complete": ["*"],
+    }
     file.write_text(json.dumps(items))
     return str(file)
 
 
 @pytest.fixture
 def clusters(tmp_path):
-    return snapshot(tmp_path, "good.json"), snapshot(tmp_path, "bad.json", running=True), str(tmp_path / "away.json")
+    return (
+        snapshot(tmp_path, "good.json"),
+        snapshot(tmp_path, "bad.json", running=True),
+        str(tmp_path / "away.json"),
+    )
 
 
 def options(*paths):
@@ -74,7 +89,9 @@ def test_a_cluster_that_cannot_be_read_is_said(clusters):
     good, _, away = clusters
     code, out, err = run("scan", *options(good, away), "--select", RULE)
     assert code == 2
-    assert f"{away}  cannot be read:" in " ".join(out.split("\n")[2].split(" ")).replace("   ", "  ")
+    assert f"{away}  cannot be read:" in " ".join(out.split("\n")[2].split(" ")).replace(
+        "   ", "  "
+    )
     assert f"cluster {away} cannot be read" in err
 
 
@@ -82,7 +99,9 @@ def test_equal_findings_of_two_clusters_have_different_fingerprints(tmp_path):
     one, two = (snapshot(tmp_path, name, running=True) for name in ("one.json", "two.json"))
     _, out, _ = run("scan", *options(one, two), "--select", RULE, "-o", "sarif")
     results = json.loads(out)["runs"][0]["results"]
-    assert len({json.dumps(result["partialFingerprints"]) for result in results}) == len(results) == 2
+    assert (
+        len({json.dumps(result["partialFingerprints"]) for result in results}) == len(results) == 2
+    )
 
 
 def test_one_cluster_has_no_new_keys(clusters):
@@ -127,14 +146,28 @@ def test_contexts(tmp_path, monkeypatch):
                 api.install(kind)
             api.put(NODE, {"metadata": {"name": f"n{number}"}})
         config = json.loads((tmp_path / here.kubeconfig(tmp_path)).read_text())
-        config["clusters"].append({"name": "b", "cluster": {"server": f"http://127.0.0.1:{there.port}"}})
+        config["clusters"].append(
+            {"name": "b", "cluster": {"server": f"http://127.0.0.1:{there.port}"}}
+        )
         config["contexts"].append({"name": "b", "context": {"cluster": "b", "user": "fake"}})
         file = tmp_path / "both"
         file.write_text(json.dumps(config))
-        where = ("--kubeconfig", str(file), "--context", "fake", "--context", "b", "--context", "nowhere")
+        where = (
+            "--kubeconfig",
+            str(file),
+            "--context",
+            "fake",
+            "--context",
+            "b",
+            "--context",
+            "nowhere",
+        )
         _, out, _ = run("drain", "--all", *where, "-o", "json")
         first, second, third = json.loads(out)["clusters"]
-        assert [[node["name"] for node in each["nodes"]] for each in (first, second)] == [["n0"], ["n1"]]
+        assert [[node["name"] for node in each["nodes"]] for each in (first, second)] == [
+            ["n0"],
+            ["n1"],
+        ]
         assert third["cluster"] == "nowhere"
         assert "nowhere" in third["error"]
 
@@ -144,7 +177,10 @@ def test_contexts(tmp_path, monkeypatch):
     [
         (("drain", "n0"), "several clusters need --all"),
         (("scan", "--metrics", "file"), "--save and --metrics are for one cluster"),
-        (("scan", "-o", "openreports"), "openreports and policyreport are for one cluster: the reports belong into it"),
+        (
+            ("scan", "-o", "openreports"),
+            "openreports and policyreport are for one cluster: the reports belong into it",
+        ),
         (("upgrade", "--live"), "--cluster excludes --live, --kubeconfig and --context"),
     ],
 )
@@ -153,4 +189,7 @@ def test_options_that_need_one_cluster(command, message, clusters):
 
 
 def test_a_cluster_is_named_once(clusters):
-    assert run("upgrade", *options(clusters[0], clusters[0]))[2] == f"the cluster {clusters[0]} is named twice"
+    assert (
+        run("upgrade", *options(clusters[0], clusters[0]))[2]
+        == f"the cluster {clusters[0]} is named twice"
+    )

@@ -1,4 +1,6 @@
-"""``--max-age`` of ``drain`` and ``upgrade``: snapshots that are old, and snapshots without a time."""
+"""``--max-age`` of ``drain`` and ``upgrade``: snapshots that are old,
+and snapshots without a time.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,10 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.settings import API_VERSION
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
-NODES = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": READY} for name in ("a", "b")]
+NODES = [
+    {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": READY}
+    for name in ("a", "b")
+]
 
 
 @pytest.fixture
@@ -20,7 +25,11 @@ def saved(tmp_path):
     """Return a function that writes a snapshot of this age in hours; None: without time."""
 
     def write(hours):
-        time = {} if hours is None else {"time": clock.stamp(datetime.now(UTC) - timedelta(hours=hours))}
+        time = (
+            {}
+            if hours is None
+            else {"time": clock.stamp(datetime.now(UTC) - timedelta(hours=hours))}
+        )
         head = {"apiVersion": API_VERSION, "kind": "Snapshot", "complete": ["*"], "unreadable": []}
         file = tmp_path / "cluster.json"
         file.write_text(json.dumps({**head, **time, "items": NODES}))
@@ -47,7 +56,12 @@ VERBS = (["drain", "a"], ["drain", "--all"], ["upgrade", "--by", "plain"])
         (3, ["--max-age", "2h"], 2, "this snapshot is 3h old, and --max-age is 2h"),
         (None, ["--max-age", "24h"], 2, "this snapshot has no time"),
         (-0.1, ["--max-age", "24h"], 0, ""),
-        (-3.01, ["--max-age", "24h"], 2, "the time of this snapshot is 3h in the future. Correct the clock"),
+        (
+            -3.01,
+            ["--max-age", "24h"],
+            2,
+            "the time of this snapshot is 3h in the future. Correct the clock",
+        ),
     ],
 )
 def test_the_age_of_a_snapshot(saved, verb, hours, flags, code, says):
@@ -63,7 +77,9 @@ def test_the_highest_code_of_several_clusters(saved, tmp_path):
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     (fresh / "cluster.json").write_text(Path(saved(1)).read_text())
-    result = run("drain", "--all", "--cluster", str(fresh), "--cluster", saved(30), "--max-age", "24h")
+    result = run(
+        "drain", "--all", "--cluster", str(fresh), "--cluster", saved(30), "--max-age", "24h"
+    )
     assert result.return_value == 2
 
 

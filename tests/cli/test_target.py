@@ -17,7 +17,9 @@ CLUSTER = {
     "apiVersion": "kubevirt.io/v1",
     "kind": "KubeVirt",
     "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
-    "spec": {"configuration": {"developerConfiguration": {"featureGates": ["HostDsk", "HotplugVolumes"]}}},
+    "spec": {
+        "configuration": {"developerConfiguration": {"featureGates": ["HostDsk", "HotplugVolumes"]}}
+    },
     "status": {"observedKubeVirtVersion": "v1.8.2"},
 }
 TYPE = {
@@ -31,9 +33,13 @@ ABOUT_TARGETS = {rule.id for rule in load_rules() if rule.target}
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run a verb on the objects: the exit code, the rules that found something by object, and stderr."""
+    """Run a verb on the objects: the exit code, the rules that found something by object,
+    and stderr.
+    """
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "objects.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [CLUSTER, TYPE]}))
+    (tmp_path / "objects.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [CLUSTER, TYPE]})
+    )
 
     def invoke(*args):
         result = CliRunner().invoke(main.virt_admit, args, standalone_mode=False)
@@ -58,7 +64,11 @@ def test_only_a_target_makes_rules_about_upgrades_speak(run, verb):
 
     assert "kubevirt-feature-gate-unknown" in without
     assert not without & ABOUT_TARGETS
-    assert {"kubevirt-feature-gate-changes", "kubevirt-default-changes", "kubevirt-api-version-removed"} <= found
+    assert {
+        "kubevirt-feature-gate-changes",
+        "kubevirt-default-changes",
+        "kubevirt-api-version-removed",
+    } <= found
 
 
 def test_a_kind_that_only_these_rules_judge_is_unknown_without_a_target(run):
@@ -107,7 +117,9 @@ def test_a_target_writes_nothing_about_the_present(run, option):
 
 def test_a_release_of_kubevirt_implies_that_of_hyperconverged():
     assert releases.parse("kubevirt=v1.9.0") == releases.UpgradeTarget("1.9", "1.19")
-    assert releases.parse("kubevirt=1.9, hyperconverged=1.18") == releases.UpgradeTarget("1.9", "1.18")
+    assert releases.parse("kubevirt=1.9, hyperconverged=1.18") == releases.UpgradeTarget(
+        "1.9", "1.18"
+    )
 
 
 def test_a_request_of_the_api_server_has_no_target():
@@ -121,4 +133,7 @@ def test_a_request_of_the_api_server_has_no_target():
 
 def test_rules_names_the_first_release():
     result = CliRunner().invoke(main.virt_admit, ["rules", "hco-default-changes"])
-    assert "Target: runs only with `--target`, from hyperconverged 1.19, kubevirt 1.9 on" in result.stdout
+    assert (
+        "Target: runs only with `--target`, from hyperconverged 1.19, kubevirt 1.9 on"
+        in result.stdout
+    )

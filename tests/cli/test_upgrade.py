@@ -29,7 +29,10 @@ def node(name, labels=None, memory="64Gi", **spec):
         name,
         metadata={"labels": LABELS | (labels or {})},
         spec=spec,
-        status={"allocatable": ROOM | {"memory": memory}, "conditions": [{"type": "Ready", "status": "True"}]},
+        status={
+            "allocatable": ROOM | {"memory": memory},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     )
 
 
@@ -56,20 +59,35 @@ def vm(name, on, strategy="LiveMigrate", run="Always", memory="4Gi", migratable=
                 "phase": "Running",
                 "nodeName": on,
                 "migrationState": state,
-                "conditions": [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}],
+                "conditions": [
+                    {
+                        "type": "LiveMigratable",
+                        "status": migratable,
+                        "reason": "DisksNotLiveMigratable",
+                    }
+                ],
             },
         ),
     ]
 
 
 def kubevirt(**migrations):
-    return manifest(KUBEVIRT, "KubeVirt", "kubevirt", "kubevirt", spec={"configuration": {"migrations": migrations}})
+    return manifest(
+        KUBEVIRT,
+        "KubeVirt",
+        "kubevirt",
+        "kubevirt",
+        spec={"configuration": {"migrations": migrations}},
+    )
 
 
 def pool(name="worker", selector="worker", **spec):
     chosen = {"matchLabels": {f"node-role.kubernetes.io/{selector}": ""}}
     return manifest(
-        "machineconfiguration.openshift.io/v1", "MachineConfigPool", name, spec={"nodeSelector": chosen, **spec}
+        "machineconfiguration.openshift.io/v1",
+        "MachineConfigPool",
+        name,
+        spec={"nodeSelector": chosen, **spec},
     )
 
 
@@ -106,7 +124,9 @@ def test_the_limits_of_the_queue(limits, seconds):
     data = rehearse(
         [node("a"), node("b")],
         *[vm(f"v{number}", "a") for number in range(6)],
-        kubevirt(parallelMigrationsPerCluster=per_cluster, parallelOutboundMigrationsPerNode=per_node),
+        kubevirt(
+            parallelMigrationsPerCluster=per_cluster, parallelOutboundMigrationsPerNode=per_node
+        ),
         node_minutes=0,
         driver=Driver.PLAIN,
     )
@@ -148,7 +168,9 @@ def test_room_that_appears_while_nodes_come_back():
 
 
 def test_an_end_that_depends_on_who_goes_first():
-    """Two nodes of two VMs are drained at once, and the third has room for two: one node has to be emptied first."""
+    """Two nodes of two VMs are drained at once, and the third has room for two:
+    one node has to be emptied first.
+    """
     data = rehearse(
         [node(name, memory="18Gi") for name in "abc"],
         *[vm(f"{name}{number}", name, memory="7Gi") for name in "ab" for number in range(2)],
@@ -168,7 +190,9 @@ def test_one_node():
     assert data["possible"] is False
 
 
-@pytest.mark.parametrize("limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"])
+@pytest.mark.parametrize(
+    "limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"]
+)
 def test_a_limit_of_zero(limit):
     data = rehearse([node("a"), node("b")], vm("db", "a"), kubevirt(**{limit: 0}))
 
@@ -177,10 +201,14 @@ def test_a_limit_of_zero(limit):
 
 
 def test_vms_that_stay_off_do_not_stop_it():
-    data = rehearse([node("a"), node("b")], vm("batch", "a", strategy="None", run="Manual"), kubevirt())
+    data = rehearse(
+        [node("a"), node("b")], vm("batch", "a", strategy="None", run="Manual"), kubevirt()
+    )
 
     assert data["possible"] is True
-    assert [(one["name"], one["moves"], one["outcome"]) for one in data["vms"]] == [("batch", 0, "stops for good")]
+    assert [(one["name"], one["moves"], one["outcome"]) for one in data["vms"]] == [
+        ("batch", 0, "stops for good")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -209,13 +237,17 @@ def test_machine_config_pools(spec, said):
 def test_nodes_go_by_zone_and_then_by_age():
     worker = {"node-role.kubernetes.io/worker": ""}
     zones = {"a": "z2", "b": "z1", "c": "z1"}
-    nodes = [node(name, worker | {"topology.kubernetes.io/zone": zone}) for name, zone in zones.items()]
+    nodes = [
+        node(name, worker | {"topology.kubernetes.io/zone": zone}) for name, zone in zones.items()
+    ]
     data = rehearse(nodes, pool(), kubevirt())
 
     assert [wave["nodes"] for wave in data["waves"]] == [["b"], ["c"], ["a"]]
 
 
-@pytest.mark.parametrize("kind", ["nodes", "pods", "virtualmachineinstances.kubevirt.io", "kubevirts.kubevirt.io"])
+@pytest.mark.parametrize(
+    "kind", ["nodes", "pods", "virtualmachineinstances.kubevirt.io", "kubevirts.kubevirt.io"]
+)
 def test_what_could_not_be_read_leaves_the_answer_open(kind):
     data = rehearse([node("a"), node("b")], vm("db", "a"), unreadable=[kind])
 
@@ -260,12 +292,26 @@ def test_a_driver_needs_its_own_kinds_alone(driver, unread, possible):
     labels = {"labels": {"cluster.x-k8s.io/deployment-name": "workers"}}
     machines = [
         manifest(
-            "cluster.x-k8s.io/v1beta1", "Machine", name, "capi", metadata=labels, status={"nodeRef": {"name": name}}
+            "cluster.x-k8s.io/v1beta1",
+            "Machine",
+            name,
+            "capi",
+            metadata=labels,
+            status={"nodeRef": {"name": name}},
         )
         for name in "ab"
     ]
-    deployment = manifest("cluster.x-k8s.io/v1beta1", "MachineDeployment", "workers", "capi", spec={})
-    groups = ([node(name, worker) for name in "ab"], vm("db", "a"), kubevirt(), pool(), deployment, machines)
+    deployment = manifest(
+        "cluster.x-k8s.io/v1beta1", "MachineDeployment", "workers", "capi", spec={}
+    )
+    groups = (
+        [node(name, worker) for name in "ab"],
+        vm("db", "a"),
+        kubevirt(),
+        pool(),
+        deployment,
+        machines,
+    )
 
     assert rehearse(*groups, unreadable=unread, driver=driver)["possible"] is possible
 
@@ -276,7 +322,11 @@ def test_an_empty_snapshot():
 
 def test_the_same_input_gives_the_same_bytes():
     cluster = [node("a"), node("b"), node("c"), *vm("x", "a"), *vm("y", "b"), kubevirt()]
-    runs = {upgrade(Snapshot(cluster, ["*"]), Options(), output)[0] for output in ("text", "json") for _ in range(3)}
+    runs = {
+        upgrade(Snapshot(cluster, ["*"]), Options(), output)[0]
+        for output in ("text", "json")
+        for _ in range(3)
+    }
     assert len(runs) == 2
 
 
@@ -301,7 +351,9 @@ def test_bad_options(tmp_path, args, said):
             }
         )
     )
-    result = CliRunner().invoke(virt_admit, ["upgrade", "--cluster", str(tmp_path / "cluster.json"), *args])
+    result = CliRunner().invoke(
+        virt_admit, ["upgrade", "--cluster", str(tmp_path / "cluster.json"), *args]
+    )
 
     assert result.exit_code == 2
     assert said in result.output
@@ -330,7 +382,10 @@ def test_the_text_says_the_verdict_first(tmp_path):
         (
             [node("a")],
             Driver.CLUSTER_API,
-            "Cannot be determined: no node belongs to a pool that cluster-api updates. Use --by plain.",
+            (
+                "Cannot be determined: no node belongs to a pool that cluster-api updates. Use "
+                "--by plain."
+            ),
         ),
     ],
 )
@@ -340,7 +395,9 @@ def test_verdicts(objects, driver, verdict):
 
 
 def test_what_is_not_available():
-    text, code = upgrade(Snapshot([node("a")], ["*"], ["nodes", "resourcequotas"]), Options(), "text")
+    text, code = upgrade(
+        Snapshot([node("a")], ["*"], ["nodes", "resourcequotas"]), Options(), "text"
+    )
     assert code == 2
     assert "Not available: nodes. There may be more VMs." in text.splitlines()
 
@@ -351,7 +408,9 @@ def test_an_end_after_the_last_year_of_the_calendar(tmp_path, monkeypatch, form)
     objects = [node("a"), node("b"), *vm("x", "a")]
     objects[-1].data["status"]["migrationState"]["endTimestamp"] = "8000-01-01T00:00:00Z"
     items = {"complete": ["*"], "items": [one.data for one in objects]}
-    (tmp_path / "c.json").write_text(json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot"} | items))
+    (tmp_path / "c.json").write_text(
+        json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot"} | items)
+    )
     args = ["upgrade", "--cluster", "c.json", "--start", "8999-12-31T23:59", "-o", form]
     done = CliRunner().invoke(virt_admit, args, standalone_mode=False)
     assert done.exception is None
@@ -360,7 +419,9 @@ def test_an_end_after_the_last_year_of_the_calendar(tmp_path, monkeypatch, form)
 
 
 def test_without_a_kubevirt_object_its_defaults_count():
-    data = rehearse([node("a"), node("b")], *[vm(f"v{number}", "a") for number in range(4)], node_minutes=0)
+    data = rehearse(
+        [node("a"), node("b")], *[vm(f"v{number}", "a") for number in range(4)], node_minutes=0
+    )
 
     assert data["possible"] is True
     assert "KubeVirt's defaults" in " ".join(data["duration"]["rests_on"])
@@ -368,8 +429,15 @@ def test_without_a_kubevirt_object_its_defaults_count():
 
 
 def test_huge_limits():
-    huge = kubevirt(parallelMigrationsPerCluster=2**31 - 1, parallelOutboundMigrationsPerNode=2**31 - 1)
-    data = rehearse([node("a"), node("b")], *[vm(f"v{number}", "a") for number in range(4)], huge, node_minutes=0)
+    huge = kubevirt(
+        parallelMigrationsPerCluster=2**31 - 1, parallelOutboundMigrationsPerNode=2**31 - 1
+    )
+    data = rehearse(
+        [node("a"), node("b")],
+        *[vm(f"v{number}", "a") for number in range(4)],
+        huge,
+        node_minutes=0,
+    )
 
     assert data["possible"] is True
     assert data["faster"] == [] or data["faster"][0]["setting"] == "maxUnavailable"
@@ -382,7 +450,10 @@ def test_a_node_that_is_not_ready_is_a_stop_of_its_pool():
     data = rehearse([node("a", worker), away], vm("db", "a"), pool(), kubevirt())
 
     assert data["possible"] is False
-    assert "updates no other node: b, not Ready, uses up its maxUnavailable 1" in data["stops"][0]["reason"]
+    assert (
+        "updates no other node: b, not Ready, uses up its maxUnavailable 1"
+        in data["stops"][0]["reason"]
+    )
     assert data["stops"][0]["remedy"] == "Repair b: kubectl describe node b"
 
 

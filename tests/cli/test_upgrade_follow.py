@@ -1,4 +1,6 @@
-"""``virt-admit upgrade --follow``: the changes of a live upgrade, and how it compares with an earlier rehearsal."""
+"""``virt-admit upgrade --follow``: the changes of a live upgrade,
+and how it compares with an earlier rehearsal.
+"""
 
 import json
 
@@ -16,19 +18,31 @@ from virt_admit.forecasts.upgrade.rehearsal import READS
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.kinds import NODE
 
-# --- the plan ------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 def wave(node_name, low, high):
     return {"nodes": [node_name], "start": {"low": 0, "high": 0}, "end": {"low": low, "high": high}}
 
 
-PLAN = {"version": 1, "by": "machineconfig", "possible": True, "waves": [wave("a", 600, 700), wave("b", 1200, 1400)]}
+PLAN = {
+    "version": 1,
+    "by": "machineconfig",
+    "possible": True,
+    "waves": [wave("a", 600, 700), wave("b", 1200, 1400)],
+}
 
 
 @pytest.mark.parametrize(
     ("finished", "elapsed", "ahead", "behind"),
-    [(0, 650, 0, 0), (0, 1000, 0, 300), (1, 650, 0, 0), (1, 500, 100, 0), (2, 1000, 200, 0), (2, 9999, 0, 0)],
+    [
+        (0, 650, 0, 0),
+        (0, 1000, 0, 300),
+        (1, 650, 0, 0),
+        (1, 500, 100, 0),
+        (2, 1000, 200, 0),
+        (2, 9999, 0, 0),
+    ],
 )
 def test_ahead_and_behind(finished, elapsed, ahead, behind):
     assert pace(PlannedUpgrade.of_report(PLAN), finished, elapsed) == Pace(ahead, behind)
@@ -40,7 +54,10 @@ def test_ahead_and_behind(finished, elapsed, ahead, behind):
         ("", "not JSON"),
         ("[]", "not the JSON of virt-admit upgrade"),
         ('{"version": 1, "by": "plain", "possible": false, "waves": []}', "not possible"),
-        ('{"version": 1, "by": "plain", "possible": true, "waves": [{"nodes": ["a"]}]}', "not valid"),
+        (
+            '{"version": 1, "by": "plain", "possible": true, "waves": [{"nodes": ["a"]}]}',
+            "not valid",
+        ),
         ("[" * 200_000, "nested too deeply"),
     ],
 )
@@ -68,7 +85,7 @@ def test_flags_that_do_not_go_together(flags, words, tmp_path):
     assert words in result.output
 
 
-# --- following -----------------------------------------------------------------------------------------------------
+# --- following ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -77,7 +94,14 @@ def api():
         fake.time = clock.instant(NOW)
         for kind in READS:
             fake.install(kind)
-        for obj in (done("a"), draining("b"), config_node("c"), workers(), kubevirt(), *vm("db", "b")):
+        for obj in (
+            done("a"),
+            draining("b"),
+            config_node("c"),
+            workers(),
+            kubevirt(),
+            *vm("db", "b"),
+        ):
             fake.put(kinds.of(obj), dict(obj.data))
         yield fake
 

@@ -25,7 +25,11 @@ def machine_health_check(seconds="300s", annotations=None, limit="100%"):
         "workers",
         MACHINES,
         metadata={"annotations": annotations or {}},
-        spec={"selector": {"matchLabels": {"role": "w"}}, "unhealthyConditions": conditions, "maxUnhealthy": limit},
+        spec={
+            "selector": {"matchLabels": {"role": "w"}},
+            "unhealthyConditions": conditions,
+            "maxUnhealthy": limit,
+        },
     )
 
 
@@ -84,7 +88,8 @@ def only(data):
 @pytest.mark.parametrize(
     ("check", "acts", "after", "said"),
     [
-        (machine_health_check(), True, 350, "Pause it before"),  # 50 s until the node controller notices
+        # 50 s until the node controller notices
+        (machine_health_check(), True, 350, "Pause it before"),
         (machine_health_check("9m"), True, 590, "Pause it before"),
         (machine_health_check("10m"), False, 650, "takes 600"),
         (machine_health_check(annotations={PAUSED: ""}), False, 350, "paused"),
@@ -92,9 +97,16 @@ def only(data):
     ],
 )
 def test_a_machine_health_check(check, acts, after, said):
-    found = only(rehearse(nodes(), [machine("a"), machine("b")], check, pool(), kubevirt(), node_minutes=10))
+    found = only(
+        rehearse(nodes(), [machine("a"), machine("b")], check, pool(), kubevirt(), node_minutes=10)
+    )
 
-    assert (found["name"], found["nodes"], found["acts"], found["after"]) == ("workers", ["a", "b"], acts, after)
+    assert (found["name"], found["nodes"], found["acts"], found["after"]) == (
+        "workers",
+        ["a", "b"],
+        acts,
+        after,
+    )
     assert said in found["reason"]
 
 
@@ -102,7 +114,12 @@ def test_a_machine_health_check(check, acts, after, said):
     ("check", "driver", "acts", "said"),
     [
         (node_health_check(), Driver.PLAIN, True, "Pause it before"),
-        (node_health_check(), Driver.MACHINE_CONFIG, False, "waits while the MachineConfig operator"),
+        (
+            node_health_check(),
+            Driver.MACHINE_CONFIG,
+            False,
+            "waits while the MachineConfig operator",
+        ),
         (node_health_check(pauses=["update"]), Driver.PLAIN, False, "update"),
         (node_health_check("20m"), Driver.PLAIN, False, "takes 600"),
     ],
@@ -119,7 +136,9 @@ def test_a_node_health_check(check, driver, acts, said):
     [("5m", False, True), ("20m", False, False), ("0s", False, False), ("5m", True, False)],
 )
 def test_cluster_api_replaces_machines(startup, paused, acts):
-    """A new Machine has the startup time to become a node; the conditions of the old node do not matter."""
+    """A new Machine has the startup time to become a node;
+    the conditions of the old node do not matter.
+    """
     labels = {"cluster.x-k8s.io/cluster-name": "prod", "cluster.x-k8s.io/deployment-name": "md"}
     deployment = manifest(CAPI, "MachineDeployment", "md", "default", spec={"clusterName": "prod"})
     machines = [
@@ -160,7 +179,13 @@ def test_checks_of_other_nodes_are_not_listed():
 
 
 def test_machines_that_could_not_be_read():
-    data = rehearse(nodes(), machine_health_check(), pool(), kubevirt(), unreadable=["machines.machine.openshift.io"])
+    data = rehearse(
+        nodes(),
+        machine_health_check(),
+        pool(),
+        kubevirt(),
+        unreadable=["machines.machine.openshift.io"],
+    )
 
     assert only(data)["acts"] is None
     assert "machines" in only(data)["reason"]
@@ -168,12 +193,28 @@ def test_machines_that_could_not_be_read():
 
 def test_text_and_page_name_only_checks_that_may_act():
     cluster = Snapshot(
-        [*nodes(), machine("a"), machine_health_check(), node_health_check(), template(), pool(), kubevirt()], ["*"]
+        [
+            *nodes(),
+            machine("a"),
+            machine_health_check(),
+            node_health_check(),
+            template(),
+            pool(),
+            kubevirt(),
+        ],
+        ["*"],
     )
     text, _ = upgrade(cluster, Options(), "text")
-    line = "MachineHealthCheck openshift-machine-api/workers would act on a node that is only being updated"
+    line = (
+        "MachineHealthCheck openshift-machine-api/workers would act on a node that is only being "
+        "updated"
+    )
 
     assert line in text
     assert "NodeHealthCheck" not in text
-    causes = [cause for cause in html.page(simulated(cluster, Options())).causes if "would act" in cause.word]
+    causes = [
+        cause
+        for cause in html.page(simulated(cluster, Options())).causes
+        if "would act" in cause.word
+    ]
     assert [[item.name for item in cause.items] for cause in causes] == [["a"]]

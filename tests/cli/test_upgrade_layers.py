@@ -1,4 +1,6 @@
-"""``upgrade --all-stops`` and ``--assume-fixed``: stops behind stops, and the answer if problems were fixed."""
+"""``upgrade --all-stops`` and ``--assume-fixed``: stops behind stops,
+and the answer if problems were fixed.
+"""
 
 import json
 
@@ -21,7 +23,14 @@ def rehearse(tmp_path):
         file = tmp_path / "snapshot.json"
         items = [dict(obj.data) for obj in flat]
         file.write_text(
-            json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items})
+            json.dumps(
+                {
+                    "apiVersion": "virt-admit.io/v1alpha1",
+                    "kind": "Snapshot",
+                    "complete": ["*"],
+                    "items": items,
+                }
+            )
         )
         words = ["upgrade", "--cluster", str(file), "-o", "json", *flags]
         result = CliRunner().invoke(virt_admit, words, standalone_mode=False)
@@ -41,12 +50,22 @@ def test_without_the_flags_nothing_is_assumed(rehearse):
     data, code = rehearse([node("a"), node("b"), blocked("db", "a"), kubevirt()])
 
     assert code == 1
-    assert (data["assumed"], data["possible_if_fixed"], data["duration_if_fixed"]) == ([], None, None)
+    assert (data["assumed"], data["possible_if_fixed"], data["duration_if_fixed"]) == (
+        [],
+        None,
+        None,
+    )
     assert all(stop["behind"] == [] for stop in data["stops"])
 
 
 def test_a_pool_hides_what_is_behind_it(rehearse):
-    objects = [node("a", WORKER), node("b", WORKER), blocked("db", "a"), pool(paused=True), kubevirt()]
+    objects = [
+        node("a", WORKER),
+        node("b", WORKER),
+        blocked("db", "a"),
+        pool(paused=True),
+        kubevirt(),
+    ]
     today, _ = rehearse(objects)
     data, code = rehearse(objects, "--all-stops")
 
@@ -63,11 +82,18 @@ def test_a_pool_hides_what_is_behind_it(rehearse):
 
 def test_a_vm_that_could_migrate_then_may_lack_room(rehearse):
     """The big VM cannot migrate; if it could, no node would have room for it."""
-    objects = [node("a"), node("b", memory="8Gi"), vm("big", "a", memory="40Gi", migratable="False"), kubevirt()]
+    objects = [
+        node("a"),
+        node("b", memory="8Gi"),
+        vm("big", "a", memory="40Gi", migratable="False"),
+        kubevirt(),
+    ]
     data, _ = rehearse(objects, "--all-stops")
 
     behind = {stop["problem"]: stop["behind"] for stop in data["stops"]}
-    assert set(behind["NoRoom:shop/big"]) == {problem.replace("db", "big") for problem in TWO_CAUSES}
+    assert set(behind["NoRoom:shop/big"]) == {
+        problem.replace("db", "big") for problem in TWO_CAUSES
+    }
     assert data["possible_if_fixed"] is True
 
 
@@ -81,7 +107,9 @@ def test_a_vm_that_could_migrate_then_may_lack_room(rehearse):
     ],
 )
 def test_what_is_assumed_is_named_by_object_id_or_rule(word, assumed, rehearse):
-    data, code = rehearse([node("a"), node("b"), blocked("db", "a"), kubevirt()], "--assume-fixed", word)
+    data, code = rehearse(
+        [node("a"), node("b"), blocked("db", "a"), kubevirt()], "--assume-fixed", word
+    )
 
     assert code == 1  # as it is today
     assert data["possible"] is False
@@ -90,7 +118,13 @@ def test_what_is_assumed_is_named_by_object_id_or_rule(word, assumed, rehearse):
 
 
 def test_both_flags_together(rehearse):
-    objects = [node("a", WORKER), node("b", WORKER), blocked("db", "a"), pool(paused=True), kubevirt()]
+    objects = [
+        node("a", WORKER),
+        node("b", WORKER),
+        blocked("db", "a"),
+        pool(paused=True),
+        kubevirt(),
+    ]
     data, _ = rehearse(objects, "--assume-fixed", "PoolPaused:worker", "--all-stops")
 
     assert {stop["problem"] for stop in data["stops"]} == TWO_CAUSES
@@ -115,18 +149,24 @@ def test_a_name_where_no_problem_exists(rehearse, tmp_path):
 
     assert result.exit_code == 2
     assert (
-        "shop/db is neither a problem that stops the upgrade, nor a rule, nor an object that has one" in result.output
-    )
+        "shop/db is neither a problem that stops the upgrade, nor a rule, nor an object that "
+        "has one"
+    ) in result.output
     assert "--assume-fixed" in result.output
 
 
 @pytest.mark.parametrize("number", [1, 3, 6])
 def test_all_stops_are_those_that_show_one_by_one(number, rehearse):
-    objects = [*map(node, "abcdefgh"[: number + 1]), *(blocked(f"v{at}", "abcdefgh"[at]) for at in range(number))]
+    objects = [
+        *map(node, "abcdefgh"[: number + 1]),
+        *(blocked(f"v{at}", "abcdefgh"[at]) for at in range(number)),
+    ]
     data, _ = rehearse([*objects, kubevirt()], "--all-stops")
     shown, fixed = set(), []
     while True:
-        step, _ = rehearse([*objects, kubevirt()], *(word for each in fixed for word in ("--assume-fixed", each)))
+        step, _ = rehearse(
+            [*objects, kubevirt()], *(word for each in fixed for word in ("--assume-fixed", each))
+        )
         found = [stop["problem"] for stop in step["stops"]]
         shown |= set(found)
         if not found:
@@ -138,10 +178,18 @@ def test_all_stops_are_those_that_show_one_by_one(number, rehearse):
 
 
 def test_the_schema_and_the_text(rehearse, tmp_path):
-    objects = [node("a", WORKER), node("b", WORKER), blocked("db", "a"), pool(paused=True), kubevirt()]
+    objects = [
+        node("a", WORKER),
+        node("b", WORKER),
+        blocked("db", "a"),
+        pool(paused=True),
+        kubevirt(),
+    ]
     data, _ = rehearse(objects, "--all-stops")
     jsonschema.validate(data, SCHEMA)
-    text = CliRunner().invoke(virt_admit, ["upgrade", "--cluster", str(tmp_path / "snapshot.json"), "--all-stops"])
+    text = CliRunner().invoke(
+        virt_admit, ["upgrade", "--cluster", str(tmp_path / "snapshot.json"), "--all-stops"]
+    )
 
     assert "behind: PoolPaused:worker" in text.output
     assert "If 3 problems were fixed, it completes in " in text.output

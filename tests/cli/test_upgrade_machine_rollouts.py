@@ -1,4 +1,6 @@
-"""``virt-admit upgrade`` with Cluster API: Machines of several namespaces and clusters, and what was not read."""
+"""``virt-admit upgrade`` with Cluster API: Machines of several namespaces and clusters,
+and what was not read.
+"""
 
 from datetime import timedelta
 
@@ -36,7 +38,9 @@ def machine_of_set(on, owner, namespace="capi"):
         "labels": {"cluster.x-k8s.io/deployment-name": "workers"},
         "ownerReferences": [{"kind": "MachineSet", "name": owner}],
     }
-    return manifest(CAPI, "Machine", f"m-{on}", namespace, metadata=metadata, status={"nodeRef": {"name": on}})
+    return manifest(
+        CAPI, "Machine", f"m-{on}", namespace, metadata=metadata, status={"nodeRef": {"name": on}}
+    )
 
 
 def test_machine_sets_that_were_not_read_do_not_make_machines_done():
@@ -88,9 +92,13 @@ def test_machine_deployments_of_the_same_name_in_two_namespaces():
 
 def test_a_drain_that_ended_in_an_error_of_its_controller_has_not_ended():
     deleted = machine("m-b", "b", up_to_date=False, deleting="InternalError")
-    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), deleted, vm("db", "b"), kubevirt())
+    found = cluster(
+        *map(node, "ab"), deployment(), machine("m-a", "a"), deleted, vm("db", "b"), kubevirt()
+    )
 
-    assert [(each["phase"], each["waits_for"]) for each in progress(found)["in_flight"]] == [("draining", "shop/db")]
+    assert [(each["phase"], each["waits_for"]) for each in progress(found)["in_flight"]] == [
+        ("draining", "shop/db")
+    ]
 
 
 def deleted(reason, hook=""):
@@ -124,18 +132,26 @@ STUCK = manifest(
     ("own", "says"),
     [
         (deleted("DrainingNode"), ""),
-        (deleted("WaitingForPreDrainHook", "move-data"), "removes the pre-drain hook move-data of storage-team"),
+        (
+            deleted("WaitingForPreDrainHook", "move-data"),
+            "removes the pre-drain hook move-data of storage-team",
+        ),
         (waiting(9), ""),
         (
             waiting(11),
-            "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b has waited for that for 11 min",
+            (
+                "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b has "
+                "waited for that for 11 min"
+            ),
         ),
         (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
         (waiting(11, deletion={"nodeVolumeDetachTimeoutSeconds": 60}), ""),
     ],
 )
 def test_a_deletion_without_a_known_end(own, says):
-    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, vm("db", "b"), kubevirt())
+    found = cluster(
+        *map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, vm("db", "b"), kubevirt()
+    )
     result = rehearse(found, Options())
 
     assert result.possible is (None if says else True)
@@ -149,7 +165,8 @@ def test_a_pod_that_a_drain_leaves_keeps_the_volume():
     held = [
         manifest(
             "v1", "Pod", f"shipper-{on}", "logs",
-            metadata={"ownerReferences": owner}, spec={"nodeName": on, "volumes": disks}, status={"phase": "Running"},
+            metadata={"ownerReferences": owner}, spec={"nodeName": on, "volumes": disks},
+            status={"phase": "Running"},
         )
         for on in "ab"
     ]  # fmt: skip
@@ -159,21 +176,34 @@ def test_a_pod_that_a_drain_leaves_keeps_the_volume():
     (stop,) = result.stops
 
     assert (result.possible, stop.node, result.unseen) == (False, "b", ())
-    assert stop.reason.startswith("Pod logs/shipper-b: no drain ends it, and its volume pv-1 stays attached")
-    assert stop.remedy.startswith("Keep pod logs/shipper-b off this node, or set nodeVolumeDetachTimeout")
+    assert stop.reason.startswith(
+        "Pod logs/shipper-b: no drain ends it, and its volume pv-1 stays attached"
+    )
+    assert stop.remedy.startswith(
+        "Keep pod logs/shipper-b off this node, or set nodeVolumeDetachTimeout"
+    )
     (says,) = rehearse(cluster(*items), Options()).unseen  # whose claim has the volume is not known
     assert says.endswith("set its nodeVolumeDetachTimeout")
     held[1].data["metadata"]["deletionTimestamp"] = NOW
     (says,) = rehearse(cluster(*items, claim), Options()).unseen
-    assert says.endswith("keep pod logs/shipper-b, which uses them, off this node, or set its nodeVolumeDetachTimeout")
+    assert says.endswith(
+        "keep pod logs/shipper-b, which uses them, off this node, or set its "
+        "nodeVolumeDetachTimeout"
+    )
 
 
 def terminating(minutes):
     """Return a Machine whose node was drained and whose hook stays."""
     found = deleted("WaitingForPreTerminateHook")
-    found.data["metadata"]["annotations"] = {"pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd": ""}
+    found.data["metadata"]["annotations"] = {
+        "pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd": ""
+    }
     since = clock.stamp(clock.instant(NOW) - timedelta(minutes=minutes))
-    waits = {"type": "PreTerminateDeleteHookSucceeded", "status": "False", "lastTransitionTime": since}
+    waits = {
+        "type": "PreTerminateDeleteHookSucceeded",
+        "status": "False",
+        "lastTransitionTime": since,
+    }
     found.data["status"]["conditions"].append(waits)
     return found
 
@@ -187,7 +217,10 @@ def terminating(minutes):
         (terminating(9), ""),
         (
             terminating(11),
-            "removes the pre-terminate hook etcd of Machine capi/m-b, which has waited for that for 11 min",
+            (
+                "removes the pre-terminate hook etcd of Machine capi/m-b, which has waited for "
+                "that for 11 min"
+            ),
         ),
     ],
 )
@@ -197,7 +230,9 @@ def test_a_machine_that_is_deleted_alone(own, says):
     own.data["status"]["conditions"] = [
         current if each["type"] == "UpToDate" else each for each in own.data["status"]["conditions"]
     ]
-    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, vm("db", "b"), kubevirt())
+    found = cluster(
+        *map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, vm("db", "b"), kubevirt()
+    )
     result = rehearse(found, Options())
 
     assert (result.possible, result.progress) == (None if says else True, None)
@@ -207,7 +242,9 @@ def test_a_machine_that_is_deleted_alone(own, says):
 @pytest.mark.parametrize("minutes", [9, 11])
 def test_a_machine_that_is_deleted_alone_where_nothing_rolls_out(minutes):
     """Its node is cordoned again and again, and goes in the end."""
-    result = rehearse(cluster(*map(node, "ab"), terminating(minutes), vm("db", "a"), kubevirt()), Options())
+    result = rehearse(
+        cluster(*map(node, "ab"), terminating(minutes), vm("db", "a"), kubevirt()), Options()
+    )
 
     assert (result.driver, result.possible) == (Driver.PLAIN, True if minutes == 9 else None)
     assert ("which has waited for that for 11 min" in " ".join(result.unseen)) is (minutes == 11)
@@ -229,13 +266,23 @@ def test_two_machines_with_one_node_are_said_where_the_node_has_no_vms():
     found = drain_plan.plan(cluster(*map(node, "ab"), stale(), twin(), vm("db", "a"), kubevirt()))
     report = text.text(found)
 
-    assert report.count("Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new") == 1
+    assert (
+        report.count(
+            "Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new"
+        )
+        == 1
+    )
     assert report.count("  b: Machine capi/m-b is being deleted, but its node was drained") == 1
 
 
 def test_a_node_that_was_installed_again_is_cordoned_for_its_old_machine():
     """Its annotation names the new Machine. Source: harvester/harvester#7065."""
-    again = Object({**node("b").data, "metadata": {"name": "b", "annotations": {"cluster.x-k8s.io/machine": "m-new"}}})
+    again = Object(
+        {
+            **node("b").data,
+            "metadata": {"name": "b", "annotations": {"cluster.x-k8s.io/machine": "m-new"}},
+        }
+    )
     again.data["spec"] = {"unschedulable": True}
     old = stale()
     hook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/rke-bootstrap-cleanup"
@@ -243,17 +290,26 @@ def test_a_node_that_was_installed_again_is_cordoned_for_its_old_machine():
     found = cluster(node("a"), again, old, twin(), vm("db", "a"), kubevirt())
     notes = " ".join(drain_plan.node_plan("b", found).notes)
 
-    assert "Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new" in notes
+    assert (
+        "Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new" in notes
+    )
     assert "cordons it again until then" in notes
     assert "no other machine is joined to that server (rke.cattle.io/joined-to" in notes
     assert "Restart rke2-server on b afterwards" in notes
     assert "came back with Machine capi/m-new" in cordoners.of_node(again, found).words
-    assert "removes the pre-terminate hook rke-bootstrap-cleanup" in " ".join(rehearse(found, Options()).unseen)
+    assert "removes the pre-terminate hook rke-bootstrap-cleanup" in " ".join(
+        rehearse(found, Options()).unseen
+    )
 
 
 @pytest.mark.parametrize(
     "others",
-    [[twin("tenant")], [twin(of="other")], [], [Object({**twin().data, "status": {"nodeRef": {"name": "a"}}})]],
+    [
+        [twin("tenant")],
+        [twin(of="other")],
+        [],
+        [Object({**twin().data, "status": {"nodeRef": {"name": "a"}}})],
+    ],
     ids=["another namespace", "another cluster", "alone", "another node"],
 )
 def test_a_machine_with_a_node_of_its_own(others):
@@ -276,12 +332,19 @@ def test_a_note_of_every_node_is_not_repeated_for_nodes_without_vms():
 
 def test_a_hook_of_a_machine_that_is_deleted_later():
     later = machine("m-b", "b", up_to_date=False)
-    later.data["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move-data": "storage-team"}
-    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), later, vm("db", "b"), kubevirt())
+    later.data["metadata"]["annotations"] = {
+        "pre-drain.delete.hook.machine.cluster.x-k8s.io/move-data": "storage-team"
+    }
+    found = cluster(
+        *map(node, "ab"), deployment(), machine("m-a", "a"), later, vm("db", "b"), kubevirt()
+    )
     result = rehearse(found, Options())
 
     assert result.possible is True
-    says = "the owner of the pre-drain hook move-data of storage-team removes it from capi/m-b once it is deleted"
+    says = (
+        "the owner of the pre-drain hook move-data of storage-team removes it from capi/m-b once "
+        "it is deleted"
+    )
     assert result.rests_on[-1] == says
 
 
@@ -295,12 +358,16 @@ def test_a_hook_of_a_machine_that_is_deleted_later():
     ],
 )
 def test_a_machine_of_another_cluster_whose_node_has_the_same_name(fields, other):
-    """``other``: whether the node b of this cluster is not that of the Machine, whose hook then holds nothing here."""
+    """``other``: whether the node b of this cluster is not that of the Machine,
+    whose hook then holds nothing here.
+    """
     own = deleted("WaitingForPreDrainHook", "move-data")
     own.data["spec"] = {"providerID": "metal://b"}
     here = node("b", **fields.get("spec", {}))
     here.data["metadata"] |= fields.get("metadata", {})
-    found = cluster(node("a"), here, deployment(), machine("m-a", "a"), own, vm("db", "b"), kubevirt())
+    found = cluster(
+        node("a"), here, deployment(), machine("m-a", "a"), own, vm("db", "b"), kubevirt()
+    )
     result = rehearse(found, Options())
 
     assert (result.possible, bool(result.unseen)) == ((True, False) if other else (None, True))
@@ -311,10 +378,18 @@ def test_a_machine_of_another_cluster_whose_node_has_the_same_name(fields, other
 
 def test_a_paused_deployment_has_no_next_node():
     paused = deployment(spec={"paused": True})
-    found = cluster(*map(node, "ab"), paused, machine("m-a", "a"), machine("m-b", "b", up_to_date=False), kubevirt())
+    found = cluster(
+        *map(node, "ab"),
+        paused,
+        machine("m-a", "a"),
+        machine("m-b", "b", up_to_date=False),
+        kubevirt(),
+    )
 
     assert (progress(found)["next"], progress(found)["waiting"]) == ([], ["b"])
-    assert [str(stop.problem) for stop in rehearse(found, Options()).stops] == ["PoolPaused:capi/workers"]
+    assert [str(stop.problem) for stop in rehearse(found, Options()).stops] == [
+        "PoolPaused:capi/workers"
+    ]
 
 
 def test_a_paused_deployment_whose_nodes_are_done_stops_nothing():

@@ -20,11 +20,18 @@ def test_a_node_maintenance_that_runs():
         spec={"nodeName": "b"},
         status={"phase": "Running", "pendingPods": ["virt-launcher-db"]},
     )
-    found = cluster(node("a"), node("b", unschedulable=True), vm("db", "b"), maintenance, kubevirt())
+    found = cluster(
+        node("a"), node("b", unschedulable=True), vm("db", "b"), maintenance, kubevirt()
+    )
 
     assert updaters(found) == {
         "a": None,
-        "b": {"kind": "NodeMaintenance", "name": "patch-b", "phase": "draining", "since": AN_HOUR_AGO},
+        "b": {
+            "kind": "NodeMaintenance",
+            "name": "patch-b",
+            "phase": "draining",
+            "since": AN_HOUR_AGO,
+        },
     }
     assert progress(found)["in_flight"][0]["waits_for"] == "shop/db"
     assert progress(found)["waiting"] == ["a"]
@@ -62,7 +69,9 @@ def test_a_node_maintenance_that_failed_stops_no_upgrade():
 
 
 def test_a_maintenance_of_a_node_that_does_not_exist_is_no_progress():
-    ghost = manifest("nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "nm", spec={"nodeName": "ghost"})
+    ghost = manifest(
+        "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "nm", spec={"nodeName": "ghost"}
+    )
 
     assert progress(cluster(node("a"), node("b"), ghost, kubevirt())) is None
 
@@ -73,7 +82,10 @@ def harvester(**states):
         "Upgrade",
         "hvst-upgrade-x",
         "harvester-system",
-        metadata={"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": AN_HOUR_AGO},
+        metadata={
+            "labels": {"harvesterhci.io/latestUpgrade": "true"},
+            "creationTimestamp": AN_HOUR_AGO,
+        },
         status={
             "conditions": [{"type": "Completed", "status": "Unknown"}],
             "nodeStatuses": {name: {"state": state} for name, state in states.items()},
@@ -107,7 +119,10 @@ def test_an_upgrade_of_harvester_that_is_paused_before_a_node():
 
     assert result.possible is False
     assert [stop.reason for stop in result.stops] == ["Upgrade hvst-upgrade-x is paused before b"]
-    assert "kubectl edit upgrades.harvesterhci.io hvst-upgrade-x -n harvester-system" in result.stops[0].remedy
+    assert (
+        "kubectl edit upgrades.harvesterhci.io hvst-upgrade-x -n harvester-system"
+        in result.stops[0].remedy
+    )
     assert (progress(found)["next"], progress(found)["waiting"]) == ([], ["b", "c"])
 
 
@@ -149,7 +164,9 @@ def test_an_upgrade_plan_that_has_ended_is_no_progress(phase):
 
 
 def test_a_node_whose_upgrade_plan_failed_stops_the_upgrade():
-    found = cluster(node("a"), node("b"), upgrade_plan(a="PreDrainFailed", b="ImagePreloaded"), kubevirt())
+    found = cluster(
+        node("a"), node("b"), upgrade_plan(a="PreDrainFailed", b="ImagePreloaded"), kubevirt()
+    )
     result = rehearse(found, Options())
 
     assert (result.possible, [stop.node for stop in result.stops]) == (False, ["a"])
@@ -160,7 +177,9 @@ def test_an_upgrade_plan_that_is_paused_before_a_node():
     result = rehearse(cluster(*map(node, "abc"), upgrade_plan(**states), kubevirt()), Options())
 
     assert result.possible is False
-    assert [stop.reason for stop in result.stops] == ["UpgradePlan hvst-upgrade-7xxgn is paused before b"]
+    assert [stop.reason for stop in result.stops] == [
+        "UpgradePlan hvst-upgrade-7xxgn is paused before b"
+    ]
     assert "kubectl edit upgradeplan hvst-upgrade-7xxgn" in result.stops[0].remedy
 
 
@@ -178,7 +197,10 @@ def maintained(phase):
 def test_the_end_of_a_maintenance_rests_on_its_administrator():
     found = cluster(node("a"), node("b", unschedulable=True), maintained("Succeeded"), kubevirt())
 
-    assert "an administrator ends the maintenance of b in that time" in rehearse(found, Options()).rests_on
+    assert (
+        "an administrator ends the maintenance of b in that time"
+        in rehearse(found, Options()).rests_on
+    )
 
 
 def ended_harvester(status):
@@ -191,8 +213,16 @@ def ended_harvester(status):
     ("before", "after", "ended"),
     [
         (harvester(a="Succeeded", b="Pre-draining"), ended_harvester("False"), ""),
-        (harvester(a="Succeeded", b="Pre-draining"), ended_harvester("True"), "no node is being updated any more"),
-        (upgrade_plan(a="PostDrained", b="PreDraining"), upgrade_plan("Failed", a="PostDrained"), ""),
+        (
+            harvester(a="Succeeded", b="Pre-draining"),
+            ended_harvester("True"),
+            "no node is being updated any more",
+        ),
+        (
+            upgrade_plan(a="PostDrained", b="PreDraining"),
+            upgrade_plan("Failed", a="PostDrained"),
+            "",
+        ),
         (maintained("Running"), maintained("Failed"), ""),
         (maintained("Running"), kubevirt(), "no node is being updated any more"),
     ],

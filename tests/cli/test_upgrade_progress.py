@@ -1,4 +1,6 @@
-"""``virt-admit upgrade`` where nodes are being updated already: phases, what is left, and following it."""
+"""``virt-admit upgrade`` where nodes are being updated already: phases, what is left,
+and following it.
+"""
 
 import pytest
 
@@ -19,18 +21,36 @@ GROUP = "machineconfiguration.openshift.io"
 OLD, NEW = "rendered-worker-1", "rendered-worker-2"
 
 
-def config_node(name, current=OLD, desired=OLD, state="Done", drain="", since="", ready="True", cordoned=False):
-    """Return a worker of OpenShift. ``drain``: the drain or uncordon that was asked for and not done yet."""
-    found = node(name, {"node-role.kubernetes.io/worker": ""}, unschedulable=cordoned or bool(since))
+def config_node(
+    name, current=OLD, desired=OLD, state="Done", drain="", since="", ready="True", cordoned=False
+):
+    """Return a worker of OpenShift.
+
+    ``drain``: the drain or uncordon that was asked for and not done yet.
+    """
+    found = node(
+        name, {"node-role.kubernetes.io/worker": ""}, unschedulable=cordoned or bool(since)
+    )
     annotations = {"currentConfig": current, "desiredConfig": desired, "state": state}
     if drain:
         annotations |= {"desiredDrain": drain, "lastAppliedDrain": f"uncordon-{OLD}"}
-    found.data["metadata"]["annotations"] = {f"{GROUP}/{key}": value for key, value in annotations.items()}
+    found.data["metadata"]["annotations"] = {
+        f"{GROUP}/{key}": value for key, value in annotations.items()
+    }
     found.data["status"]["conditions"] = [
-        {"type": "Ready", "status": ready, "lastTransitionTime": since or AN_HOUR_AGO, "lastHeartbeatTime": NOW}
+        {
+            "type": "Ready",
+            "status": ready,
+            "lastTransitionTime": since or AN_HOUR_AGO,
+            "lastHeartbeatTime": NOW,
+        }
     ]
     if since:
-        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": since}
+        taint = {
+            "key": "node.kubernetes.io/unschedulable",
+            "effect": "NoSchedule",
+            "timeAdded": since,
+        }
         found.data["spec"]["taints"] = [taint]
     return found
 
@@ -48,7 +68,9 @@ def workers(**spec):
 
 
 def cluster(*objects, time=NOW):
-    found = Snapshot([item for each in objects for item in (each if isinstance(each, list) else [each])], ("*",))
+    found = Snapshot(
+        [item for each in objects for item in (each if isinstance(each, list) else [each])], ("*",)
+    )
     found.time = time
     return found
 
@@ -62,24 +84,41 @@ def updaters(found):
     return {each.name: as_data(node_report(each))["updater"] for each in plan(found).nodes}
 
 
-# --- OpenShift -----------------------------------------------------------------------------------------------------
+# --- OpenShift ------------------------------------------------------------------------------------
 
 
 def test_a_pool_that_is_half_done():
-    found = cluster(done("a"), draining("b"), config_node("c"), config_node("d"), vm("db", "b"), workers(), kubevirt())
+    found = cluster(
+        done("a"),
+        draining("b"),
+        config_node("c"),
+        config_node("d"),
+        vm("db", "b"),
+        workers(),
+        kubevirt(),
+    )
     result = rehearse(found, Options())
 
     assert result.possible is True
     assert progress(found) == {
         "done": ["a"],
-        "in_flight": [{"node": "b", "phase": "draining", "since": AN_HOUR_AGO, "waits_for": "shop/db"}],
+        "in_flight": [
+            {"node": "b", "phase": "draining", "since": AN_HOUR_AGO, "waits_for": "shop/db"}
+        ],
         "next": [],
         "waiting": ["c", "d"],
         "notes": [],
     }
     assert [wave.nodes for wave in result.waves] == [("b",), ("c",), ("d",)]
-    assert "1 of 4 nodes is done.\nb has been draining for 60 min and waits for shop/db.\n" in text.text(result)
-    begins = [line.split(",")[0].split()[0] for line in text.text(result).splitlines() if ", ends " in line]
+    assert (
+        "1 of 4 nodes is done.\nb has been draining for 60 min and waits for shop/db.\n"
+        in text.text(result)
+    )
+    begins = [
+        line.split(",")[0].split()[0]
+        for line in text.text(result).splitlines()
+        if ", ends " in line
+    ]
     assert begins == ["has", "begins", "begins"]
     assert updaters(found)["b"] == {
         "kind": "MachineConfigPool",
@@ -90,7 +129,9 @@ def test_a_pool_that_is_half_done():
 
 
 def test_from_the_start_all_nodes_are_rehearsed():
-    found = cluster(done("a"), draining("b"), config_node("c"), vm("db", "b"), workers(), kubevirt())
+    found = cluster(
+        done("a"), draining("b"), config_node("c"), vm("db", "b"), workers(), kubevirt()
+    )
     whole, rest = rehearse(found, Options(from_start=True)), rehearse(found, Options())
 
     assert whole.progress is None
@@ -141,7 +182,13 @@ def test_a_pool_at_rest_is_rehearsed_from_the_start():
 
 def test_a_free_place_names_the_next_nodes():
     found = progress(
-        cluster(done("a"), draining("b"), *map(config_node, "cdef"), workers(maxUnavailable=3), kubevirt())
+        cluster(
+            done("a"),
+            draining("b"),
+            *map(config_node, "cdef"),
+            workers(maxUnavailable=3),
+            kubevirt(),
+        )
     )
 
     assert (found["next"], found["waiting"]) == (["c", "d"], ["e", "f"])
@@ -168,13 +215,18 @@ def test_a_node_that_was_cordoned_by_hand_takes_a_place_and_stops_nothing_while_
         ),
         (
             config_node("c", ready="Unknown"),
-            f"give it that of the pool: kubectl annotate node c {GROUP}/desiredConfig={NEW} --overwrite",
+            (
+                f"give it that of the pool: kubectl annotate node c {GROUP}/desiredConfig={NEW} "
+                "--overwrite"
+            ),
         ),
     ],
     ids=["cordoned", "not ready on another configuration"],
 )
 def test_what_makes_a_node_a_candidate_again(away, to_do):
-    found = rehearse(cluster(done("a"), draining("b"), away, config_node("d"), workers(), kubevirt()), Options())
+    found = rehearse(
+        cluster(done("a"), draining("b"), away, config_node("d"), workers(), kubevirt()), Options()
+    )
 
     assert found.stops[0].remedy.endswith(to_do)
 
@@ -182,10 +234,14 @@ def test_what_makes_a_node_a_candidate_again(away, to_do):
 def test_a_node_that_fails_is_a_stop():
     failing = config_node("b", OLD, NEW, "Degraded", since=AN_HOUR_AGO)
     failing.data["metadata"]["annotations"][f"{GROUP}/reason"] = "unexpected on-disk state"
-    result = rehearse(cluster(done("a"), failing, config_node("c"), workers(), kubevirt()), Options())
+    result = rehearse(
+        cluster(done("a"), failing, config_node("c"), workers(), kubevirt()), Options()
+    )
 
     assert result.possible is False
-    assert [(stop.node, str(stop.problem)) for stop in result.stops] == [("b", "NodeUpdateFailed:b")]
+    assert [(stop.node, str(stop.problem)) for stop in result.stops] == [
+        ("b", "NodeUpdateFailed:b")
+    ]
     assert "unexpected on-disk state" in result.stops[0].reason
 
 
@@ -196,14 +252,18 @@ def rebooting(minutes, name="b"):
 
 @pytest.mark.parametrize(("minutes", "low", "high"), [(4, 360, 360), (15, 0, 300)])
 def test_a_node_that_reboots_needs_what_is_left(minutes, low, high):
-    result = rehearse(cluster(done("a"), rebooting(minutes), workers(), kubevirt()), Options(node_minutes=10))
+    result = rehearse(
+        cluster(done("a"), rebooting(minutes), workers(), kubevirt()), Options(node_minutes=10)
+    )
 
     assert result.possible is True
     assert (result.duration.low, result.duration.high) == (low, high)
 
 
 def test_a_node_that_reboots_for_more_than_twice_the_time_is_a_stop():
-    result = rehearse(cluster(done("a"), rebooting(45), workers(), kubevirt()), Options(node_minutes=10))
+    result = rehearse(
+        cluster(done("a"), rebooting(45), workers(), kubevirt()), Options(node_minutes=10)
+    )
 
     assert result.possible is False
     assert result.stops[0].reason == "it has been rebooting for 45 min, and 10 min were expected"
@@ -232,7 +292,10 @@ def test_a_paused_pool_has_no_next_node_and_stops_only_what_is_left():
     infra = pool("infra", "infra", paused=True, configuration={"name": NEW})
     left = cluster(*nodes, workers(paused=True), kubevirt())
     finished = done("i")
-    finished.data["metadata"]["labels"] = {"kubevirt.io/schedulable": "true", "node-role.kubernetes.io/infra": ""}
+    finished.data["metadata"]["labels"] = {
+        "kubevirt.io/schedulable": "true",
+        "node-role.kubernetes.io/infra": "",
+    }
     over = cluster(*nodes, finished, workers(), infra, kubevirt())
 
     assert (progress(left)["next"], progress(left)["waiting"]) == ([], ["b"])
@@ -243,26 +306,40 @@ def test_a_paused_pool_has_no_next_node_and_stops_only_what_is_left():
 
 
 def test_a_node_that_the_operator_does_not_manage_is_not_waited_for():
-    """It has no annotation of the operator: a Windows node (pkg/controller/node/status.go#isNodeManaged)."""
+    """It has no annotation of the operator: a Windows node
+    (pkg/controller/node/status.go#isNodeManaged).
+    """
     windows = node("w", {"node-role.kubernetes.io/worker": ""})
     result = rehearse(cluster(done("a"), draining("b"), windows, workers(), kubevirt()), Options())
-    ended = UpgradeFollower(Options()).look(cluster(done("a"), done("b"), windows, workers(), kubevirt()))
+    ended = UpgradeFollower(Options()).look(
+        cluster(done("a"), done("b"), windows, workers(), kubevirt())
+    )
 
     assert [wave.nodes for wave in result.waves] == [("b",)]
     assert ended.done == "all 2 nodes are done"
 
 
 @pytest.mark.parametrize(("blocked", "possible"), [("a", None), ("b", False)])
-def test_a_vm_that_blocks_a_node_that_is_done_is_no_stop_where_something_was_not_read(blocked, possible):
-    objects = [done("a"), draining("b"), *vm("pin", blocked, migratable="False"), workers(), kubevirt()]
-    found = Snapshot(objects, ("*",), ("machineconfigpools.machineconfiguration.openshift.io",), time=NOW)
+def test_a_vm_that_blocks_a_node_that_is_done_is_no_stop_where_something_was_not_read(
+    blocked, possible
+):
+    objects = [
+        done("a"),
+        draining("b"),
+        *vm("pin", blocked, migratable="False"),
+        workers(),
+        kubevirt(),
+    ]
+    found = Snapshot(
+        objects, ("*",), ("machineconfigpools.machineconfiguration.openshift.io",), time=NOW
+    )
     result = rehearse(found, Options())
 
     assert result.possible is possible
     assert {stop.node for stop in result.stops} == ({"b"} if blocked == "b" else set())
 
 
-# --- Cluster API ---------------------------------------------------------------------------------------------------
+# --- Cluster API ----------------------------------------------------------------------------------
 
 CAPI = "cluster.x-k8s.io/v1beta2"
 
@@ -272,9 +349,21 @@ def machine(name, on, up_to_date=True, deleting=""):
     conditions = [{"type": "UpToDate", "status": str(up_to_date)}]
     if deleting:
         metadata["deletionTimestamp"] = AN_HOUR_AGO
-        conditions.append({"type": "Deleting", "status": "True", "reason": deleting, "message": "* hook migrate-vms"})
+        conditions.append(
+            {
+                "type": "Deleting",
+                "status": "True",
+                "reason": deleting,
+                "message": "* hook migrate-vms",
+            }
+        )
     return manifest(
-        CAPI, "Machine", name, "capi", metadata=metadata, status={"nodeRef": {"name": on}, "conditions": conditions}
+        CAPI,
+        "Machine",
+        name,
+        "capi",
+        metadata=metadata,
+        status={"nodeRef": {"name": on}, "conditions": conditions},
     )
 
 
@@ -300,7 +389,12 @@ def test_a_roll_out_of_cluster_api(reason, phase):
 
     assert (given["done"], given["waiting"], given["next"]) == (["a"], ["c"], [])
     assert given["in_flight"] == [
-        {"node": "b", "phase": phase, "since": AN_HOUR_AGO, "waits_for": f"{reason}: * hook migrate-vms"}
+        {
+            "node": "b",
+            "phase": phase,
+            "since": AN_HOUR_AGO,
+            "waits_for": f"{reason}: * hook migrate-vms",
+        }
     ]
     assert updaters(found)["c"]["phase"] == "waiting"
 
@@ -346,7 +440,15 @@ def dead(name):
 def test_a_machine_that_is_deleted_for_another_reason_and_a_dead_node_are_no_roll_out():
     deployment = manifest(CAPI, "MachineDeployment", "workers", "capi")
     deleted = machine("m-b", "b", deleting="DrainingNode")
-    found = cluster(node("a"), node("b"), dead("c"), deployment, machine("m-a", "a"), deleted, machine("m-c", "c"))
+    found = cluster(
+        node("a"),
+        node("b"),
+        dead("c"),
+        deployment,
+        machine("m-a", "a"),
+        deleted,
+        machine("m-c", "c"),
+    )
 
     assert progress(found) is None
     assert {name: each and each["phase"] for name, each in updaters(found).items()} == {
@@ -357,9 +459,19 @@ def test_a_machine_that_is_deleted_for_another_reason_and_a_dead_node_are_no_rol
 
 
 def test_a_deployment_that_counts_older_machines_rolls_out():
-    deployment = manifest(CAPI, "MachineDeployment", "workers", "capi", status={"replicas": 3, "upToDateReplicas": 2})
+    deployment = manifest(
+        CAPI, "MachineDeployment", "workers", "capi", status={"replicas": 3, "upToDateReplicas": 2}
+    )
     deleted = machine("m-b", "b", deleting="DrainingNode")
-    found = cluster(node("a"), node("b"), dead("c"), deployment, machine("m-a", "a"), deleted, machine("m-c", "c"))
+    found = cluster(
+        node("a"),
+        node("b"),
+        dead("c"),
+        deployment,
+        machine("m-a", "a"),
+        deleted,
+        machine("m-c", "c"),
+    )
 
     assert progress(found)["done"] == ["a"]
     assert [(each["node"], each["phase"]) for each in progress(found)["in_flight"]] == [

@@ -16,7 +16,11 @@ SILENT = "has not reported for 5 h"
 
 def empty(items, name):
     """Return the cluster with a lost node that has pods of DaemonSets alone."""
-    kept = [each for each in items if each["kind"] != "Pod" or each["spec"].get("nodeName") != name or _is_daemon(each)]
+    kept = [
+        each
+        for each in items
+        if each["kind"] != "Pod" or each["spec"].get("nodeName") != name or _is_daemon(each)
+    ]
     return dead(kept, name)
 
 
@@ -29,13 +33,18 @@ def ask(tmp_path):
     def run(items, *words):
         path = tmp_path / "cluster.json"
         path.write_text(json.dumps(snapshot(items)))
-        return CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)], standalone_mode=False)
+        return CliRunner().invoke(
+            virt_admit, [*words, "--cluster", str(path)], standalone_mode=False
+        )
 
     return run
 
 
 def test_it_is_not_updated(ask):
-    items, stop = empty(cluster(), "n3"), f"stops at n3: it {SILENT}, so nothing can update it\n  to do: "
+    items, stop = (
+        empty(cluster(), "n3"),
+        f"stops at n3: it {SILENT}, so nothing can update it\n  to do: ",
+    )
     notes = only(items, "Node", "n3")["metadata"]["annotations"]
     notes["kubevirt.io/heartbeat"] = ago(seconds=30)
     found = ask(items, "upgrade")
@@ -43,7 +52,10 @@ def test_it_is_not_updated(ask):
     assert f"{stop}Repair its kubelet: virt-handler there reports" in found.stdout
     notes["kubevirt.io/heartbeat"] = ago(hours=5)
     assert f"{stop}Repair or fence the node" in ask(items, "upgrade").stdout
-    assert f"{stop}Do not fence n3; check" in ask([*items, held_nodes.request("csr-1", "n3", 50)], "upgrade").stdout
+    assert (
+        f"{stop}Do not fence n3; check"
+        in ask([*items, held_nodes.request("csr-1", "n3", 50)], "upgrade").stdout
+    )
     assert ask(cluster(), "upgrade").return_value == 0
 
 
@@ -56,7 +68,10 @@ def test_a_node_with_pods_is_named_once(ask):
 
 @pytest.mark.parametrize("form", ["--summary", None])
 def test_the_answer_of_all_drains_says_it(ask, form):
-    items = [*empty(cluster(**{name: config_notes("worker") for name in NODES}), "n3"), pool("worker", NODES)]
+    items = [
+        *empty(cluster(**{name: config_notes("worker") for name in NODES}), "n3"),
+        pool("worker", NODES),
+    ]
     words = ["drain", "--all", *filter(None, [form])]
     assert f"Can the cluster be upgraded today? No: node n3 {SILENT}." in ask(items, *words).stdout
     only(items, "Node", "n3")["metadata"]["annotations"]["cluster.x-k8s.io/machine"] = "machine-n3"
@@ -64,7 +79,9 @@ def test_the_answer_of_all_drains_says_it(ask, form):
 
 
 def pooled(incident):
-    """Return a cluster of an incident as one of OpenShift, whose workers are to get another configuration."""
+    """Return a cluster of an incident as one of OpenShift,
+    whose workers are to get another configuration.
+    """
     items = incident.items
     for each in items:
         if each["kind"] == "Node" and each["metadata"]["name"].startswith("w"):
@@ -74,27 +91,45 @@ def pooled(incident):
 
 def remedy(ask, items):
     stop = "updates no other node: "
-    return ask(items, "upgrade").stdout.partition(stop)[2].partition("to do: ")[2].partition("\n")[0]
+    return (
+        ask(items, "upgrade").stdout.partition(stop)[2].partition("to do: ")[2].partition("\n")[0]
+    )
 
 
 def test_a_pool_gets_the_node_back_that_waits_for_a_certificate(ask):
     items = pooled(held_nodes.certificate_that_expired("scan"))
-    assert remedy(ask, items).startswith("Do not fence w1; check that the request is of w1, approve it")
+    assert remedy(ask, items).startswith(
+        "Do not fence w1; check that the request is of w1, approve it"
+    )
     assert remedy(ask, items).endswith(": kubectl certificate approve csr-b")
     only(items, "Node", "w3")["spec"]["unschedulable"] = True
-    assert remedy(ask, items).endswith("that follows; then see to w3: kubectl certificate approve csr-b")
+    assert remedy(ask, items).endswith(
+        "that follows; then see to w3: kubectl certificate approve csr-b"
+    )
 
 
 def test_a_pool_gets_the_node_back_that_is_still_fenced(ask):
     items = pooled(held_nodes.volume_of_a_fenced_node("scan"))
-    assert remedy(ask, items).startswith("Scale Deployment edge/agent to 0 for this time, after which the remediator")
+    assert remedy(ask, items).startswith(
+        "Scale Deployment edge/agent to 0 for this time, after which the remediator"
+    )
     assert remedy(ask, items).endswith(": kubectl scale deployment agent -n edge --replicas=0")
 
 
 def test_a_taint_of_an_administrator_is_removed_before_an_uncordon(ask):
-    items = [each for each in pooled(held_nodes.volume_of_a_fenced_node("scan")) if each["kind"] != "VolumeAttachment"]
+    items = [
+        each
+        for each in pooled(held_nodes.volume_of_a_fenced_node("scan"))
+        if each["kind"] != "VolumeAttachment"
+    ]
     only(items, "Node", "w1")["spec"]["taints"].pop(0)
     untaint = "kubectl taint nodes w1 node.kubernetes.io/out-of-service:NoExecute-"
-    assert remedy(ask, items) == f"As the administrator who set it has to, remove its taint, and uncordon w1: {untaint}"
+    assert (
+        remedy(ask, items)
+        == f"As the administrator who set it has to, remove its taint, and uncordon w1: {untaint}"
+    )
     del only(items, "Node", "w1")["spec"]["taints"]
-    assert remedy(ask, items) == "Uncordon w1, or raise maxUnavailable so that others go on: kubectl uncordon w1"
+    assert (
+        remedy(ask, items)
+        == "Uncordon w1, or raise maxUnavailable so that others go on: kubectl uncordon w1"
+    )

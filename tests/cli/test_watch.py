@@ -36,7 +36,9 @@ def vm(name, **spec):
 
 
 def vmi(name, migratable="False"):
-    conditions = [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}]
+    conditions = [
+        {"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}
+    ]
     return {
         "metadata": {"name": name, "namespace": "shop"},
         "spec": {"evictionStrategy": "LiveMigrate"},
@@ -76,7 +78,12 @@ def test_changes_show_in_metrics_and_page(api, served):
     server.wait_for(BLOCKERS, 1)
     assert server.sample(DRAINABLE) == 0
     server.wait_for('virt_admit_node_survivable{node="n0"}', 1)
-    assert server.shows("Drains are blocked", "1 of 1 node cannot be drained (1 VM): n0", "blocks the drain", "shop/db")
+    assert server.shows(
+        "Drains are blocked",
+        "1 of 1 node cannot be drained (1 VM): n0",
+        "blocks the drain",
+        "shop/db",
+    )
     api.delete(VMI, "db", "shop")
     server.wait_for(BLOCKERS, 0)
     api.delete(VM, "bad", "shop")
@@ -86,7 +93,11 @@ def test_changes_show_in_metrics_and_page(api, served):
 
 
 def cordoned():
-    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    taint = {
+        "key": "node.kubernetes.io/unschedulable",
+        "effect": "NoSchedule",
+        "timeAdded": "2026-01-01T00:00:00Z",
+    }
     return {"metadata": {"name": "n0"}, "spec": {"unschedulable": True, "taints": [taint]}}
 
 
@@ -98,7 +109,9 @@ def test_a_drain_from_its_beginning_to_its_end(api, served):
     server = served()
     started = 'virt_admit_drain_started_timestamp_seconds{by="cordon",node="n0"}'
     server.wait_for(started, 1767225600, 60)
-    assert server.sample('virt_admit_drain_last_progress_timestamp_seconds{node="n0"}') == 1767225600
+    assert (
+        server.sample('virt_admit_drain_last_progress_timestamp_seconds{node="n0"}') == 1767225600
+    )
     assert server.sample('virt_admit_drain_vms{node="n0",state="marked"}') == 1
     assert server.sample('virt_admit_drain_stuck_vms{node="n0"}') == 0
     assert server.shows("Drains under way", "cordon", "2026-01-01 00:00:00 UTC")
@@ -115,7 +128,9 @@ def test_the_downtime_of_a_vm(api, served):
     server.wait_for(BLOCKERS, 1, 60)
     api.delete(VMI, "web", "shop")
     server.wait_for(BLOCKERS, 0)
-    eventually(lambda: (server.sample('virt_admit_vm_downtime_seconds_total{namespace="shop"}') or 0) > 1)
+    eventually(
+        lambda: (server.sample('virt_admit_vm_downtime_seconds_total{namespace="shop"}') or 0) > 1
+    )
 
 
 def test_lost_rights_keep_the_last_complete_figures(api, served):
@@ -150,7 +165,11 @@ def test_an_api_server_that_restarts(api, served):
     server = served()
     server.wait_for(FOUND, 1, 60)
     api.stop()
-    eventually(lambda: server.shows("Not current", "The API server sends no changes of", "VirtualMachine/shop/bad"))
+    eventually(
+        lambda: server.shows(
+            "Not current", "The API server sends no changes of", "VirtualMachine/shop/bad"
+        )
+    )
     assert server.sample(FOUND) == 1
     api.start()
     api.put(VM, vm("worse", running=True))
@@ -165,7 +184,9 @@ def test_the_page_is_read_only_and_the_same_until_something_changes(api, served)
         assert first.read() == second.read()
         headers = first.headers
     metas = Structure.of(server.get("/")).having("meta")
-    (in_page,) = [one["content"] for one in metas if one.get("http-equiv") == "Content-Security-Policy"]
+    (in_page,) = [
+        one["content"] for one in metas if one.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert headers["Content-Security-Policy"] == f"{in_page}; frame-ancestors 'none'"
     assert headers["X-Content-Type-Options"] == "nosniff"
     for method, status in (("POST", 405), ("PUT", 405), ("DELETE", 405), ("GET", 304)):
@@ -199,21 +220,36 @@ def test_not_ready_before_everything_is_listed(api, served):
 
 
 def test_the_alerts_about_the_cluster_need_only_what_the_watch_serves(api, served):
-    """VirtAdmitDrainBlocked fires for a node with a blocking VM, from the target that the ServiceMonitor selects."""
-    groups = yaml.safe_load((MANIFESTS / "monitoring" / "alerts.yaml").read_text())["spec"]["groups"]
+    """VirtAdmitDrainBlocked fires for a node with a blocking VM, from the target that the
+    ServiceMonitor selects.
+    """
+    groups = yaml.safe_load((MANIFESTS / "monitoring" / "alerts.yaml").read_text())["spec"][
+        "groups"
+    ]
     alerts = {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
     server = served()
     api.put(VMI, vmi("db"))
     server.wait_for(BLOCKERS, 1)
     eventually(lambda: server.sample(COMPLETE))
     names = {sample.partition("{")[0] for sample in server.samples()}
-    for alert in ("VirtAdmitDrainBlocked", "VirtAdmitNoFailover", "VirtAdmitScanStale", "VirtAdmitInformerNotSynced"):
+    for alert in (
+        "VirtAdmitDrainBlocked",
+        "VirtAdmitNoFailover",
+        "VirtAdmitScanStale",
+        "VirtAdmitInformerNotSynced",
+    ):
         assert set(re.findall(r"virt_admit_\w+", alerts[alert])) <= names, alert
     expression = re.fullmatch(r"max by \((\w+)\) \((\w+)\) > 0", alerts["VirtAdmitDrainBlocked"])
     label, name = expression.groups()
-    assert [value for sample, value in server.samples().items() if sample.startswith(f"{name}{{{label}=")] == [1]
+    assert [
+        value
+        for sample, value in server.samples().items()
+        if sample.startswith(f"{name}{{{label}=")
+    ] == [1]
 
-    monitor = yaml.safe_load((MANIFESTS / "monitoring" / "servicemonitor-watch.yaml").read_text())["spec"]
+    monitor = yaml.safe_load((MANIFESTS / "monitoring" / "servicemonitor-watch.yaml").read_text())[
+        "spec"
+    ]
     (labels,) = yaml.safe_load((MANIFESTS / "watch" / "kustomization.yaml").read_text())["labels"]
     assert monitor["selector"]["matchLabels"].items() <= labels["pairs"].items()
     objects = yaml.safe_load_all((MANIFESTS / "watch" / "workload.yaml").read_text())
@@ -225,18 +261,30 @@ def test_the_alerts_about_the_cluster_need_only_what_the_watch_serves(api, serve
 
 @pytest.mark.parametrize(
     ("crowded", "terms", "said"),
-    [(600, 10, "10 affinity terms; more than 3 are not searched"), (3, 5_000, "5,000 affinity terms; more than 100")],
+    [
+        (600, 10, "10 affinity terms; more than 3 are not searched"),
+        (3, 5_000, "5,000 affinity terms; more than 100"),
+    ],
     ids=["few terms of many VMs", "many terms of few VMs"],
 )
-def test_affinity_terms_that_are_too_many_together_keep_the_watch_current(api, served, crowded, terms, said):
-    """What is not searched is said and cannot be determined. A change shows as soon as without them."""
+def test_affinity_terms_that_are_too_many_together_keep_the_watch_current(
+    api, served, crowded, terms, said
+):
+    """What is not searched is said and cannot be determined.
+
+    A change shows as soon as without them.
+    """
     for obj in test_many_terms.world(crowded, terms, 100, of=test_many_terms.broad):
         kind = kinds.of(obj)
         if path_of(kind) in api.objects:
             api.put(kind, dict(obj.data))
     server = served()
     server.wait_for(DRAINABLE, -1, 60)
-    nodes = [value for name, value in server.samples().items() if name.startswith("virt_admit_node_drainable{")]
+    nodes = [
+        value
+        for name, value in server.samples().items()
+        if name.startswith("virt_admit_node_drainable{")
+    ]
     assert set(nodes) == {-1}
     assert server.shows("cannot be determined, so a drain may be blocked", said)
     api.put(VM, vm("worse", running=True))
@@ -249,7 +297,10 @@ def test_affinity_terms_that_are_too_many_together_keep_the_watch_current(api, s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--policy", "strict", "--policy-configmap", "a/b"), "--policy and --policy-configmap exclude each other"),
+        (
+            ("--policy", "strict", "--policy-configmap", "a/b"),
+            "--policy and --policy-configmap exclude each other",
+        ),
         (("--ops-bind", "nowhere"), "'nowhere' is not HOST:PORT"),
         (("--kubeconfig", "missing"), "no cluster is configured"),
     ],

@@ -67,7 +67,11 @@ def watch(live, metrics):
 def denied(watch):
     """The names of the VMs with the finding of ``running`` beside ``runStrategy``."""
     results = watch.latest.report.results
-    return [each.obj.name for each in results if any(found.rule.id == RULE for found in each.response.verdicts)]
+    return [
+        each.obj.name
+        for each in results
+        if any(found.rule.id == RULE for found in each.response.verdicts)
+    ]
 
 
 def test_findings_do_not_wait_for_slow_forecasts(live, watch, monkeypatch):
@@ -107,7 +111,8 @@ def test_a_full_judgement_is_compared_with_what_was_kept(live, watch, metrics, m
     live.stores[VM].upsert(vm("db", running=True))
     watch.look()
     assert metrics.registry.get_sample_value(DIFFERENCES) == 0
-    monkeypatch.setattr(type(watch._judgements), "change", lambda *_, **__: True)  # misses every change
+    # misses every change
+    monkeypatch.setattr(type(watch._judgements), "change", lambda *_, **__: True)
     live.stores[VM].upsert(vm("db"))
     watch.look()
     assert metrics.registry.get_sample_value(DIFFERENCES) == 1
@@ -173,7 +178,9 @@ def test_a_change_costs_no_more_in_a_larger_cluster(live, watch):
         heartbeat = {"annotations": {"kubevirt.io/heartbeat": "2027-03-01T11:59:50Z"}}
         yield cost(live, watch, lambda: live.stores[VM].upsert(vm("db", running=True)))
         yield cost(live, watch, lambda: live.stores[VM].upsert(vm("db")))
-        yield cost(live, watch, lambda: live.stores[NODE].upsert({"metadata": {"name": "n0", **heartbeat}}))
+        yield cost(
+            live, watch, lambda: live.stores[NODE].upsert({"metadata": {"name": "n0", **heartbeat}})
+        )
         yield cost(live, watch, lambda: live.stores[NODE].upsert({"metadata": {"name": "n0"}}))
 
     small = list(costs())
@@ -186,7 +193,9 @@ def test_a_change_costs_no_more_in_a_larger_cluster(live, watch):
     assert small[2:] == [0, 0]
 
 
-def test_what_a_full_judgement_made_is_no_part_of_later_garbage_collections(live, watch, monkeypatch):
+def test_what_a_full_judgement_made_is_no_part_of_later_garbage_collections(
+    live, watch, monkeypatch
+):
     frozen, stopped = [], threading.Event()
     monkeypatch.setattr(watch_loop, "freeze_heap", lambda: frozen.append(watch._judgements))
     looks = iter(range(3))
@@ -206,12 +215,16 @@ def test_what_a_full_judgement_made_is_no_part_of_later_garbage_collections(live
 def test_estimates_are_made_again_only_after_what_they_read_has_changed(live, watch, monkeypatch):
     estimated = []
     rehearse = watch_loop.rehearse
-    monkeypatch.setattr(watch_loop, "rehearse", lambda *args, **how: estimated.append(1) or rehearse(*args, **how))
+    monkeypatch.setattr(
+        watch_loop, "rehearse", lambda *args, **how: estimated.append(1) or rehearse(*args, **how)
+    )
     ready = {"type": "Ready", "status": "True"}
 
     def estimates_after(seconds, **spec):
         beat = {**ready, "lastHeartbeatTime": f"2027-03-01T11:59:{seconds}Z"}
-        live.stores[NODE].upsert({"metadata": {"name": "n0"}, "spec": spec, "status": {"conditions": [beat]}})
+        live.stores[NODE].upsert(
+            {"metadata": {"name": "n0"}, "spec": spec, "status": {"conditions": [beat]}}
+        )
         watch._estimate_again = watch._forecast_again = watch._timed = 0.0
         watch.look()
         made = len(estimated)

@@ -45,7 +45,9 @@ spec:
 
 
 def run(*arguments):
-    result = CliRunner().invoke(main.virt_admit, [str(each) for each in arguments], standalone_mode=False)
+    result = CliRunner().invoke(
+        main.virt_admit, [str(each) for each in arguments], standalone_mode=False
+    )
     if isinstance(result.exception, click.ClickException):
         return 2, "", result.exception.message
     assert result.exception is None, result.exception
@@ -73,7 +75,10 @@ def cluster(tmp_path):
 def test_check_says_what_rules_without_data_do_to_the_exit_code(vm):
     code, _, err = run("check", vm, "-o", "json")
     assert code == 0
-    assert "The exit code does not count rules without data: --strict makes it 1, --cluster FILE or --live" in err
+    assert (
+        "The exit code does not count rules without data: --strict makes it 1, --cluster FILE "
+        "or --live"
+    ) in err
     code, _, err = run("check", vm, "--strict", "-o", "json")
     assert code == 1
     assert "The exit code does not count" not in err
@@ -88,7 +93,9 @@ def test_a_live_scan_does_not_advise_live(tmp_path, monkeypatch):
             api.install(kind)
         api.put(VM, yaml.safe_load(VM_WITHOUT_DATA))
         api.forbidden.add(path_of(PVC))
-        _, out, err = run("scan", "--kubeconfig", api.kubeconfig(tmp_path), "--policy", "default", "--all-lines")
+        _, out, err = run(
+            "scan", "--kubeconfig", api.kubeconfig(tmp_path), "--policy", "default", "--all-lines"
+        )
     assert "vm-migratability-unknown" in out
     assert "Create it, or make it readable" in out
     assert "--live" not in out + err
@@ -97,27 +104,42 @@ def test_a_live_scan_does_not_advise_live(tmp_path, monkeypatch):
 @pytest.mark.parametrize("target", ["v1.6.2", "v1.5.2"])
 def test_a_scan_says_that_kubevirt_is_being_updated(cluster, target):
     progressing = {"type": "Progressing", "status": "True", "reason": "UpdateInProgress"}
-    status = {"observedKubeVirtVersion": "v1.5.2", "targetKubeVirtVersion": target, "conditions": [progressing]}
+    status = {
+        "observedKubeVirtVersion": "v1.5.2",
+        "targetKubeVirtVersion": target,
+        "conditions": [progressing],
+    }
     metadata = {"name": "kubevirt", "namespace": "kubevirt"}
-    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "status": status}
+    kubevirt = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": metadata,
+        "status": status,
+    }
     _, out, err = run("scan", "--cluster", cluster(node("worker-1"), kubevirt))
     assert ("The update of KubeVirt from v1.5.2 to v1.6.2 goes on" in err) is (target == "v1.6.2")
     assert "update of KubeVirt" not in out
 
 
 class TestForbidden:
-    """Missing rights are called forbidden, with the right to ask for, and never read as a cluster without VMs."""
+    """Missing rights are called forbidden, with the right to ask for,
+    and never read as a cluster without VMs.
+    """
 
     RIGHT = "kubectl create clusterrole virt-admit-reader --verb=get,list --resource="
 
     def test_secrets_are_never_asked_for(self, cluster):
-        code, out, _ = run("drain", "--all", "--cluster", cluster(node("worker-1"), unreadable=["secrets"]))
+        code, out, _ = run(
+            "drain", "--all", "--cluster", cluster(node("worker-1"), unreadable=["secrets"])
+        )
         assert (code, "forbidden" in out) == (0, False)
         code, _, err = run("scan", "--cluster", cluster(node("worker-1"), unreadable=["secrets"]))
         assert (code, "forbidden" in err) == (0, False)
 
     @pytest.mark.parametrize("kinds", [(VMI,), (VMI, POD), (VMI, POD, VMIM), (NODE, VMI, POD)])
-    @pytest.mark.parametrize("verb", [("drain", "--all"), ("drain", "--all", "--summary"), ("upgrade",)])
+    @pytest.mark.parametrize(
+        "verb", [("drain", "--all"), ("drain", "--all", "--summary"), ("upgrade",)]
+    )
     def test_of_a_snapshot(self, cluster, verb, kinds):
         names = sorted(kind.resource for kind in kinds)
         items = [] if NODE in kinds else [node("worker-1"), node("worker-2")]
@@ -130,14 +152,19 @@ class TestForbidden:
     def test_of_a_live_cluster(self, tmp_path, monkeypatch):
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         with FakeApi() as api:
-            for kind in {*load_rules().kinds, *(kind for rule in load_rules() for kind in rule.reads)}:
+            for kind in {
+                *load_rules().kinds,
+                *(kind for rule in load_rules() for kind in rule.reads),
+            }:
                 api.install(kind)
             api.put(NODE, node("worker-1"))
             api.forbidden |= {path_of(VMI), path_of(POD)}
             code, out, _ = run("drain", "worker-1", "--kubeconfig", api.kubeconfig(tmp_path))
         assert code == 2
         assert "node worker-1: its VMs could not be read" in out
-        assert "forbidden: this account may not list pods, virtualmachineinstances.kubevirt.io" in out
+        assert (
+            "forbidden: this account may not list pods, virtualmachineinstances.kubevirt.io" in out
+        )
 
     def test_json_stays_json(self, cluster):
         file = cluster(node("worker-1"), unreadable=[VMI.resource])
@@ -153,7 +180,10 @@ class TestForbidden:
         assert not re.search(r"\b0\s+VMs\b", text), text
 
     def test_a_node_that_is_known_to_be_empty_has_no_vms(self, cluster):
-        assert "node worker-1: 0 VMs" in run("drain", "worker-1", "--cluster", cluster(node("worker-1")))[1]
+        assert (
+            "node worker-1: 0 VMs"
+            in run("drain", "worker-1", "--cluster", cluster(node("worker-1")))[1]
+        )
 
 
 class TestPagesOfAScan:
@@ -181,9 +211,23 @@ class TestPagesOfAScan:
         assert "Clean" not in text
 
     def test_the_page_of_a_namespace_whose_vms_block(self, cluster, tmp_path):
-        file = cluster(node("worker-1"), node("worker-2"), vmi("db", "shop", migratable="False"), vmi("web", "front"))
+        file = cluster(
+            node("worker-1"),
+            node("worker-2"),
+            vmi("db", "shop", migratable="False"),
+            vmi("web", "front"),
+        )
         folder = tmp_path / "pages"
-        run("scan", *self.SELECT, "--cluster", file, "-o", f"html={folder}", "--pages-by", "namespace")
+        run(
+            "scan",
+            *self.SELECT,
+            "--cluster",
+            file,
+            "-o",
+            f"html={folder}",
+            "--pages-by",
+            "namespace",
+        )
         shop = Structure.of((folder / "owner-shop.html").read_text()).text
         assert "1 VM would block the drain of its node." in shop
         assert "Clean" not in shop
@@ -205,13 +249,18 @@ class TestPolicyShow:
     RULE = "vm-pinned-to-one-node"
 
     def show(self, tmp_path, exemption, *arguments):
-        text = f"extends: strict\nexempt:\n  namespaces:\n  - {{match: dev, reason: moves, {exemption}}}\n"
+        text = (
+            "extends: strict\nexempt:\n  namespaces:\n  - {match: dev, reason: moves, "
+            f"{exemption}}}\n"
+        )
         (tmp_path / "policy.yaml").write_text(text)
         return run("policy", "show", "dev", *arguments, "--policy", tmp_path / "policy.yaml")[1]
 
     def test_an_exempt_rule_is_off(self, tmp_path):
         out = self.show(tmp_path, f"rules: [{self.RULE}]")
-        (row,) = [row for row in out.splitlines() if self.RULE in row and not row.startswith("exempt")]
+        (row,) = [
+            row for row in out.splitlines() if self.RULE in row and not row.startswith("exempt")
+        ]
         assert row.startswith("off ")
         assert "exempt: dev: moves (strict: rules: deny)" in row
 
@@ -221,7 +270,10 @@ class TestPolicyShow:
 
     def test_an_exemption_of_some_kinds_is_named_and_the_others_stay(self, tmp_path):
         out = self.show(tmp_path, f"rules: [{self.RULE}], kinds: [VirtualMachine]", self.RULE)
-        assert f"{self.RULE} in namespace dev: deny (exempt for VirtualMachine alone: dev: moves" in out
+        assert (
+            f"{self.RULE} in namespace dev: deny (exempt for VirtualMachine alone: dev: moves"
+            in out
+        )
 
     def test_an_expired_exemption_changes_nothing(self, tmp_path):
         out = self.show(tmp_path, f"rules: [{self.RULE}], until: 2020-01-01", self.RULE)
@@ -229,4 +281,7 @@ class TestPolicyShow:
 
     def test_json(self, tmp_path):
         data = json.loads(self.show(tmp_path, f"rules: [{self.RULE}]", self.RULE, "-o", "json"))
-        assert (data["rules"][0]["action"], data["rules"][0]["layer"][:11]) == ("off", "exempt: dev")
+        assert (data["rules"][0]["action"], data["rules"][0]["layer"][:11]) == (
+            "off",
+            "exempt: dev",
+        )

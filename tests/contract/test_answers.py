@@ -1,6 +1,7 @@
-"""The reviews beside this file came from a real kube-apiserver 1.36 while kubectl was at work, over the look-ups of
-``examples/cluster.yaml``; each stands with our exact answer. ``python -m tests.contract.test_answers`` writes the
-answers again: the difference is what users will notice.
+"""The reviews beside this file came from a real kube-apiserver 1.36 while kubectl was at work, over
+the look-ups of ``examples/cluster.yaml``; each stands with our exact answer.
+``python -m tests.contract.test_answers`` writes the answers again: the difference is what users
+will notice.
 """
 
 from __future__ import annotations
@@ -45,4 +46,7 @@ def test_there_are_recordings() -> None:
 if __name__ == "__main__":
     for file in RECORDINGS:
         recording = json.loads(file.read_text())
-        file.write_text(json.dumps(recording | {"answer": answer(recording)}, indent=1, ensure_ascii=False) + "\n")
+        file.write_text(
+            json.dumps(recording | {"answer": answer(recording)}, indent=1, ensure_ascii=False)
+            + "\n"
+        )

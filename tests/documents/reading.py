@@ -23,7 +23,9 @@ def failure(text: str | bytes) -> DocumentError:
 
 
 def as_sent(value: Any) -> Any:
-    """A value as the API server reads it: integers of 64 bits as such, all other numbers as floats."""
+    """A value as the API server reads it: integers of 64 bits as such,
+    all other numbers as floats.
+    """
     match value:
         case dict():
             return {key: as_sent(item) for key, item in value.items()}
@@ -39,7 +41,9 @@ def as_sent(value: Any) -> Any:
 
 
 def typed(value: Any) -> str:
-    """Text that tells 1 from 1.0 and from true, which are equal in Python; the order of keys means nothing."""
+    """Text that tells 1 from 1.0 and from true, which are equal in Python;
+    the order of keys means nothing.
+    """
     return json.dumps(value, sort_keys=True)
 
 

@@ -65,7 +65,9 @@ def calls(pieces):
     old = [f"name: {number}\n" + "a:\nb:\nc:\nd:\n" for number in range(pieces)]
     cuts = [(5 * number, 6 * number) for number in range(pieces)]
     profile = cProfile.Profile()
-    profile.runcall(unified, "x", "".join(old), "".join(each.replace("c:", "new:\nc:") for each in old), cuts)
+    profile.runcall(
+        unified, "x", "".join(old), "".join(each.replace("c:", "new:\nc:") for each in old), cuts
+    )
     return pstats.Stats(profile).total_calls
 
 

@@ -29,8 +29,16 @@ STYLES = [
     ("no newline at the end", "spec:\n  a: 1", "spec:\n  x: New\n  a: 1"),
     ("CRLF", "spec:\r\n  a: 1\r\n", "spec:\r\n  x: New\r\n  a: 1\r\n"),
     ("byte order mark", "\ufeffspec:\n  a: 1\n", "\ufeffspec:\n  x: New\n  a: 1\n"),
-    ("comment behind the parent", "spec:  # all\n  a: 1 # one\n", "spec:  # all\n  x: New\n  a: 1 # one\n"),
-    ("comment of the first", "spec:\n  # about a\n\n  a: 1\n", "spec:\n  x: New\n  # about a\n\n  a: 1\n"),
+    (
+        "comment behind the parent",
+        "spec:  # all\n  a: 1 # one\n",
+        "spec:  # all\n  x: New\n  a: 1 # one\n",
+    ),
+    (
+        "comment of the first",
+        "spec:\n  # about a\n\n  a: 1\n",
+        "spec:\n  x: New\n  # about a\n\n  a: 1\n",
+    ),
     ("block scalar", "spec:\n  a: |+\n    foo\n\n\n", "spec:\n  x: New\n  a: |+\n    foo\n\n\n"),
     ("quoted", '"spec":\n  "a": 1\n', '"spec":\n  "x": "New"\n  "a": 1\n'),
     ("question mark", "? spec\n: a: 1\n  b: 2\n", "? spec\n: x: New\n  a: 1\n  b: 2\n"),
@@ -39,7 +47,11 @@ STYLES = [
     ("flow", "spec: {a: 1} # all\n", "spec: {x: New, a: 1} # all\n"),
     ("flow with space", "spec: { a: 1 }\n", "spec: { x: New, a: 1 }\n"),
     ("flow in lines", "spec: {\n  a: 1, # one\n}\n", "spec: {\n  x: New,\n  a: 1, # one\n}\n"),
-    ("flow under a comment", "spec:\n  { # all\n  a: 1}\n", "spec:\n  { # all\n  x: New,\n  a: 1}\n"),
+    (
+        "flow under a comment",
+        "spec:\n  { # all\n  a: 1}\n",
+        "spec:\n  { # all\n  x: New,\n  a: 1}\n",
+    ),
     ("JSON", '{"spec":{"a":1}}', '{"spec":{"x": "New", "a":1}}'),
     ("JSON, empty", '{"spec": {}}\n', '{"spec": {"x": "New"}}\n'),
     (
@@ -47,7 +59,11 @@ STYLES = [
         '{\n\t"spec": {\n\t\t"a": 1\n\t}\n}\n',
         '{\n\t"spec": {\n\t\t"x": "New",\n\t\t"a": 1\n\t}\n}\n',
     ),
-    ("JSON with CRLF", '{\r\n "spec": {\r\n  "a": 1}}', '{\r\n "spec": {\r\n  "x": "New",\r\n  "a": 1}}'),
+    (
+        "JSON with CRLF",
+        '{\r\n "spec": {\r\n  "a": 1}}',
+        '{\r\n "spec": {\r\n  "x": "New",\r\n  "a": 1}}',
+    ),
     ("null, unwritten", "spec:\n  x:\n  a: 1\n", "spec:\n  x: New\n  a: 1\n"),
     ("null with a comment", "spec:\n  x: # which?\n", "spec:\n  x: New # which?\n"),
     ("null, written", "spec:\n  x: ~ # which?\n", "spec:\n  x: New # which?\n"),
@@ -56,8 +72,16 @@ STYLES = [
     ("another value", "spec:\n  'x': \"Old\"\n", "spec:\n  'x': New\n"),
     ("an alias", "a: &a Old\nspec:\n  x: *a\n", "a: &a Old\nspec:\n  x: New\n"),
     ("an empty list", "spec:\n  x: [] # none\n", "spec:\n  x: New # none\n"),
-    ("merged maps beside it", "a: &a {b: 1}\nspec:\n  <<: *a\n", "a: &a {b: 1}\nspec:\n  x: New\n  <<: *a\n"),
-    ("anchors beside it", "spec:\n  a: &a {b: 1}\n  c: *a\n", "spec:\n  x: New\n  a: &a {b: 1}\n  c: *a\n"),
+    (
+        "merged maps beside it",
+        "a: &a {b: 1}\nspec:\n  <<: *a\n",
+        "a: &a {b: 1}\nspec:\n  x: New\n  <<: *a\n",
+    ),
+    (
+        "anchors beside it",
+        "spec:\n  a: &a {b: 1}\n  c: *a\n",
+        "spec:\n  x: New\n  a: &a {b: 1}\n  c: *a\n",
+    ),
     (
         "directive",
         "%YAML 1.1\n---\n# all\nspec:\n  a: 1\n...\n",
@@ -66,16 +90,24 @@ STYLES = [
 ]
 
 
-@pytest.mark.parametrize("parser", [yaml_reader.PARSER, yaml_reader._PythonParser], ids=["libyaml", "python"])
-@pytest.mark.parametrize(("before", "after"), [style[1:] for style in STYLES], ids=[style[0] for style in STYLES])
-def test_styles(before: str, after: str, parser: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "parser", [yaml_reader.PARSER, yaml_reader._PythonParser], ids=["libyaml", "python"]
+)
+@pytest.mark.parametrize(
+    ("before", "after"), [style[1:] for style in STYLES], ids=[style[0] for style in STYLES]
+)
+def test_styles(
+    before: str, after: str, parser: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(yaml_reader, "PARSER", parser)
     assert spliced(before, adding("spec", "x")) == after
 
 
 def test_tabs_between_tokens() -> None:
     """Only libyaml takes them."""
-    assert spliced("spec:\t# all\n  a: 1\n", adding("spec", "x")) == "spec:\t# all\n  x: New\n  a: 1\n"
+    assert (
+        spliced("spec:\t# all\n  a: 1\n", adding("spec", "x")) == "spec:\t# all\n  x: New\n  a: 1\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +146,10 @@ def test_maps_that_no_key_holds(text: str, path: tuple[str | int, ...], after: s
     ],
 )
 def test_values_are_read_as_they_are_meant(value: Any, written: str) -> None:
-    assert spliced("spec:\n  a: 1\n", adding("spec", "x", value=value)) == f"spec:\n  x: {written}\n  a: 1\n"
+    assert (
+        spliced("spec:\n  a: 1\n", adding("spec", "x", value=value))
+        == f"spec:\n  x: {written}\n  a: 1\n"
+    )
 
 
 def test_keys_are_quoted_where_they_would_be_something_else() -> None:
@@ -124,7 +159,9 @@ def test_keys_are_quoted_where_they_would_be_something_else() -> None:
 
 def test_parents_are_made_by_operations_of_their_own() -> None:
     text = "spec: # all\nkind: A\n"
-    after = spliced(text, adding("spec", value={}), adding("spec", "b", value={}), adding("spec", "b", "c"))
+    after = spliced(
+        text, adding("spec", value={}), adding("spec", "b", value={}), adding("spec", "b", "c")
+    )
     assert after == "spec: {b: {c: New}} # all\nkind: A\n"
 
 
@@ -158,11 +195,18 @@ def test_a_test_changes_nothing() -> None:
 )
 def test_what_others_share_and_what_would_be_lost_is_left_alone(text: str, why: str) -> None:
     result = edit_text(text.encode(), "vm.yaml", [[adding("spec", "x")]])
-    assert (result.content.decode(), result.fixed, dict(result.refused), result.roundtrips) == (text, 0, {0: why}, True)
+    assert (result.content.decode(), result.fixed, dict(result.refused), result.roundtrips) == (
+        text,
+        0,
+        {0: why},
+        True,
+    )
 
 
 @pytest.mark.parametrize(
-    "operation", [Patch("remove", Path("a", 0)), Patch("move", Path("b")), adding("a", "-"), adding("a", 0)], ids=str
+    "operation",
+    [Patch("remove", Path("a", 0)), Patch("move", Path("b")), adding("a", "-"), adding("a", 0)],
+    ids=str,
 )
 def test_other_operations_are_refused(operation: Patch) -> None:
     result = edit_text(b"a: [1]\nb: 1\n", "vm.yaml", [[operation]])
@@ -189,7 +233,10 @@ def test_members_of_a_list_that_is_a_document_too_are_fixed() -> None:
     """For one of its own keys stands twice."""
     text = "kind: List\nmetadata: {}\nmetadata: {}\nitems:\n- kind: A\n  spec: {}\n"
     result = edit_text(text.encode(), "vm.yaml", [[], [adding("spec", "x")]])
-    assert (result.content.decode(), result.roundtrips) == (text.replace("spec: {}", "spec: {x: New}"), True)
+    assert (result.content.decode(), result.roundtrips) == (
+        text.replace("spec: {}", "spec: {x: New}"),
+        True,
+    )
 
 
 def test_nothing_to_do() -> None:
@@ -198,6 +245,8 @@ def test_nothing_to_do() -> None:
 
 
 def test_what_does_not_read_as_it_should_is_said_to_be_wrong() -> None:
-    """A line break that only YAML 1.1 knows, so that the columns of the parser are not those of the text."""
+    """A line break that only YAML 1.1 knows,
+    so that the columns of the parser are not those of the text.
+    """
     result = edit_text("spec: # all\x85  a: 1\n".encode(), "vm.yaml", [[adding("spec", "x")]])
     assert not result.roundtrips

@@ -20,11 +20,18 @@ from virt_admit.model.kubernetes.objects import Object, Path
 
 KEYS = st.sampled_from(["a", "b", "on", "1", "b/c", "m n", "é", "#", "x" * 40])
 
-LEAVES = st.none() | st.booleans() | st.integers(2, 9) | st.sampled_from(["", "None", "no", "two\nlines\n", "é", " s"])
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(2, 9)
+    | st.sampled_from(["", "None", "no", "two\nlines\n", "é", " s"])
+)
 
 MAPS = st.recursive(
     st.dictionaries(KEYS, LEAVES, max_size=3),
-    lambda inner: st.dictionaries(KEYS, LEAVES | inner | st.lists(LEAVES | inner, max_size=3), max_size=3),
+    lambda inner: st.dictionaries(
+        KEYS, LEAVES | inner | st.lists(LEAVES | inner, max_size=3), max_size=3
+    ),
     max_leaves=12,
 )
 
@@ -40,7 +47,9 @@ class Writer:
         return bool(self.draw(st.booleans()))
 
     def end(self) -> str:
-        """The end of a line, perhaps with a comment, and perhaps with further lines that say nothing."""
+        """The end of a line, perhaps with a comment,
+        and perhaps with further lines that say nothing.
+        """
         end = "\n"
         if self.maybe():
             self.comments += 1
@@ -80,7 +89,9 @@ class Writer:
 
     def lines(self, value: Any, indent: str) -> str:
         if isinstance(value, dict):
-            return "".join(f"{indent}{self.key(key)}:{self.block(item, indent)}" for key, item in value.items())
+            return "".join(
+                f"{indent}{self.key(key)}:{self.block(item, indent)}" for key, item in value.items()
+            )
         return "".join(f"{indent}-{self.item(item, indent)}" for item in value)
 
     def item(self, value: Any, indent: str) -> str:
@@ -95,22 +106,40 @@ def styled(draw: Callable[[st.SearchStrategy[Any]], Any], value: dict[str, Any])
     """A text that stands for the value."""
     style = draw(st.sampled_from(["own", "own", "own", "json", "yaml", "flow"]))
     if style == "json":
-        text = json.dumps(value, indent=draw(st.none() | st.integers(0, 4)), ensure_ascii=draw(st.booleans()))
+        text = json.dumps(
+            value, indent=draw(st.none() | st.integers(0, 4)), ensure_ascii=draw(st.booleans())
+        )
     elif style == "yaml":
-        text = yaml.safe_dump(value, indent=draw(st.integers(2, 6)), allow_unicode=draw(st.booleans()), sort_keys=False)
+        text = yaml.safe_dump(
+            value,
+            indent=draw(st.integers(2, 6)),
+            allow_unicode=draw(st.booleans()),
+            sort_keys=False,
+        )
     else:
         writer = Writer(draw)
         text = writer.flow(value) if style == "flow" or not value else writer.lines(value, "")
     if draw(st.booleans()):
         text = text.removesuffix("\n")
-    text = draw(st.sampled_from(["", "", "# head\n", "---\n", "\ufeff"] if style != "json" else ["", "\ufeff"])) + text
+    text = (
+        draw(
+            st.sampled_from(
+                ["", "", "# head\n", "---\n", "\ufeff"] if style != "json" else ["", "\ufeff"]
+            )
+        )
+        + text
+    )
     return text.replace("\n", "\r\n") if draw(st.booleans()) else text
 
 
-def maps(value: Any, path: Path = Path()) -> list[tuple[Path, dict[str, Any]]]:  # noqa: B008 - a Path is immutable
+# a Path is immutable
+def maps(value: Any, path: Path = Path()) -> list[tuple[Path, dict[str, Any]]]:  # noqa: B008
     """Every map in a value, and where it is."""
     if isinstance(value, dict):
-        return [(path, value), *(found for key, item in value.items() for found in maps(item, path / key))]
+        return [
+            (path, value),
+            *(found for key, item in value.items() for found in maps(item, path / key)),
+        ]
     if isinstance(value, list):
         return [found for index, item in enumerate(value) for found in maps(item, path / index)]
     return []
@@ -132,7 +161,9 @@ def cases(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[str, list[Patc
 @given(cases())
 @settings(deadline=None)
 @example(("kind: A\na:  # comment 1\n\n    # more on 1\n  b: 2\n", [adding("a", "new")], True))
-def test_what_is_written_reads_as_the_patch_says_and_nothing_is_lost(case: tuple[str, list[Patch], bool]) -> None:
+def test_what_is_written_reads_as_the_patch_says_and_nothing_is_lost(
+    case: tuple[str, list[Patch], bool],
+) -> None:
     text, operations, only_adds = case
     (before,) = reader.read(text.encode(), "vm.yaml")[0]
 
@@ -207,10 +238,16 @@ def test_damaged_files_are_fixed_faithfully_or_left_alone(data: st.DataObject) -
     text = MANY.replace("# broken\na: [", "a: |\n  text\n\nb:")
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(text)))
-        text = text[:at] + data.draw(st.sampled_from(DAMAGES + ODD)) + text[at + data.draw(st.integers(0, 3)) :]
+        text = (
+            text[:at]
+            + data.draw(st.sampled_from(DAMAGES + ODD))
+            + text[at + data.draw(st.integers(0, 3)) :]
+        )
     found = [document.data for document in reader.read(text.encode(), "vm.yaml")[0]]
     patches: list[list[Patch]] = [
-        [] if each.get("kind") == "List" else [adding(*data.draw(st.sampled_from(maps(each)))[0], "new")]
+        []
+        if each.get("kind") == "List"
+        else [adding(*data.draw(st.sampled_from(maps(each)))[0], "new")]
         for each in found
     ]
     result = edit_text(text.encode(), "vm.yaml", patches)

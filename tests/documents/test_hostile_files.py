@@ -19,7 +19,10 @@ from virt_admit.rules import load_rules
 from virt_admit.serving.reload import Reloaded, stamp
 from virt_admit.settings import SettingError
 
-VM = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: %s}\nspec: {template: {spec: {}}}\n"
+VM = (
+    "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: %s}\n"
+    "spec: {template: {spec: {}}}\n"
+)
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -110,10 +113,14 @@ def test_thousands_of_problems_do_not_stall_answers(tmp_path: Path, text: str, l
         policies.load_policy(str(file), rules)
     assert work.seconds < 2
     assert refused.value.problems[MAX_PROBLEMS - 1].endswith(last)
-    assert refused.value.problems[MAX_PROBLEMS:] == [f"{file}: further problems are not listed. Fix these first"]
+    assert refused.value.problems[MAX_PROBLEMS:] == [
+        f"{file}: further problems are not listed. Fix these first"
+    ]
 
 
-def test_a_fix_does_not_overwrite_an_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fix_does_not_overwrite_an_editor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "vm.yaml"
     file.write_text(FIXABLE)
     edited, edit_text = FIXABLE + "# by an editor\n", edit.edit_text

@@ -1,4 +1,6 @@
-"""Lists of many objects: their members are packed while the file is read, and nothing else changes."""
+"""Lists of many objects: their members are packed while the file is read,
+and nothing else changes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ MORE = 1.5
 
 def vm(name: str) -> dict[str, Any]:
     disks = [{"name": f"disk{n}", "disk": {"bus": "virtio"}} for n in range(4)]
-    volumes = [{"name": f"disk{n}", "persistentVolumeClaim": {"claimName": f"{name}-{n}"}} for n in range(4)]
+    volumes = [
+        {"name": f"disk{n}", "persistentVolumeClaim": {"claimName": f"{name}-{n}"}}
+        for n in range(4)
+    ]
     spec = {
         "domain": {"devices": {"disks": disks}, "resources": {}},
         "volumes": volumes,
@@ -38,14 +43,23 @@ def vm(name: str) -> dict[str, Any]:
 
 def text(form: str, holder: dict[str, Any]) -> str:
     return (
-        json.dumps(holder, indent=2) if form == "json" else yaml.dump(holder, Dumper=yaml.CSafeDumper, sort_keys=False)
+        json.dumps(holder, indent=2)
+        if form == "json"
+        else yaml.dump(holder, Dumper=yaml.CSafeDumper, sort_keys=False)
     )
 
 
 def described(content: str) -> list[Any]:
     """Return everything that is known of each document."""
     return [
-        (each.data, each.line, each.is_object, each.duplicates, each.span, *map(each.location, PATHS))
+        (
+            each.data,
+            each.line,
+            each.is_object,
+            each.duplicates,
+            each.span,
+            *map(each.location, PATHS),
+        )
         if isinstance(each, Document)
         else str(each)
         for each in reader.parse(content.encode(), "file")
@@ -59,18 +73,37 @@ PATHS: Any = (
     ("spec", "template", "spec", "volumes", 2, "persistentVolumeClaim", "claimName"),
 )
 TWICE = (
-    "{'kind': 'List', 'apiVersion': 'v1', 'items': [{'kind': 'A', 'apiVersion': 'v1', 'a': 1, 'a': 2}, {'kind': 'B'}]}"
+    "{'kind': 'List', 'apiVersion': 'v1', 'items': [{'kind': 'A', 'apiVersion': 'v1', 'a': 1, 'a': "
+    "2}, {'kind': 'B'}]}"
 )
 TEXTS = {
-    "List": {"apiVersion": "v1", "items": [vm("a"), vm("b"), 5, [vm("d")], None, {}], "kind": "List"},
-    "typed": {"kind": "VirtualMachineList", "apiVersion": "kubevirt.io/v1", "items": [{"metadata": {"name": "a"}}]},
+    "List": {
+        "apiVersion": "v1",
+        "items": [vm("a"), vm("b"), 5, [vm("d")], None, {}],
+        "kind": "List",
+    },
+    "typed": {
+        "kind": "VirtualMachineList",
+        "apiVersion": "kubevirt.io/v1",
+        "items": [{"metadata": {"name": "a"}}],
+    },
     "List in a List": {
         "kind": "List",
         "apiVersion": "v1",
         "items": [{"kind": "List", "apiVersion": "v1", "items": [vm("a")]}],
     },
-    "Template": {"kind": "Template", "apiVersion": "v1", "objects": [vm("a")], "parameters": [{"name": "A"}]},
-    "items of another kind": {"kind": "Thing", "apiVersion": "v1", "items": [vm("a")], "spec": {"kind": "List"}},
+    "Template": {
+        "kind": "Template",
+        "apiVersion": "v1",
+        "objects": [vm("a")],
+        "parameters": [{"name": "A"}],
+    },
+    "items of another kind": {
+        "kind": "Thing",
+        "apiVersion": "v1",
+        "items": [vm("a")],
+        "spec": {"kind": "List"},
+    },
     "two fields": {"kind": "List", "apiVersion": "v1", "objects": [{"a": 1}], "items": [vm("a")]},
 }
 
@@ -89,9 +122,18 @@ def test_packing_changes_nothing(name: str, form: str, monkeypatch: pytest.Monke
     "content",
     [
         TWICE.replace("'", '"'),
-        '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A", "apiVersion": "v1"}, {"a": NaN}]}',
-        '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A", "apiVersion": "v1"}, {"a": }]}',
-        '{"kind": "List", "apiVersion": "v1", "items": [], "items": [{"kind": "A", "apiVersion": "v1"}]}',
+        (
+            '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A", "apiVersion": "v1"}, '
+            '{"a": NaN}]}'
+        ),
+        (
+            '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A", "apiVersion": "v1"}, '
+            '{"a": }]}'
+        ),
+        (
+            '{"kind": "List", "apiVersion": "v1", "items": [], "items": [{"kind": "A", '
+            '"apiVersion": "v1"}]}'
+        ),
         "kind: List\napiVersion: v1\nitems:\n- &a {kind: A, apiVersion: v1}\n- *a\n",
         "kind: List\napiVersion: v1\nitems:\n- {kind: A, apiVersion: v1}\n- {kind: }}\n",
     ],
@@ -126,19 +168,31 @@ def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 def peak(file: Path, content: str) -> int:
     file.write_text(content)
     return mib(
-        "from virt_admit.cli.sources import read_sources; found = read_sources(sys.argv[1:], keep=False)", str(file)
+        "from virt_admit.cli.sources import read_sources; found = read_sources(sys.argv[1:], "
+        "keep=False)",
+        str(file),
     )
 
 
 def mib(code: str, *arguments: str) -> int:
-    """Return the MiB that a new Python process takes for this code. It says so itself: wait4 counts the parent, too."""
-    code = f"import sys\n{code}\nprint(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    """Return the MiB that a new Python process takes for this code.
+
+    It says so itself: wait4 counts the parent, too.
+    """
+    code = (
+        f"import sys\n{code}\n"
+        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
     return int(done.stderr) >> 10
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_list_takes_hardly_more_memory_than_separate_documents(form: str, peaks: dict[str, int]) -> None:
+def test_a_list_takes_hardly_more_memory_than_separate_documents(
+    form: str, peaks: dict[str, int]
+) -> None:
     assert peaks[f"list.{form}"] <= peaks["separate.yaml"] * MORE, peaks
 
 
@@ -147,7 +201,9 @@ from virt_admit.cli.commands.check import command
 command.main(sys.argv[1:], standalone_mode=False)
 """
 MOST = 256
-"""MiB for ``check`` of 10,000 VMs. Fewer are checked here: each of the further ones takes the same."""
+"""MiB for ``check`` of 10,000 VMs. Fewer are checked here:
+each of the further ones takes the same.
+"""
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -155,7 +211,14 @@ def test_check_of_ten_thousand_vms_takes_a_quarter_of_a_gib(form: str, tmp_path:
     def taken(number: int) -> int:
         file = tmp_path / f"{number}.{form}"
         file.write_text(
-            text(form, {"apiVersion": "v1", "kind": "List", "items": [vm(f"vm{n}") for n in range(number)]})
+            text(
+                form,
+                {
+                    "apiVersion": "v1",
+                    "kind": "List",
+                    "items": [vm(f"vm{n}") for n in range(number)],
+                },
+            )
         )
         return mib(CHECK, "-q", "-j", "1", str(file))
 

@@ -53,7 +53,9 @@ def test_what_kubectl_refuses_is_an_error(case: dict[str, str]) -> None:
     ],
 )
 def test_stricter_than_kubectl(text: str, message: str, column: int) -> None:
-    """Keys that are no text become text there, and unknown tags are ignored; both are mistakes of the author."""
+    """Keys that are no text become text there, and unknown tags are ignored;
+    both are mistakes of the author.
+    """
     error = failure(text)
     assert message in error.message
     assert (error.line, error.column) == (1, column)
@@ -69,7 +71,13 @@ def test_stricter_than_kubectl(text: str, message: str, column: int) -> None:
         ('{"a": [], "b": {}, "c": [1, [2]], "d": null, "e": true, "f": false, "": ""}', None),
         (r'{"a": "\ud83d\ude00\/\"\\\b\f\n\r\t\u00e9\u0000"}', None),
         ('{"a": 1.0, "b": 1e3, "c": -0, "d": -0.0, "e": 0.5, "f": 1E-2, "g": 10E+1}', None),
-        ('{"a": 9223372036854775807, "b": -9223372036854775808, "c": 9223372036854775808, "d": 1e30}', None),
+        (
+            (
+                '{"a": 9223372036854775807, "b": -9223372036854775808, "c": 9223372036854775808, '
+                '"d": 1e30}'
+            ),
+            None,
+        ),
         ('{"a": ' + "1" * 30 + "}", None),
         ('{"a": "10:30", "b": "yes", "c": "\x7f\u2028"}', None),
         ("{a: yes, b: [x]}", [{"a": True, "b": ["x"]}]),  # YAML in flow style
@@ -79,7 +87,9 @@ def test_stricter_than_kubectl(text: str, message: str, column: int) -> None:
     ],
 )
 def test_json(text: str, expected: list[Any] | None) -> None:
-    assert typed(values(text)) == typed(expected if expected is not None else [as_sent(json.loads(text))])
+    assert typed(values(text)) == typed(
+        expected if expected is not None else [as_sent(json.loads(text))]
+    )
 
 
 @pytest.mark.usefixtures("parser")
@@ -148,7 +158,9 @@ def test_lists_are_their_items() -> None:
 
 @pytest.mark.parametrize("group", ["template.openshift.io/v1", "v1"])
 def test_templates_are_their_objects(group: str) -> None:
-    text = f"apiVersion: {group}\nkind: Template\nparameters: []\nobjects:\n- kind: A\n- {{kind: B}}\n"
+    text = (
+        f"apiVersion: {group}\nkind: Template\nparameters: []\nobjects:\n- kind: A\n- {{kind: B}}\n"
+    )
     assert values(text) == [{"kind": "A"}, {"kind": "B"}]
 
 
@@ -206,7 +218,9 @@ PLACES = [
 @for_each("newline", ["\n", "\r\n"])
 @for_each("prefix", ["", "\ufeff", "---\n", "kind: Other\n---\n", "%YAML 1.1\n---\n"])
 @for_each("path, start, end", PLACES)
-def test_places(newline: str, prefix: str, path: Path, start: tuple[int, int], end: tuple[int, int]) -> None:
+def test_places(
+    newline: str, prefix: str, path: Path, start: tuple[int, int], end: tuple[int, int]
+) -> None:
     content = (prefix + VM).replace("\n", newline).encode()
     document = read(content, "vm.yaml")[0][-1]
     shift = prefix.count("\n")
@@ -215,7 +229,9 @@ def test_places(newline: str, prefix: str, path: Path, start: tuple[int, int], e
     assert document.line == 2 + shift
 
 
-JSON_VM = '{\r\n  "kind": "A",\n  "spec": {"x\\ty": [1, {"é": "ü"}, []]}\n}\n{"kind": "B",\n "z": {}}'
+JSON_VM = (
+    '{\r\n  "kind": "A",\n  "spec": {"x\\ty": [1, {"é": "ü"}, []]}\n}\n{"kind": "B",\n "z": {}}'
+)
 
 
 @for_each(
@@ -242,7 +258,11 @@ def test_places_in_json(index: int, path: Path, place: tuple[int, int, int, int]
 def test_the_content_of_an_alias_stands_at_its_anchor() -> None:
     document = one("a: &x\n  b: 1\nc: *x\nd:\n  <<: *x\n  e: 2\n")
     assert document.location(("c",)) == Location("vm.yaml", 3, 1, 3, 6)
-    assert document.location(("c", "b")) == document.location(("d", "b")) == Location("vm.yaml", 2, 3, 2, 7)
+    assert (
+        document.location(("c", "b"))
+        == document.location(("d", "b"))
+        == Location("vm.yaml", 2, 3, 2, 7)
+    )
     assert document.location(("d",)) == Location("vm.yaml", 4, 1, 6, 7)
 
 
@@ -253,7 +273,10 @@ def test_line_breaks_that_editors_do_not_count() -> None:
 
 @pytest.mark.usefixtures("parser")
 def test_repeated_keys() -> None:
-    text = "kind: A\nspec:\n  running: true\n  l:\n  - {x: 1, x: 2}\n  running: false\nkind: B\nkind: C\n"
+    text = (
+        "kind: A\nspec:\n  running: true\n  l:\n  - {x: 1, x: 2}\n  running: false\nkind: B\n"
+        "kind: C\n"
+    )
     document = one(text)
     assert document.data == {"kind": "C", "spec": {"running": False, "l": [{"x": 2}]}}
     assert sorted(document.duplicates, key=str) == [
@@ -289,10 +312,14 @@ def test_repeated_keys_of_a_list_itself_are_not_lost() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["a: &x {b: 1}\nc: {<<: *x, b: 2}\n", "a: &x {b: 1}\nc: {b: 2, <<: *x}\n"])
+@pytest.mark.parametrize(
+    "text", ["a: &x {b: 1}\nc: {<<: *x, b: 2}\n", "a: &x {b: 1}\nc: {b: 2, <<: *x}\n"]
+)
 def test_merged_keys_are_not_repeated(text: str) -> None:
     assert one(text).duplicates == ()
 
 
 def test_a_key_repeated_after_a_merge_is_repeated() -> None:
-    assert one("a: &x {b: 1}\nc: {<<: *x, b: 2, b: 3}\n").duplicates == (Duplicate(Path("c", "b"), 2, 2),)
+    assert one("a: &x {b: 1}\nc: {<<: *x, b: 2, b: 3}\n").duplicates == (
+        Duplicate(Path("c", "b"), 2, 2),
+    )

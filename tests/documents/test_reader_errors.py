@@ -9,7 +9,8 @@ from tests.for_each import for_each
 from virt_admit.documents.reader import read
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{key}: &{key} [{', '.join(['*' + before] * 10)}]\n" for before, key in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{key}: &{key} [{', '.join(['*' + before] * 10)}]\n"
+    for before, key in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
 
@@ -122,7 +123,11 @@ def test_braces_in_a_file_that_parses_are_text() -> None:
 @pytest.mark.usefixtures("parser")
 def test_a_broken_document_does_not_hide_the_others() -> None:
     found, errors = read(b"a: 1\n---\nb: [\n---\nc: 3\n--- \nd: *x\n---\ne: 5\n", "many.yaml")
-    assert [(document.data, document.line) for document in found] == [({"a": 1}, 1), ({"c": 3}, 5), ({"e": 5}, 9)]
+    assert [(document.data, document.line) for document in found] == [
+        ({"a": 1}, 1),
+        ({"c": 3}, 5),
+        ({"e": 5}, 9),
+    ]
     assert [(error.file, error.line) for error in errors] == [("many.yaml", 4), ("many.yaml", 7)]
 
 

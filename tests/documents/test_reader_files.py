@@ -16,9 +16,14 @@ from virt_admit.documents.files import Exclude, FoundFile, find
 from virt_admit.documents.reader import Document, DocumentError, parse
 
 
-@pytest.mark.parametrize("text", [VM + "---\n", '{"kind": "A", "spec": {"x": [1, 2, 3]}}\n'], ids=["YAML", "JSON"])
-def test_memory_does_not_grow_with_the_number_of_documents(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "PORTION", 20_000)  # the documents of one portion are in memory at once
+@pytest.mark.parametrize(
+    "text", [VM + "---\n", '{"kind": "A", "spec": {"x": [1, 2, 3]}}\n'], ids=["YAML", "JSON"]
+)
+def test_memory_does_not_grow_with_the_number_of_documents(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the documents of one portion are in memory at once
+    monkeypatch.setattr(reader, "PORTION", 20_000)
 
     def peak(count: int) -> int:
         content = text.encode() * count
@@ -34,7 +39,16 @@ def test_memory_does_not_grow_with_the_number_of_documents(text: str, monkeypatc
 
 @pytest.fixture
 def folder(tmp_path: File) -> File:
-    for name in ("b.yaml", "a.yml", "c.json", "d.txt", ".hidden.yaml", "sub/z.yaml", "sub/.git/x.yaml", ".git/y.yaml"):
+    for name in (
+        "b.yaml",
+        "a.yml",
+        "c.json",
+        "d.txt",
+        ".hidden.yaml",
+        "sub/z.yaml",
+        "sub/.git/x.yaml",
+        ".git/y.yaml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "list.yaml.d").mkdir()
@@ -66,7 +80,9 @@ def test_what_cannot_be_read_is_an_error_value(folder: File) -> None:
     missing = str(folder / "missing.yaml")
     (folder / "broken.yaml").symlink_to(missing)
     results = contents(find([missing, str(folder), "a\x00b"]))
-    errors = {name: content for name, content in results.items() if isinstance(content, DocumentError)}
+    errors = {
+        name: content for name, content in results.items() if isinstance(content, DocumentError)
+    }
     assert set(errors) == {missing, str(folder / "broken.yaml"), "a\x00b"}
     assert str(errors[missing]) == f"{missing}: No such file or directory"
     assert (errors[missing].file, errors[missing].line) == (missing, 0)
@@ -92,7 +108,9 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ub", ["a.yml", "b.yaml", "c.json", "sub/z.yaml"]),
     ],
 )
-def test_excluded_files_and_folders_are_skipped(folder: File, pattern: str, left: list[str]) -> None:
+def test_excluded_files_and_folders_are_skipped(
+    folder: File, pattern: str, left: list[str]
+) -> None:
     assert names(find([str(folder)], excludes=[Exclude(pattern, str(folder))]), folder) == left
     named = [str(folder / "b.yaml"), str(folder / "c.json")]
     assert [file.name for file in find(named, excludes=[Exclude(pattern, str(folder))])] == named

@@ -1,6 +1,8 @@
-"""Fixtures of the end-to-end tests: one real API server for all of them (for each worker under pytest-xdist).
+"""Fixtures of the end-to-end tests: one real API server for all of them (for each worker under
+pytest-xdist).
 
-Its scope is this folder, because a server that nothing asks still takes processor time from the tests after them.
+Its scope is this folder, because a server that nothing asks still takes processor time from the
+tests after them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ HERE = str(Path(__file__).parent)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder; their time limit leaves out fixtures, which may have to build first."""
+    """Mark the tests of this folder; their time limit leaves out fixtures,
+    which may have to build first.
+    """
     for item in items:
         if str(item.path).startswith(HERE):  # parents of a Path would take 2 s for all items
             item.add_marker(pytest.mark.e2e)
@@ -39,16 +43,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say once why these tests were skipped, and what would help: a quiet run would not."""
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "e2e" in report.keywords]
+    skipped = [
+        report for report in terminalreporter.stats.get("skipped", []) if "e2e" in report.keywords
+    ]
     for reason in sorted({report.longrepr[2] for report in skipped}):
-        terminalreporter.write_line(f"end-to-end tests skipped: {reason.removeprefix('Skipped: ')}", yellow=True)
+        terminalreporter.write_line(
+            f"end-to-end tests skipped: {reason.removeprefix('Skipped: ')}", yellow=True
+        )
 
 
 T = TypeVar("T")
 
 
 def _built(request: pytest.FixtureRequest, build: Callable[[Announce], T]) -> T:
-    """Return what is built. Skips where it cannot be; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
+    """Return what is built.
+
+    Skips where it cannot be; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure.
+    """
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def announce(line: str) -> None:
@@ -100,7 +111,16 @@ def oracle(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="package", params=["helm3", "helm4"])
-def helm(request: pytest.FixtureRequest, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+def helm(
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Helm:
     """The real helm, each of its two versions."""
     found = _built(request, lambda announce: program(request.param, announce))
-    return Helm(found, int(request.param[-1]), tmp_path_factory.mktemp(request.param), control_plane.kubeconfig)
+    return Helm(
+        found,
+        int(request.param[-1]),
+        tmp_path_factory.mktemp(request.param),
+        control_plane.kubeconfig,
+    )

@@ -39,7 +39,10 @@ class Helm:
 
     def environment(self) -> dict[str, str]:
         """Return the environment without settings of the developer's own helm."""
-        folders = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+        folders = {
+            f"HELM_{name}_HOME": str(self.home / name.lower())
+            for name in ("CACHE", "CONFIG", "DATA")
+        }
         return {
             "HOME": str(self.home),
             "PATH": os.environ.get("PATH", os.defpath),
@@ -68,7 +71,9 @@ def may_listen() -> bool:
 
 @contextmanager
 def cluster_with_services(other: ControlPlane) -> Iterator[ControlPlane]:
-    """Run a cluster whose Services are on loopback, so that a process can listen on the address of a Service."""
+    """Run a cluster whose Services are on loopback,
+    so that a process can listen on the address of a Service.
+    """
     network = f"127.{64 + secrets.randbelow(128)}.{secrets.randbelow(256)}.0/24"
     with ControlPlane(other.binaries, [f"--service-cluster-ip-range={network}"]) as plane:
         install_crds(plane, (kinds.VM,))
@@ -90,19 +95,30 @@ class Cluster:
         """The path of each kind by its names in lower case."""
         found: dict[str, str] = {}
         for root in ("/apis", "/api"):
-            for group in json.loads(read_body(self._api.request("GET", root, headers={"Accept": DISCOVERY})))["items"]:
+            for group in json.loads(
+                read_body(self._api.request("GET", root, headers={"Accept": DISCOVERY}))
+            )["items"]:
                 for version in reversed(group["versions"]):  # the preferred one is the first
                     for each in version["resources"]:
                         parts = [root, group["metadata"].get("name", ""), version["version"]]
                         parts += ["namespaces/{}"] if each["scope"] == "Namespaced" else []
                         path = "/".join(filter(None, [*parts, each["resource"]]))
-                        names = (each["responseKind"]["kind"], each["singularResource"], *each.get("shortNames", ()))
+                        names = (
+                            each["responseKind"]["kind"],
+                            each["singularResource"],
+                            *each.get("shortNames", ()),
+                        )
                         found |= {name.lower(): path for name in names}
         return found
 
     def get(self, kind: str, name: str, namespace: str = "virt-admit") -> dict[str, Any]:
-        """Return an object; empty if it does not exist. It takes a fortieth of the processor time of kubectl."""
-        answer = self._api.request_json("GET", f"{self._paths[kind.lower()].format(namespace)}/{name}")
+        """Return an object; empty if it does not exist.
+
+        It takes a fortieth of the processor time of kubectl.
+        """
+        answer = self._api.request_json(
+            "GET", f"{self._paths[kind.lower()].format(namespace)}/{name}"
+        )
         assert answer.status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND), answer
         return dict(answer.body)
 
@@ -113,7 +129,10 @@ class Cluster:
 
     def bundles(self) -> dict[str, str]:
         """Return the ``caBundle`` of each entry, by name."""
-        return {name: entry["clientConfig"].get("caBundle", "") for name, entry in self.entries().items()}
+        return {
+            name: entry["clientConfig"].get("caBundle", "")
+            for name, entry in self.entries().items()
+        }
 
     def failing(self) -> list[str]:
         """Return the entries with ``failurePolicy: Fail``."""
@@ -124,7 +143,9 @@ class Cluster:
         return {
             "secret": self.get("secret", "virt-admit-certs").get("data"),
             "policy": self.get("configmap", "virt-admit-policy").get("data"),
-            "exemptions": self.get("vm", "legacy", namespace="shop").get("metadata", {}).get("annotations"),
+            "exemptions": self.get("vm", "legacy", namespace="shop")
+            .get("metadata", {})
+            .get("annotations"),
         }
 
     def deployment(self) -> dict[str, Any]:
@@ -135,12 +156,20 @@ class Cluster:
 
     @contextmanager
     def webhook(self, folder: Path) -> Iterator[Webhook]:
-        """Run the webhook as its pod would: with its account, arguments and environment, on the Service's address."""
+        """Run the webhook as its pod would: with its account, arguments and environment,
+        on the Service's address.
+        """
         address = self.get("service", "virt-admit-webhook")["spec"]["clusterIP"]
         config = self.plane.service_account_kubeconfig("virt-admit", "virt-admit-webhook")
         (container,) = self.deployment()["template"]["spec"]["containers"]
         variables: Mapping[str, str] = {each["name"]: each["value"] for each in container["env"]}
-        flags = ("--certs-secret", "virt-admit/virt-admit-certs", f"--bind={address}:{HTTPS}", "--kubeconfig", config)
+        flags = (
+            "--certs-secret",
+            "virt-admit/virt-admit-certs",
+            f"--bind={address}:{HTTPS}",
+            "--kubeconfig",
+            config,
+        )
         with Webhook(folder, *flags, *container["args"][1:], environment=variables) as running:
             eventually(lambda: all(self.bundles().values()))
             yield running

@@ -1,4 +1,6 @@
-"""An installation on a cluster, as the pages describe it, that its administrator customised in every way they name."""
+"""An installation on a cluster, as the pages describe it, that its administrator customised in
+every way they name.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ IMAGE: Final = "registry.example.com/mirror/virt-admit"
 POLICY: Final = 'extends: default\nrules: {"vm-live-migrate-not-migratable": {action: warn}}\n'
 CONFIGURATIONS: Final = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
 REGISTERED: Final = tuple(
-    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in ("validating", "mutating")
+    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
+    for kind in ("validating", "mutating")
 )
 OURS: Final = "namespaces/virt-admit"
 EXEMPT: Final = "virt-admit.io/exempt.vm-live-migrate-not-migratable"
@@ -47,7 +50,11 @@ class Installed:
         shutil.copytree(EXAMPLES, folder / "examples")
         (folder / "policy.yaml").write_text(POLICY)
         crds = json.dumps(
-            {"apiVersion": "v1", "kind": "List", "items": [definitions.own(kind) for kind in custom(VM_KINDS)]}
+            {
+                "apiVersion": "v1",
+                "kind": "List",
+                "items": [definitions.own(kind) for kind in custom(VM_KINDS)],
+            }
         )
         cluster.kubectl("apply", "--server-side", "-f", "-", input=crds, check=True)
         wait_until_discovered(cluster, {f"{kind.plural}.{kind.group}" for kind in VM_KINDS})
@@ -63,7 +70,13 @@ class Installed:
         }
         shell = ["bash", "-o", "pipefail", "-c", command]
         return subprocess.run(
-            shell, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+            shell,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     def must(self, command: str) -> str:
@@ -73,11 +86,16 @@ class Installed:
         return done.stdout + done.stderr
 
     def get(self, *what: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", *what, "-o", "json", check=True).stdout)
+        found: dict[str, Any] = json.loads(
+            self.cluster.kubectl("get", *what, "-o", "json", check=True).stdout
+        )
         return found
 
     def read(self, path: str) -> dict[str, Any]:
-        """Return what the API server has at a path. It takes a fortieth of the processor time of kubectl."""
+        """Return what the API server has at a path.
+
+        It takes a fortieth of the processor time of kubectl.
+        """
         return dict(self._api.request_json("GET", path).body)
 
     def entries(self) -> list[dict[str, Any]]:
@@ -103,23 +121,47 @@ class Installed:
         images = [{"name": "virt-admit", "newName": IMAGE, "newTag": tag}]
         mine = {"labels": [{"pairs": {"team": "virtualization"}}]}
         webhooks = [f"{name}/webhooks" for name in components if name == "enforce"]
-        memory = [{"op": "replace", "path": "/spec/template/spec/containers/0/resources/limits/memory", "value": "1Gi"}]
+        memory = [
+            {
+                "op": "replace",
+                "path": "/spec/template/spec/containers/0/resources/limits/memory",
+                "value": "1Gi",
+            }
+        ]
         schedule = [{"op": "replace", "path": "/spec/schedule", "value": SCHEDULE}]
-        self._write("ours", "../manifests/base", components, images=images, **mine, **_patch("Deployment", memory),
+        self._write("ours", "../manifests/base", components, images=images, **mine,
+                    **_patch("Deployment", memory),
                     replicas=[{"name": "virt-admit-webhook", "count": 3}])  # fmt: skip
         self._write("ours/webhooks", "../../manifests/webhooks", webhooks, **mine)
-        self._write("ours/scan", "../../manifests/scan", (), images=images, **mine, **_patch("CronJob", schedule))
+        self._write(
+            "ours/scan",
+            "../../manifests/scan",
+            (),
+            images=images,
+            **mine,
+            **_patch("CronJob", schedule),
+        )
 
     def _write(self, place: str, resource: str, components: Sequence[str], **more: Any) -> None:
         folder = self.folder / place
         folder.mkdir(parents=True, exist_ok=True)
         top = resource.rpartition("/")[0]
-        kind = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [resource]}
-        used = {"components": [f"{top}/components/{name}" for name in components]} if components else {}
+        kind = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [resource],
+        }
+        used = (
+            {"components": [f"{top}/components/{name}" for name in components]}
+            if components
+            else {}
+        )
         (folder / "kustomization.yaml").write_text(yaml.safe_dump({**kind, **used, **more}))
 
     def install(self) -> None:
-        """Install ``ours`` in the order of the pages, with a policy, an exempt VM and an ignored namespace."""
+        """Install ``ours`` in the order of the pages, with a policy,
+        an exempt VM and an ignored namespace.
+        """
         for command in (
             "kubectl apply -k ours",
             "kubectl -n virt-admit rollout status deployment/virt-admit-webhook",
@@ -140,7 +182,10 @@ class Installed:
         deployment = self.read(f"/apis/apps/v1/{OURS}/deployments/virt-admit-webhook")
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         vm = self.read("/apis/kubevirt.io/v1/namespaces/shop/virtualmachines/tape-robot")
-        policies = {each["metadata"]["name"]: each for each in self.read(f"/api/v1/{OURS}/configmaps")["items"]}
+        policies = {
+            each["metadata"]["name"]: each
+            for each in self.read(f"/api/v1/{OURS}/configmaps")["items"]
+        }
         return {
             "image": container["image"].rpartition(":")[0],
             "memory": container["resources"]["limits"]["memory"],
@@ -148,9 +193,13 @@ class Installed:
             "label": deployment["metadata"]["labels"]["team"],
             "policy": policies.get("virt-admit-policy", {}).get("data"),
             "signer": self.read(f"/api/v1/{OURS}/secrets/virt-admit-certs")["data"]["ca.crt"],
-            "schedule": self.read(f"/apis/batch/v1/{OURS}/cronjobs/virt-admit-scan")["spec"]["schedule"],
+            "schedule": self.read(f"/apis/batch/v1/{OURS}/cronjobs/virt-admit-scan")["spec"][
+                "schedule"
+            ],
             "exemption": vm["metadata"]["annotations"][EXEMPT],
-            "ignored": self.read("/api/v1/namespaces/ignored")["metadata"]["labels"]["virt-admit.io/ignore"],
+            "ignored": self.read("/api/v1/namespaces/ignored")["metadata"]["labels"][
+                "virt-admit.io/ignore"
+            ],
         }
 
 

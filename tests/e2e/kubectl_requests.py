@@ -1,4 +1,6 @@
-"""What kubectl sends for one object, without its process, which takes a tenth of a second of processor time each time."""
+"""What kubectl sends for one object, without its process, which takes a tenth of a second of
+processor time each time.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,17 @@ class KubectlRequests:
         groups: tuple[str, ...] = (),
         **query: str,
     ) -> tuple[bool, str]:
-        """Do one thing with an object. Return whether the API server did it, and what kubectl prints about it.
+        """Do one thing with an object.
+
+        Return whether the API server did it, and what kubectl prints about it.
 
         For ``scale``, ``obj`` has the new number of replicas.
         """
-        path = _collection(obj) if verb == "create" else "/".join(filter(None, (_path(obj), subresource)))
+        path = (
+            _collection(obj)
+            if verb == "create"
+            else "/".join(filter(None, (_path(obj), subresource)))
+        )
         body: Any = obj
         if verb == "scale":
             path, body = f"{path}/scale", {"spec": {"replicas": obj["spec"].get("replicas", 0)}}
@@ -49,10 +57,16 @@ class KubectlRequests:
             body = {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
         elif verb == "delete":
             body = None
-        acting = {"Impersonate-User": [user], "Impersonate-Group": ["system:masters", *groups]} if user else {}
+        acting = (
+            {"Impersonate-User": [user], "Impersonate-Group": ["system:masters", *groups]}
+            if user
+            else {}
+        )
         media = MERGE if verb == "scale" else JSON
         manager = {} if verb == "delete" else {"fieldManager": f"kubectl-{verb}"}
-        done, answer = self._request(METHODS[verb], path, body, {"Content-Type": [media], **acting}, query | manager)
+        done, answer = self._request(
+            METHODS[verb], path, body, {"Content-Type": [media], **acting}, query | manager
+        )
         said = [_unquoted(warning) for warning in answer.headers.getlist("Warning")]
         if not done:
             said.append(json.loads(answer.data)["message"])
@@ -66,13 +80,20 @@ class KubectlRequests:
         more: Mapping[str, list[str]] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> tuple[bool, urllib3.BaseHTTPResponse]:
-        headers = urllib3.HTTPHeaderDict({"Authorization": f"Bearer {self.plane.token}", "Accept": JSON})
+        headers = urllib3.HTTPHeaderDict(
+            {"Authorization": f"Bearer {self.plane.token}", "Accept": JSON}
+        )
         for name, values in (more or {}).items():
             for value in values:
                 headers.add(name, value)
-        url = f"{self.plane.url}{path}?{'&'.join(f'{key}={value}' for key, value in (query or {}).items())}"
+        url = (
+            f"{self.plane.url}{path}?"
+            f"{'&'.join(f'{key}={value}' for key, value in (query or {}).items())}"
+        )
         text = None if body is None else json.dumps(body)
-        answer = self._pool.request(method, url, body=text, headers=headers, retries=False, timeout=60.0)
+        answer = self._pool.request(
+            method, url, body=text, headers=headers, retries=False, timeout=60.0
+        )
         return answer.status < 300, answer
 
 

@@ -1,4 +1,6 @@
-"""What KubeVirt and the quota controller do after a change, for scripts that wait: started as ``virtctl`` and ``sleep``."""
+"""What KubeVirt and the quota controller do after a change, for scripts that wait: started as
+``virtctl`` and ``sleep``.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,21 @@ def merge(obj: Mapping[str, Any], change: Any, *flags: str) -> None:
 def sleep() -> None:
     """Take over live changes of VMs, copy their volumes, and count with new quotas."""
     vmis = {
-        (each["metadata"]["namespace"], each["metadata"]["name"]): each for each in listed("virtualmachineinstances")
+        (each["metadata"]["namespace"], each["metadata"]["name"]): each
+        for each in listed("virtualmachineinstances")
     }
     for vm in listed("virtualmachines"):
         vmi = vmis.get((vm["metadata"]["namespace"], vm["metadata"]["name"]))
         spec = vm["spec"]["template"]["spec"]
         if vmi is None:
             continue
-        changed: dict[str, Any] = {key: spec.get(key) for key in LIVE if spec.get(key) != vmi["spec"].get(key)}
+        changed: dict[str, Any] = {
+            key: spec.get(key) for key in LIVE if spec.get(key) != vmi["spec"].get(key)
+        }
         if changed.get("nodeSelector", 0) is not None and "nodeSelector" in changed:
-            changed["nodeSelector"] = dict.fromkeys(vmi["spec"].get("nodeSelector", {})) | changed["nodeSelector"]
+            changed["nodeSelector"] = (
+                dict.fromkeys(vmi["spec"].get("nodeSelector", {})) | changed["nodeSelector"]
+            )
         if changed:
             merge(vmi, {"spec": changed})
         if vm["spec"].get("updateVolumesStrategy") and spec["volumes"] != vmi["spec"]["volumes"]:
@@ -63,7 +70,11 @@ def copied(vmi: Mapping[str, Any], volumes: Any) -> None:
         "spec": {"vmiName": metadata["name"]},
     }
     subprocess.run(
-        ["kubectl", "apply", "-f", "-"], input=json.dumps(migration), check=True, text=True, capture_output=True
+        ["kubectl", "apply", "-f", "-"],
+        input=json.dumps(migration),
+        check=True,
+        text=True,
+        capture_output=True,
     )
     merge(migration, {"status": {"phase": "Succeeded"}}, "--subresource=status")
 

@@ -1,7 +1,9 @@
-"""Rules met by what kubectl sends: a rule's own cases as what a user applies, over the cluster that the case describes.
+"""Rules met by what kubectl sends: a rule's own cases as what a user applies,
+over the cluster that the case describes.
 
-The cluster of a case is the webhook's snapshot, rewritten for each case. What has to be there before (the old object
-of an update, a status) is written by a user whom the policy exempts from everything.
+The cluster of a case is the webhook's snapshot, rewritten for each case. What has to be there
+before (the old object of an update, a status) is written by a user whom the policy exempts from
+everything.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ BY_VERSION = (kinds.HCO, kinds.CAPI_MHC)
 """The kinds of which two versions have different fields."""
 
 OLD_HYPERCONVERGED = f"{kinds.HCO}/v1beta1"
-"""The target kind that only the definition of an older release keeps whole: see test_cluster_configuration."""
+"""The target kind that only the definition of an older release keeps whole: see
+test_cluster_configuration.
+"""
 
 _MACHINE: dict[str, Any] = {"domain": {"devices": {}}}
 _TEMPLATE: dict[str, Any] = {"spec": {"template": {"spec": {}}}}
@@ -46,7 +50,12 @@ REQUIRED: Mapping[Kind, dict[str, Any]] = {
     kinds.VM: {"spec": {"template": {"spec": _MACHINE}}},
     kinds.VMI: {"spec": _MACHINE},
     kinds.VMIRS: {"spec": {"selector": {}, "template": {"spec": _MACHINE}}},
-    kinds.POOL: {"spec": {"selector": {}, "virtualMachineTemplate": {"spec": {"template": {"spec": _MACHINE}}}}},
+    kinds.POOL: {
+        "spec": {
+            "selector": {},
+            "virtualMachineTemplate": {"spec": {"template": {"spec": _MACHINE}}},
+        }
+    },
     kinds.KUBEVIRT: {"spec": {}},
     kinds.CDI: {"spec": {}},
     kinds.CAPI_MHC: {"spec": {"clusterName": "a", "selector": {}}},
@@ -54,7 +63,9 @@ REQUIRED: Mapping[Kind, dict[str, Any]] = {
     kinds.FAR_TEMPLATE: {"spec": {"template": {"spec": {"agent": "fence_ipmilan"}}}},
     kinds.MDR_TEMPLATE: _TEMPLATE,
 }
-"""Fields without which the schema takes no object of the kind; cases leave out what their rule does not look at."""
+"""Fields without which the schema takes no object of the kind;
+cases leave out what their rule does not look at.
+"""
 
 
 class Target(NamedTuple):
@@ -62,19 +73,25 @@ class Target(NamedTuple):
 
     rule: Rule
     kind: str
-    """``virtualmachines.kubevirt.io``; with ``/v1`` where versions differ in more than their name."""
+    """``virtualmachines.kubevirt.io``; with ``/v1`` where versions differ in more than their
+    name.
+    """
 
     def __str__(self) -> str:
         return f"{self.rule.id} {self.kind}"
 
 
 def targets() -> dict[Target, list[dict[str, Any]]]:
-    """Every rule that the webhook asks, kind by kind, with the cases in which it finds something."""
+    """Every rule that the webhook asks, kind by kind,
+    with the cases in which it finds something.
+    """
     found: dict[Target, list[dict[str, Any]]] = {}
     for rule in load_rules().at_admission:
         for case in rule_cases()[rule.id]:
             if case.get("finds") or case.get("fix"):
-                found.setdefault(Target(rule, _shape(rule, Object(case["object"]))), []).append(case)
+                found.setdefault(Target(rule, _shape(rule, Object(case["object"]))), []).append(
+                    case
+                )
     return found
 
 
@@ -95,22 +112,38 @@ class Reach:
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane, self.folder = plane, folder
         self._requests = KubectlRequests(plane)
-        self.webhook = Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json")
+        self.webhook = Webhook(
+            folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json"
+        )
         self.world()
         self.policy()
 
-    def world(self, items: Sequence[Any] = (), complete: Sequence[str] = ("*",), version: str = "") -> None:
+    def world(
+        self, items: Sequence[Any] = (), complete: Sequence[str] = ("*",), version: str = ""
+    ) -> None:
         """What look-ups see from now on."""
-        snapshot = {"complete": list(complete), "items": list(items)} | ({"serverVersion": version} if version else {})
-        self._write("cluster", {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **snapshot})
+        snapshot = {"complete": list(complete), "items": list(items)} | (
+            {"serverVersion": version} if version else {}
+        )
+        self._write(
+            "cluster", {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **snapshot}
+        )
 
     def policy(self, rules: Mapping[str, Any] = MappingProxyType({})) -> None:
         """The policy from now on: the default one, these rules, and the exemption of ``BEFORE``."""
-        exempt = {"users": [{"match": BEFORE, "rules": ["*"], "reason": "wrote it before virt-admit came"}]}
+        exempt = {
+            "users": [
+                {"match": BEFORE, "rules": ["*"], "reason": "wrote it before virt-admit came"}
+            ]
+        }
         policy = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", "extends": "default"}
         began = time.time()
-        if self._write("policy", policy | {"rules": dict(rules), "exempt": exempt}) and self.webhook.running:
-            eventually(lambda: self._policy_loaded() >= began)  # the webhook looks at the file twice a second
+        if (
+            self._write("policy", policy | {"rules": dict(rules), "exempt": exempt})
+            and self.webhook.running
+        ):
+            # the webhook looks at the file twice a second
+            eventually(lambda: self._policy_loaded() >= began)
 
     def _policy_loaded(self) -> float:
         """Return when the webhook read the policy in force."""
@@ -131,24 +164,40 @@ class Reach:
     def kubectl(
         self, verb: str, obj: Any, *flags: str, user: str = "", groups: tuple[str, ...] = ()
     ) -> tuple[int, str]:
-        """One command on one object or a list of them, as that administrator: exit status, and all that it printed."""
-        acting = [f"--as={user}", "--as-group=system:masters", *(f"--as-group={group}" for group in groups)]
+        """One command on one object or a list of them, as that administrator: exit status,
+        and all that it printed.
+        """
+        acting = [
+            f"--as={user}",
+            "--as-group=system:masters",
+            *(f"--as-group={group}" for group in groups),
+        ]
         items = {"apiVersion": "v1", "kind": "List", "items": obj} if isinstance(obj, list) else obj
-        done = self.plane.kubectl(*verb.split(), "-f", "-", *flags, *(acting if user else ()), input=json.dumps(items))
+        done = self.plane.kubectl(
+            *verb.split(), "-f", "-", *flags, *(acting if user else ()), input=json.dumps(items)
+        )
         return done.returncode, done.stdout + done.stderr
 
     def requests(self, kind: str) -> int:
         """How many requests about objects of that kind have reached the webhook."""
         counted = rf'^virt_admit_requests_total{{[^}}]*kind="{kind}"[^}}]*}} (\S+)$'
-        return sum(int(float(found)) for found in re.findall(counted, self.webhook.ops("/metrics")[1], re.MULTILINE))
+        return sum(
+            int(float(found))
+            for found in re.findall(counted, self.webhook.ops("/metrics")[1], re.MULTILINE)
+        )
 
     @contextmanager
     def stored(self, obj: dict[str, Any]) -> Iterator[None]:
-        """The object is there, its status too, whatever rules say. Raises Refused if its schema does not take it."""
+        """The object is there, its status too, whatever rules say.
+
+        Raises Refused if its schema does not take it.
+        """
         status = "status" in obj and kinds.of(Object(obj)) not in definitions.WITHOUT_STATUS
         try:
             for verb in (("create",), ("replace", "status")) if status else (("create",),):
-                done, text = self._requests.send(verb[0], obj, *verb[1:], user=BEFORE, fieldValidation="Ignore")
+                done, text = self._requests.send(
+                    verb[0], obj, *verb[1:], user=BEFORE, fieldValidation="Ignore"
+                )
                 if not done:
                     raise Refused(text)
             yield
@@ -156,8 +205,12 @@ class Reach:
             self._requests.send("delete", obj, user=BEFORE)
 
     def ask(self, rule: Rule, case: dict[str, Any]) -> str:
-        """All that the API server says to a user who does what the case says, in dry runs, until the rule is met."""
-        self.world(case.get("cluster", []), case.get("complete", ["*"]), case.get("serverVersion", ""))
+        """All that the API server says to a user who does what the case says, in dry runs,
+        until the rule is met.
+        """
+        self.world(
+            case.get("cluster", []), case.get("complete", ["*"]), case.get("serverVersion", "")
+        )
         self._switch_on(rule, case.get("params", {}))
         said = ""
         with closing(self._attempts(rule, case)) as attempts:
@@ -175,7 +228,9 @@ class Reach:
         user, groups = case.get("user", ""), tuple(case.get("groups", ()))
 
         def dry(verb: str, what: Any, **query: str) -> str:
-            return self._requests.send(verb, what, user=user, groups=groups, dryRun="All", **query)[1]
+            return self._requests.send(verb, what, user=user, groups=groups, dryRun="All", **query)[
+                1
+            ]
 
         if case.get("subresource") == "scale":
             (scaled,) = [item for item in case["cluster"] if kinds.of(Object(item)) in rule.kinds]
@@ -188,7 +243,8 @@ class Reach:
             with self.stored(_whole(case["old"])):
                 yield dry("replace", obj, **WARN)
         else:
-            yield dry("create", _named(case["object"]), **WARN)  # as it is: what does the schema say?
+            # as it is: what does the schema say?
+            yield dry("create", _named(case["object"]), **WARN)
             yield dry("create", obj, **WARN)
             if "status" in obj:  # a new object has none
                 with self.stored(_whole({**case["object"], "spec": {}})):
@@ -208,12 +264,16 @@ def must_be_met(asker: Reach, rule: Rule, cases: Sequence[dict[str, Any]]) -> No
         answers.append(asker.ask(rule, case))
         if tag(rule) in answers[-1]:
             return
-    raise AssertionError("\n".join(["the rule has no case that the API server lets through:", *answers]))
+    raise AssertionError(
+        "\n".join(["the rule has no case that the API server lets through:", *answers])
+    )
 
 
 def must_be_refused(asker: Reach, rule: Rule, cases: Sequence[dict[str, Any]], words: str) -> None:
     """None of the cases gets through to the rule, and the API server says so in these words."""
-    for kind in {kinds.of(Object(case["object"])) for case in cases} if "unknown field" not in words else ():
+    for kind in (
+        {kinds.of(Object(case["object"])) for case in cases} if "unknown field" not in words else ()
+    ):
         definitions.needs_real(kind)
     for case in cases:
         answer = asker.ask(rule, case)
@@ -247,14 +307,18 @@ def _under(base: Any, over: Any) -> Any:
     if not isinstance(base, dict) or not isinstance(over, dict):
         return copy.deepcopy(over)
     return {
-        key: _under(base.get(key), over[key]) if key in over else copy.deepcopy(base[key]) for key in {**base, **over}
+        key: _under(base.get(key), over[key]) if key in over else copy.deepcopy(base[key])
+        for key in {**base, **over}
     }
 
 
 def namespaces(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The namespaces that the objects of cases are in."""
     names = {_named(case["object"])["metadata"].get("namespace", "default") for case in cases}
-    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in sorted(names)]
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in sorted(names)
+    ]
 
 
 @contextmanager

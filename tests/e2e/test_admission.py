@@ -1,5 +1,5 @@
-"""Our verdicts on VMs against KubeVirt's own webhooks and virt-handler, for a few random VMs; the patches and the
-copies of disks of plans too.
+"""Our verdicts on VMs against KubeVirt's own webhooks and virt-handler, for a few random VMs; the
+patches and the copies of disks of plans too.
 
 ``make verify-upstream COUNT=20000`` compares many.
 """
@@ -34,8 +34,12 @@ def test_our_verdicts_are_those_of_kubevirt(webhooks: Path) -> None:
     assert report.admitted > 50
 
 
-def test_kubevirt_admits_the_patches_of_a_plan_and_restarts_what_the_plan_restarts(webhooks: Path) -> None:
-    clusters = [cluster(*objects) for objects, _ in ALL.values()] + [random_cluster(seed) for seed in range(20)]
+def test_kubevirt_admits_the_patches_of_a_plan_and_restarts_what_the_plan_restarts(
+    webhooks: Path,
+) -> None:
+    clusters = [cluster(*objects) for objects, _ in ALL.values()] + [
+        random_cluster(seed) for seed in range(20)
+    ]
 
     report = updates.verify(webhooks, enumerate(clusters))
 
@@ -63,8 +67,18 @@ def test_cdi_makes_the_claims_that_a_plan_counts_with() -> None:
 
 def test_kubevirt_refuses_to_copy_one_disk_of_two(webhooks: Path) -> None:
     """So a plan has all of them in one patch."""
-    two = {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("root", "data")]}
-    objects = (vm(spec=two, reason="DisksNotLiveMigratable"), claim("root"), claim("data"), storage_class())
+    two = {
+        "volumes": [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for name in ("root", "data")
+        ]
+    }
+    objects = (
+        vm(spec=two, reason="DisksNotLiveMigratable"),
+        claim("root"),
+        claim("data"),
+        storage_class(),
+    )
     (change,) = updates.changes(cluster(*objects))
     both, one = dict(change.given), dict(change.given)
     changed = json.loads(json.dumps(both["subject"]))

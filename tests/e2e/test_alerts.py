@@ -1,4 +1,6 @@
-"""The alerts about drains, evaluated by Prometheus' own engine over the series of a watch that sees drains minute by minute."""
+"""The alerts about drains, evaluated by Prometheus' own engine over the series of a watch that sees
+drains minute by minute.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,30 @@ def at(minute: float) -> float:
 
 
 def cordoned() -> Any:
-    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": vm_motion.ago(at(BEGAN))}
+    taint = {
+        "key": "node.kubernetes.io/unschedulable",
+        "effect": "NoSchedule",
+        "timeAdded": vm_motion.ago(at(BEGAN)),
+    }
     return node("a", unschedulable=True, taints=[taint])
 
 
 def slow() -> tuple[Any, ...]:
     """Return a VM that copies its memory from the minute after the cordon on."""
     start = at(BEGAN + 1)
-    state = {"migrationUid": "uid-m", "sourceNode": "a", "targetNode": "b", "startTimestamp": vm_motion.ago(start)}
+    state = {
+        "migrationUid": "uid-m",
+        "sourceNode": "a",
+        "targetNode": "b",
+        "startTimestamp": vm_motion.ago(start),
+    }
     return (
         vmi(evacuationNodeName="a", migrationState=state),
         launcher(),
         launcher(on="b", suffix="2", job="uid-m", age=start + 5),
-        migration("m", phase="Running", age=start + 10, since={"Pending": start + 10, "Running": start}),
+        migration(
+            "m", phase="Running", age=start + 10, since={"Pending": start + 10, "Running": start}
+        ),
     )
 
 
@@ -88,7 +101,9 @@ def recorded(story: Any) -> Series:
 
 
 def loaded(series: Mapping[str, list[float | None]]) -> str:
-    """Return series in the notation of Prometheus' tests; one that is no longer scraped is stale."""
+    """Return series in the notation of Prometheus' tests;
+    one that is no longer scraped is stale.
+    """
     lines = ["load 1m"]
     for name, values in series.items():
         words = [
@@ -100,7 +115,9 @@ def loaded(series: Mapping[str, list[float | None]]) -> str:
 
 
 def alerts() -> Iterator[tuple[str, str, int]]:
-    groups = yaml.safe_load((MANIFESTS / "monitoring" / "alerts.yaml").read_text())["spec"]["groups"]
+    groups = yaml.safe_load((MANIFESTS / "monitoring" / "alerts.yaml").read_text())["spec"][
+        "groups"
+    ]
     for rule in (rule for group in groups for rule in group["rules"]):
         if rule["alert"].startswith("VirtAdmitDrain"):
             yield rule["alert"], rule["expr"], int(rule.get("for", "0m").removesuffix("m"))
@@ -110,11 +127,15 @@ def fires(engine: Path, story: Any) -> dict[str, list[int]]:
     """Return the minutes at which each alert fires about the node a."""
     load = loaded(recorded(story))
     names = [*alerts()]
-    answers = render(engine, [{"load": load, "expr": expr, "minutes": MINUTES} for _, expr, _ in names])
+    answers = render(
+        engine, [{"load": load, "expr": expr, "minutes": MINUTES} for _, expr, _ in names]
+    )
     found = {}
     for (name, _, wait), answer in zip(names, answers, strict=True):
         true = [any(each["labels"] == {"node": "a"} for each in vector) for vector in answer]
-        found[name] = [minute for minute in range(wait, MINUTES) if all(true[minute - wait : minute + 1])]
+        found[name] = [
+            minute for minute in range(wait, MINUTES) if all(true[minute - wait : minute + 1])
+        ]
     return found
 
 

@@ -26,14 +26,21 @@ SNAPSHOT = {
 
 @pytest.fixture(scope="module")
 def plane(crds, tmp_path_factory):
-    """The API server with the webhook registered; its look-ups see one KubeVirt and nothing else."""
+    """The API server with the webhook registered;
+    its look-ups see one KubeVirt and nothing else.
+    """
     folder = tmp_path_factory.mktemp("apply")
     (folder / "cluster.json").write_text(json.dumps(SNAPSHOT))
     with Webhook(folder, "--cluster", folder / "cluster.json") as webhook:
         register(crds, webhook)
         crds.webhook = webhook
         yield crds
-    crds.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "virt-admit", check=True)
+    crds.kubectl(
+        "delete",
+        "validatingwebhookconfiguration,mutatingwebhookconfiguration",
+        "virt-admit",
+        check=True,
+    )
 
 
 @pytest.fixture
@@ -58,21 +65,32 @@ def test_a_denied_vm_and_what_kubectl_prints(plane, namespace):
 
 
 def test_both_findings_in_one_answer(plane, namespace):
-    answer = apply(plane, vm("db", namespace, runStrategy="Running", template={"evictionStrategy": "livemigrate"}))
+    answer = apply(
+        plane,
+        vm("db", namespace, runStrategy="Running", template={"evictionStrategy": "livemigrate"}),
+    )
     assert "[virt-admit/vm-run-strategy-unknown]" in answer.stderr
     assert "[virt-admit/vm-eviction-strategy-unknown]" in answer.stderr
 
 
 def test_several_denials_of_several_objects_have_a_line_each(plane, namespace):
-    """kubectl prints the message of the answer, not its causes, if a command sends more than one object."""
+    """kubectl prints the message of the answer, not its causes,
+    if a command sends more than one object.
+    """
     wrong = {"runStrategy": "Running", "template": {"evictionStrategy": "livemigrate"}}
     answer = apply(plane, vm("db", namespace, **wrong), vm("web", namespace, **wrong))
     print(answer.stderr)
     lines = answer.stderr.splitlines()
     for name in ("db", "web"):
-        start = next(i for i, line in enumerate(lines) if line.endswith(f"VirtualMachine {namespace}/{name}:"))
+        start = next(
+            i
+            for i, line in enumerate(lines)
+            if line.endswith(f"VirtualMachine {namespace}/{name}:")
+        )
         assert "Error from server (Invalid)" in lines[start]
-        assert lines[start + 1].startswith("* spec.template.spec.evictionStrategy: 'livemigrate' is not")
+        assert lines[start + 1].startswith(
+            "* spec.template.spec.evictionStrategy: 'livemigrate' is not"
+        )
         assert lines[start + 2].startswith("* spec.runStrategy: 'Running' is not")
     findings = [line for line in lines if "[virt-admit/" in line]
     assert len(findings) == 4
@@ -83,7 +101,9 @@ def test_the_default_is_written_and_said(plane, namespace):
     answer = apply(plane, vm("db", namespace))
     assert answer.returncode == 0, answer.stderr
     assert "spec.template.spec.evictionStrategy was set to LiveMigrate" in answer.stderr
-    stored = plane.kubectl("get", "vm", "db", "-n", namespace, "-o", "jsonpath={.spec.template.spec.evictionStrategy}")
+    stored = plane.kubectl(
+        "get", "vm", "db", "-n", namespace, "-o", "jsonpath={.spec.template.spec.evictionStrategy}"
+    )
     assert stored.stdout == "LiveMigrate"
 
 
@@ -128,7 +148,10 @@ def test_a_server_side_dry_run_decides_alike_and_stores_nothing(plane, namespace
 
 def test_several_objects_each_named_in_the_answer(plane, namespace):
     answer = apply(
-        plane, vm("one", namespace, running=True), vm("two", namespace), vm("three", namespace, running=False)
+        plane,
+        vm("one", namespace, running=True),
+        vm("two", namespace),
+        vm("three", namespace, running=False),
     )
     assert answer.returncode == 1
     assert f"VirtualMachine {namespace}/one: " in answer.stderr
@@ -144,7 +167,13 @@ class TestOldFaults:
         plane.kubectl("label", "namespace", namespace, f"{manifests.IGNORE_LABEL}=true", check=True)
         eventually(lambda: apply(plane, vm("old", namespace, running=True)).returncode == 0)
         plane.kubectl("label", "namespace", namespace, f"{manifests.IGNORE_LABEL}-", check=True)
-        eventually(lambda: apply(plane, vm("new", namespace, running=True), args=("--dry-run=server",)).returncode)
+        eventually(
+            lambda: (
+                apply(
+                    plane, vm("new", namespace, running=True), args=("--dry-run=server",)
+                ).returncode
+            )
+        )
         return namespace
 
     def test_an_unrelated_edit_passes(self, plane, old):
@@ -159,13 +188,22 @@ class TestOldFaults:
 
     def test_a_new_fault_is_refused(self, plane, old):
         patched = plane.kubectl(
-            "patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"spec":{"runStrategy":"Halted"}}'
+            "patch",
+            "vm",
+            "old",
+            "-n",
+            old,
+            "--type=merge",
+            "-p",
+            '{"spec":{"runStrategy":"Halted"}}',
         )
         assert patched.returncode == 1
         assert "[virt-admit/vm-running-and-run-strategy]" in patched.stderr
 
     def test_repairing_it_passes(self, plane, old):
-        patched = plane.kubectl("patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"spec":{"running":null}}')
+        patched = plane.kubectl(
+            "patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"spec":{"running":null}}'
+        )
         assert patched.returncode == 0, patched.stderr
 
     def test_deleting_it_passes_finalizers_included(self, plane, old):
@@ -181,7 +219,16 @@ class TestOldFaults:
             check=True,
         )
         plane.kubectl("delete", "vm", "old", "-n", old, "--wait=false", check=True)
-        freed = plane.kubectl("patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        freed = plane.kubectl(
+            "patch",
+            "vm",
+            "old",
+            "-n",
+            old,
+            "--type=merge",
+            "-p",
+            '{"metadata":{"finalizers":null}}',
+        )
         assert freed.returncode == 0, freed.stderr
         assert plane.kubectl("get", "vm", "old", "-n", old).returncode == 1
 
@@ -198,21 +245,35 @@ def test_a_webhook_that_is_down_stops_nobody(crds, plane, tmp_path):
 
 
 def test_every_match_condition_is_evaluated_without_an_error(plane, namespace):
-    """Under ``Fail`` an error in a condition would refuse the request: create, update, delete, missing fields."""
+    """Under ``Fail`` an error in a condition would refuse the request: create, update, delete,
+    missing fields.
+    """
     plane.kubectl("create", "namespace", "openshift-machine-api")
     register(plane, plane.webhook, failure_policy="Fail")
     try:
-        for kind in ("VirtualMachine", "VirtualMachineInstanceReplicaSet", "VirtualMachineInstance"):
+        for kind in (
+            "VirtualMachine",
+            "VirtualMachineInstanceReplicaSet",
+            "VirtualMachineInstance",
+        ):
             obj = {**vm("odd", namespace), "kind": kind}
             if kind == "VirtualMachineInstance":
                 obj["spec"] = obj["spec"]["template"]["spec"]
             if kind == "VirtualMachineInstanceReplicaSet":
-                obj["spec"] = {"selector": {"matchLabels": {"a": "b"}}, "template": obj["spec"]["template"]}
+                obj["spec"] = {
+                    "selector": {"matchLabels": {"a": "b"}},
+                    "template": obj["spec"]["template"],
+                }
             made = apply(plane, obj, args=("--validate=false",))
             assert made.returncode == 0, made.stderr
             resource = f"{kind.lower()}s.kubevirt.io"
-            for change in ('{"metadata":{"annotations":{"a":"b"}}}', '{"metadata":{"annotations":null}}'):
-                done = plane.kubectl("patch", resource, "odd", "-n", namespace, "--type=merge", "-p", change)
+            for change in (
+                '{"metadata":{"annotations":{"a":"b"}}}',
+                '{"metadata":{"annotations":null}}',
+            ):
+                done = plane.kubectl(
+                    "patch", resource, "odd", "-n", namespace, "--type=merge", "-p", change
+                )
                 assert done.returncode == 0, done.stderr
             done = plane.kubectl("delete", resource, "odd", "-n", namespace, "--wait=false")
             assert done.returncode == 0, done.stderr
@@ -238,11 +299,18 @@ def test_every_match_condition_is_evaluated_without_an_error(plane, namespace):
             assert apply(plane, machine, args=("--validate=false",)).returncode == 0
             if kind == "MachineSet":
                 scaled = plane.kubectl(
-                    "scale", "machinesets.machine.openshift.io", "m", "-n", "openshift-machine-api", "--replicas=1"
+                    "scale",
+                    "machinesets.machine.openshift.io",
+                    "m",
+                    "-n",
+                    "openshift-machine-api",
+                    "--replicas=1",
                 )
                 assert scaled.returncode == 0, scaled.stderr
             resource = f"{kind.lower()}s.machine.openshift.io"
-            gone = plane.kubectl("delete", resource, "m", "-n", "openshift-machine-api", "--wait=false")
+            gone = plane.kubectl(
+                "delete", resource, "m", "-n", "openshift-machine-api", "--wait=false"
+            )
             assert gone.returncode == 0, gone.stderr
     finally:
         register(plane, plane.webhook)

@@ -1,4 +1,6 @@
-"""Certificates under a real API server: two replicas, one Secret, the rights that we ship, ``failurePolicy: Fail``."""
+"""Certificates under a real API server: two replicas, one Secret, the rights that we ship,
+``failurePolicy: Fail``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ from virt_admit_certs.stores.secret import SecretStore
 RBAC = MANIFESTS / "base" / "rbac.yaml"
 SHOP = "shop-of-certs"
 TURNS = int(os.environ.get("ROTATION_TURNS", "2"))
-"""Rotations of the serving cert in the test under load, each with four of the CA after it. `make verify-rotations`: 10."""
+"""Rotations of the serving cert in the test under load, each with four of the CA after it.
+`make verify-rotations`: 10.
+"""
 KINDS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 SECRET = CERTS_SECRET.partition("/")[2]
 ROTATIONS = "virt_admit_certificate_rotations_total"
@@ -55,7 +59,9 @@ SHORT = {
 
 
 class Cluster:
-    """An API server that asks two replicas about each virtual machine, and refuses it if one of them cannot be asked."""
+    """An API server that asks two replicas about each virtual machine, and refuses it if one of
+    them cannot be asked.
+    """
 
     def __init__(self, plane: ControlPlane, replicas: list[Webhook]) -> None:
         self.plane = plane
@@ -64,12 +70,19 @@ class Cluster:
     # Registration
 
     def configurations(self) -> list[dict[str, Any]]:
-        """As we ship them, but by URL, an entry for each replica, for one namespace, and with ``Fail``."""
+        """As we ship them, but by URL, an entry for each replica, for one namespace,
+        and with ``Fail``.
+        """
         (mutating, validating) = manifests.webhooks(load_rules().at_admission)
         for configuration in (mutating, validating):
-            [shipped] = [each for each in configuration["webhooks"] if each["name"].startswith("virtual-machines.")]
+            [shipped] = [
+                each
+                for each in configuration["webhooks"]
+                if each["name"].startswith("virtual-machines.")
+            ]
             configuration["webhooks"] = [
-                self._entry(shipped, number, replica.url) for number, replica in enumerate(self.replicas)
+                self._entry(shipped, number, replica.url)
+                for number, replica in enumerate(self.replicas)
             ]
         return [mutating, validating]
 
@@ -84,11 +97,15 @@ class Cluster:
 
     def apply(self, configurations: list[dict[str, Any]], *verb: str) -> None:
         items = {"apiVersion": "v1", "kind": "List", "items": configurations}
-        self.plane.kubectl(*(verb or ("apply", "--server-side")), "-f", "-", input=json.dumps(items), check=True)
+        self.plane.kubectl(
+            *(verb or ("apply", "--server-side")), "-f", "-", input=json.dumps(items), check=True
+        )
 
     def bundles(self) -> list[bytes]:
         """What the API server trusts, entry by entry."""
-        found = [self._read(f"/apis/admissionregistration.k8s.io/v1/{kind}s/{NAME}") for kind in KINDS]
+        found = [
+            self._read(f"/apis/admissionregistration.k8s.io/v1/{kind}s/{NAME}") for kind in KINDS
+        ]
         return [
             base64.b64decode(entry["clientConfig"].get("caBundle", ""))
             for configuration in found
@@ -98,7 +115,9 @@ class Cluster:
     def state(self) -> CertificateState:
         """What the Secret holds."""
         secret = self._read(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}")
-        return parse({key: base64.b64decode(value) for key, value in secret.get("data", {}).items()})
+        return parse(
+            {key: base64.b64decode(value) for key, value in secret.get("data", {}).items()}
+        )
 
     def is_published(self) -> bool:
         """Whether every entry carries what the Secret holds."""
@@ -124,12 +143,16 @@ class Cluster:
         trusting = ssl.create_default_context(cafile=folder / "ca.crt")
 
         def connect() -> http.client.HTTPSConnection:
-            return http.client.HTTPSConnection(address.hostname or "", address.port or 0, context=trusting, timeout=30)
+            return http.client.HTTPSConnection(
+                address.hostname or "", address.port or 0, context=trusting, timeout=30
+            )
 
         path = f"/apis/kubevirt.io/v1/namespaces/{SHOP}/virtualmachines?dryRun=All"
         body = json.dumps(vm("db", SHOP)).encode()
         token = {"Authorization": f"Bearer {self.plane.token}"}
-        return [Poster(connect, path, body, 201, keep=True, pause=pause, **token) for _ in range(number)]
+        return [
+            Poster(connect, path, body, 201, keep=True, pause=pause, **token) for _ in range(number)
+        ]
 
     def certs(self, verb: str, *args: str) -> tuple[int, str]:
         """``virt-admit certs`` as an administrator: exit code, and all that it says."""
@@ -143,7 +166,11 @@ class Cluster:
     def metric(self, name: str, labels: str = "") -> float:
         """The sum of a metric's samples with these labels over both replicas."""
         texts = [replica.ops("/metrics")[1] for replica in self.replicas]
-        samples = [found for text in texts for found in re.findall(rf"^{name}(?:{{(.*)}})? (.*)$", text, re.MULTILINE)]
+        samples = [
+            found
+            for text in texts
+            for found in re.findall(rf"^{name}(?:{{(.*)}})? (.*)$", text, re.MULTILINE)
+        ]
         return sum(float(value) for found, value in samples if labels in found)
 
 
@@ -182,15 +209,21 @@ def kubeconfig(plane: ControlPlane) -> Path:
 
 
 @contextlib.contextmanager
-def serving(plane: ControlPlane, kubeconfig: Path, folder: Path, settings: dict[str, str]) -> Iterator[Cluster]:
-    """Both replicas at once on an empty Secret; when they are ready the configurations come, as docs/install.md says."""
+def serving(
+    plane: ControlPlane, kubeconfig: Path, folder: Path, settings: dict[str, str]
+) -> Iterator[Cluster]:
+    """Both replicas at once on an empty Secret; when they are ready the configurations come, as
+    docs/install.md says.
+    """
     environment = {f"VIRT_ADMIT_CERTS_{name}": value for name, value in settings.items()}
     flags = ("--certs-secret", CERTS_SECRET, "--kubeconfig", kubeconfig, "--cert-name", "127.0.0.1")
     with contextlib.ExitStack() as stack:
         replicas = []
         for number in "12":
             (folder / number).mkdir()
-            replicas.append(stack.enter_context(Webhook(folder / number, *flags, environment=environment)))
+            replicas.append(
+                stack.enter_context(Webhook(folder / number, *flags, environment=environment))
+            )
         cluster = Cluster(plane, replicas)
         cluster.apply(cluster.configurations())
         try:
@@ -198,13 +231,16 @@ def serving(plane: ControlPlane, kubeconfig: Path, folder: Path, settings: dict[
             yield cluster
         finally:
             plane.kubectl("delete", ",".join(KINDS), NAME, "--ignore-not-found", check=True)
-            plane.kubectl("delete", "secret", SECRET, "-n", NAMESPACE, "--ignore-not-found", check=True)
+            plane.kubectl(
+                "delete", "secret", SECRET, "-n", NAMESPACE, "--ignore-not-found", check=True
+            )
 
 
 @pytest.mark.slow
 def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_path):
     with serving(plane, kubeconfig, tmp_path, QUICK | SHORT) as cluster:
-        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.05)  # 30 in a second, while each rotation lasts
+        # 30 in a second, while each rotation lasts
+        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.05)
         store = SecretStore(KubeApi.connect(str(plane.kubeconfig)), NAMESPACE, SECRET)
         with Load(kubectl, *posters) as load:
             for number in range(5 * TURNS):
@@ -213,11 +249,17 @@ def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_
                 load.more(30)
             eventually(lambda: cluster.metric(ROTATIONS, "retire"))
             load.more(max(200 * TURNS - load.requests, 50))
-        steps = {name: cluster.metric(ROTATIONS, name) for name in ("announce", "promote", "renew", "retire")}
+        steps = {
+            name: cluster.metric(ROTATIONS, name)
+            for name in ("announce", "promote", "renew", "retire")
+        }
         reviews = cluster.metric("virt_admit_requests_total")
         conflicts = cluster.metric("virt_admit_certificate_conflicts_total")
 
-    print(f"{load.requests} requests ({kubectl.runs} of kubectl), {len(load.failures)} failed; {reviews:.0f} reviews;")
+    print(
+        f"{load.requests} requests ({kubectl.runs} of kubectl), {len(load.failures)} failed; "
+        f"{reviews:.0f} reviews;"
+    )
     print(f"{steps}, {conflicts:.0f} lost saves")
     assert load.failures == []
     assert load.requests >= 200 * TURNS
@@ -229,9 +271,13 @@ def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_
 
 
 @pytest.fixture(scope="module")
-def cluster(plane: ControlPlane, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    plane: ControlPlane, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     """The daily schedule, only quicker to look and to promote; signers bound to the names."""
-    with serving(plane, kubeconfig, tmp_path_factory.mktemp("faults"), QUICK | {"NAME_CONSTRAINTS": "on"}) as cluster:
+    with serving(
+        plane, kubeconfig, tmp_path_factory.mktemp("faults"), QUICK | {"NAME_CONSTRAINTS": "on"}
+    ) as cluster:
         yield cluster
 
 
@@ -258,14 +304,25 @@ class TestFaults:
             load.more(200)
 
         assert load.failures == []
-        assert before in cluster.state().bundle  # what leaked is replaced, what is served stays trusted
+        # what leaked is replaced, what is served stays trusted
+        assert before in cluster.state().bundle
 
-    @pytest.mark.parametrize("keys", [("ca.key",), ("tls.crt",), ("ca.crt", "ca.key", "tls.crt", "tls.key")], ids=str)
+    @pytest.mark.parametrize(
+        "keys", [("ca.key",), ("tls.crt",), ("ca.crt", "ca.key", "tls.crt", "tls.key")], ids=str
+    )
     def test_the_secret_is_corrupted(self, cluster, keys):
         garbage = {"data": {key: base64.b64encode(b"garbage").decode() for key in keys}}
         with Load(*cluster.posters(2)) as load:
             cluster.plane.kubectl(
-                "patch", "secret", SECRET, "-n", NAMESPACE, "--type=merge", "-p", json.dumps(garbage), check=True
+                "patch",
+                "secret",
+                SECRET,
+                "-n",
+                NAMESPACE,
+                "--type=merge",
+                "-p",
+                json.dumps(garbage),
+                check=True,
             )
             eventually(lambda: cluster.state().signer and cluster.state().serving)
             load.more(200)
@@ -278,7 +335,9 @@ class TestFaults:
         eventually(cluster.is_published)
 
     def test_pipelines_that_apply_leave_our_field_alone(self, cluster):
-        """Without a key there is nothing to fight for, and an entry that goes or is renamed does not stay behind."""
+        """Without a key there is nothing to fight for,
+        and an entry that goes or is renamed does not stay behind.
+        """
         before, shipped = cluster.bundles(), cluster.configurations()
 
         cluster.apply(shipped)
@@ -306,12 +365,18 @@ class TestFaults:
         """Nothing is hidden meanwhile: not from status, not from verify, not from the metrics."""
         plane = cluster.plane
         less = '[{"op": "replace", "path": "/rules/0/verbs", "value": ["get"]}]'
-        plane.kubectl("patch", "clusterrole", f"{NAME}-configurations", "--type=json", "-p", less, check=True)
+        plane.kubectl(
+            "patch", "clusterrole", f"{NAME}-configurations", "--type=json", "-p", less, check=True
+        )
         ours = ("patch", f"{KINDS[0]}/{NAME}", f"--as=system:serviceaccount:{NAMESPACE}:{SERVICE}")
         eventually(lambda: plane.kubectl("auth", "can-i", *ours).returncode)
         forbidden = cluster.metric("virt_admit_certificate_errors_total", "forbidden")
         cluster.apply(cluster.configurations(), "replace")
-        eventually(lambda: cluster.metric("virt_admit_certificate_errors_total", "forbidden") > forbidden + 2)
+        eventually(
+            lambda: (
+                cluster.metric("virt_admit_certificate_errors_total", "forbidden") > forbidden + 2
+            )
+        )
 
         eventually(lambda: "x509: certificate signed by unknown authority" in cluster.create())
         code, said = cluster.certs("status")
@@ -331,7 +396,9 @@ class TestFaults:
         assert code == 0, said
         cluster.plane.stop_apiserver()
         try:
-            eventually(lambda: cluster.metric("virt_admit_certificate_errors_total", "unreachable") >= 4)
+            eventually(
+                lambda: cluster.metric("virt_admit_certificate_errors_total", "unreachable") >= 4
+            )
             for replica in cluster.replicas:
                 assert replica.ops("/readyz")[0] == 200
         finally:
@@ -364,11 +431,18 @@ class TestFaults:
 
     def test_our_token_opens_no_other_secret(self, cluster, kubeconfig):
         plane = cluster.plane
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": NAMESPACE}}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "other", "namespace": NAMESPACE},
+        }
         ours = secret | {"metadata": {"name": SECRET, "namespace": NAMESPACE}}
 
         def refused(*args: str, input: str | None = None) -> bool:
-            return "(Forbidden)" in plane.kubectl(*args, "-n", NAMESPACE, input=input, kubeconfig=kubeconfig).stderr
+            return (
+                "(Forbidden)"
+                in plane.kubectl(*args, "-n", NAMESPACE, input=input, kubeconfig=kubeconfig).stderr
+            )
 
         assert refused("create", "-f", "-", input=json.dumps(secret))
         assert refused("apply", "--server-side", "-f", "-", input=json.dumps(secret))

@@ -1,4 +1,6 @@
-"""What ``helm template`` prints: the objects of the kustomizations, and clear errors for values that are not valid."""
+"""What ``helm template`` prints: the objects of the kustomizations,
+and clear errors for values that are not valid.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,14 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             *("scan.enabled=true", "scan.reports=true", "watch.enabled=true", "watch.reports=true"),
         ],
         [
-            *("enforce", "enforce/webhooks", "openshift", "openshift/webhooks", "medik8s", "monitoring"),
+            *(
+                "enforce",
+                "enforce/webhooks",
+                "openshift",
+                "openshift/webhooks",
+                "medik8s",
+                "monitoring",
+            ),
             *("scan", "scan-reports", "watch", "watch-reports"),
         ],
     ),
@@ -55,7 +64,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 
 
 def by_name(text: str) -> Objects:
-    """Return the objects by kind, namespace and name, without what helm itself writes and without the Namespace."""
+    """Return the objects by kind, namespace and name,
+    without what helm itself writes and without the Namespace.
+    """
     found: Objects = {}
     for obj in yaml.load_all(text, yaml.CSafeLoader):
         if obj and obj["kind"] != "Namespace":
@@ -108,8 +119,12 @@ def kustomized(plane: ControlPlane, checkout: Path, parts: list[str]) -> Objects
 
 
 @functools.cache
-def kustomization(plane: ControlPlane, checkout: Path, resource: str, components: tuple[str, ...]) -> Objects:
-    """Build a kustomization; once, for several cases and both versions of helm have the same ones."""
+def kustomization(
+    plane: ControlPlane, checkout: Path, resource: str, components: tuple[str, ...]
+) -> Objects:
+    """Build a kustomization; once, for several cases and both versions of helm have the same
+    ones.
+    """
     used = [f"../manifests/components/{part}" for part in components]
     (checkout / "ours").mkdir(exist_ok=True)
     (checkout / "ours" / "kustomization.yaml").write_text(
@@ -126,7 +141,10 @@ def belongs(component: str) -> str:
 
 
 def test_every_component_is_a_case() -> None:
-    folders = {file.parent.relative_to(MANIFESTS / "components") for file in MANIFESTS.glob("components/**/*.yaml")}
+    folders = {
+        file.parent.relative_to(MANIFESTS / "components")
+        for file in MANIFESTS.glob("components/**/*.yaml")
+    }
     assert {str(folder) for folder in folders} == COMPONENTS.keys()
     assert {part for _, parts in CASES.values() for part in parts} > COMPONENTS.keys()
 
@@ -186,7 +204,10 @@ def test_a_bad_value_is_named(helm: Helm, value: str) -> None:
     ("flags", "text"),
     [
         (("--set=mode=enforce",), "mode enforce is refused at the first install"),
-        (("--set=mode=enforce", "--is-upgrade", "--set=replicas=1"), "mode enforce needs at least 2 replicas"),
+        (
+            ("--set=mode=enforce", "--is-upgrade", "--set=replicas=1"),
+            "mode enforce needs at least 2 replicas",
+        ),
         (("--namespace=default",), "the namespace of the release is default"),
     ],
 )
@@ -198,7 +219,8 @@ def test_what_a_schema_cannot_refuse(helm: Helm, flags: tuple[str, ...], text: s
 
 def test_a_cluster_that_is_too_old(helm: Helm, control_plane: ControlPlane) -> None:
     """The flag stands for such a cluster. Helm 4 ignores it and takes the version of the server."""
-    with ControlPlane(control_plane.binaries) as empty:  # Helm 4 refuses what other tests applied without it
+    # Helm 4 refuses what other tests applied without it
+    with ControlPlane(control_plane.binaries) as empty:
         of_empty = replace(helm, kubeconfig=empty.kubeconfig)
         done = template(of_empty, [], "--dry-run=server", "--kube-version=1.29.3")
     refused = "virt-admit needs Kubernetes 1.30 or later; this cluster has v1.29.3" in done.stderr
@@ -215,7 +237,10 @@ def deployment(helm: Helm, *values: str) -> dict[str, Any]:
         ((), "virt-admit"),
         (("image.repository=r.example.com/v",), f"r.example.com/v:{__version__}"),
         (("image.repository=r.example.com/v", "image.tag=main"), "r.example.com/v:main"),
-        (("image.repository=r.example.com/v", "image.tag=main", f"image.digest={DIGEST}"), f"r.example.com/v@{DIGEST}"),
+        (
+            ("image.repository=r.example.com/v", "image.tag=main", f"image.digest={DIGEST}"),
+            f"r.example.com/v@{DIGEST}",
+        ),
     ],
 )
 def test_images(helm: Helm, values: tuple[str, ...], image: str) -> None:
@@ -230,7 +255,13 @@ def test_images(helm: Helm, values: tuple[str, ...], image: str) -> None:
 
 def test_settings_of_the_pods(helm: Helm) -> None:
     spec = deployment(
-        *(helm, "replicas=3", "port=10250", "nodeSelector.zone=a", "tolerations[0].operator=Exists"),
+        *(
+            helm,
+            "replicas=3",
+            "port=10250",
+            "nodeSelector.zone=a",
+            "tolerations[0].operator=Exists",
+        ),
         *("imagePullSecrets[0].name=registry", "resources.limits.memory=1Gi"),
     )
     pod = spec["template"]["spec"]
@@ -238,7 +269,10 @@ def test_settings_of_the_pods(helm: Helm) -> None:
     assert spec["replicas"] == 3
     assert container["args"] == ["serve", "--live", "--bind=0.0.0.0:10250"]
     assert container["ports"][0] == {"name": "https", "containerPort": 10250, "protocol": "TCP"}
-    assert container["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    assert container["resources"] == {
+        "requests": {"cpu": "50m", "memory": "128Mi"},
+        "limits": {"memory": "1Gi"},
+    }
     assert pod["nodeSelector"] == {"zone": "a"}
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
@@ -261,10 +295,14 @@ def test_the_trusted_namespaces_are_those_of_the_value(helm: Helm, more: list[st
         assert found[wanted["kind"], "", "virt-admit"]["webhooks"] == wanted["webhooks"]
 
 
-@pytest.mark.parametrize("policy", [{"extends": "strict"}, "# ours\nextends: strict\n"], ids=["map", "text"])
+@pytest.mark.parametrize(
+    "policy", [{"extends": "strict"}, "# ours\nextends: strict\n"], ids=["map", "text"]
+)
 def test_the_policy_is_created_once_and_kept(helm: Helm, tmp_path: Path, policy: object) -> None:
     (tmp_path / "values.yaml").write_text(json.dumps({"policy": policy}))
-    obj = rendered(helm, [], f"--values={tmp_path}/values.yaml")["ConfigMap", "virt-admit", "virt-admit-policy"]
+    obj = rendered(helm, [], f"--values={tmp_path}/values.yaml")[
+        "ConfigMap", "virt-admit", "virt-admit-policy"
+    ]
     assert yaml.safe_load(obj["data"]["policy.yaml"]) == {"extends": "strict"}
     assert isinstance(policy, dict) or obj["data"]["policy.yaml"] == policy
     assert obj["metadata"]["annotations"] == {
@@ -275,7 +313,9 @@ def test_the_policy_is_created_once_and_kept(helm: Helm, tmp_path: Path, policy:
 
 
 def test_alerts_link_to_the_pages_of_the_value(helm: Helm) -> None:
-    found = rendered(helm, ["monitoring.enabled=true", "monitoring.docsUrl=https://git.example.com/docs/"])
+    found = rendered(
+        helm, ["monitoring.enabled=true", "monitoring.docsUrl=https://git.example.com/docs/"]
+    )
     groups = found["PrometheusRule", "virt-admit", "virt-admit"]["spec"]["groups"]
     links = {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]}
     assert "https://git.example.com/docs/runbooks/VirtAdmitDown.md" in links

@@ -11,7 +11,16 @@ import pytest
 from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds, wait_until_discovered
-from tests.e2e.reach import OLD_HYPERCONVERGED, Reach, Target, must_be_met, must_be_refused, namespaces, reach, targets
+from tests.e2e.reach import (
+    OLD_HYPERCONVERGED,
+    Reach,
+    Target,
+    must_be_met,
+    must_be_refused,
+    namespaces,
+    reach,
+    targets,
+)
 from tests.https.reviews import vm
 from tests.never_break import never_break
 from tests.waiting import eventually
@@ -26,9 +35,12 @@ OLD = {target: cases for target, cases in targets().items() if target.kind == OL
 OLD_UNREACHABLE = {
     "node-drain-taint-key": "unknown field",
     "cluster-eviction-strategy-invalid": "Unsupported value",
-    "migration-post-copy-inert": 'unknown field "spec.liveMigrationConfig.allowWorkloadDisruption"',  # since 1.19
+    # since 1.19
+    "migration-post-copy-inert": 'unknown field "spec.liveMigrationConfig.allowWorkloadDisruption"',
 }
-"""What never comes so far, and the words with which the API server refuses or prunes each of its cases."""
+"""What never comes so far, and the words with which the API server refuses or prunes each of its
+cases.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +67,12 @@ def migrations(**limits: Any) -> dict[str, Any]:
 
 def hco(version: str = "v1", **spec: Any) -> dict[str, Any]:
     names = {"name": "kubevirt-hyperconverged", "namespace": HOME}
-    return {"apiVersion": f"hco.kubevirt.io/{version}", "kind": "HyperConverged", "metadata": names, "spec": spec}
+    return {
+        "apiVersion": f"hco.kubevirt.io/{version}",
+        "kind": "HyperConverged",
+        "metadata": names,
+        "spec": spec,
+    }
 
 
 def virtualization(**spec: Any) -> dict[str, Any]:
@@ -64,13 +81,23 @@ def virtualization(**spec: Any) -> dict[str, Any]:
 
 def cdi(**server: str) -> dict[str, Any]:
     spec = {"certConfig": {"server": server}}
-    return {"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "CDI", "metadata": {"name": "cdi"}, "spec": spec}
+    return {
+        "apiVersion": "cdi.kubevirt.io/v1beta1",
+        "kind": "CDI",
+        "metadata": {"name": "cdi"},
+        "spec": spec,
+    }
 
 
 def policy(**spec: Any) -> dict[str, Any]:
     spec["selectors"] = {"namespaceSelector": {"tier": "slow"}}
     names = {"name": "slow"}
-    return {"apiVersion": "migrations.kubevirt.io/v1alpha1", "kind": "MigrationPolicy", "metadata": names, "spec": spec}
+    return {
+        "apiVersion": "migrations.kubevirt.io/v1alpha1",
+        "kind": "MigrationPolicy",
+        "metadata": names,
+        "spec": spec,
+    }
 
 
 FROZEN = migrations(parallelMigrationsPerCluster=0)
@@ -84,7 +111,9 @@ class TestOrder:
     def test_deletes_and_status_are_silent(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
             before = asker.requests("KubeVirt")
-            written = asker.kubectl("replace --subresource=status", {**FROZEN, "status": {"phase": "Deployed"}})
+            written = asker.kubectl(
+                "replace --subresource=status", {**FROZEN, "status": {"phase": "Deployed"}}
+            )
             deleted = asker.kubectl("delete", FROZEN)
             assert (written[0], deleted[0]) == (0, 0)
             assert "virt-admit" not in written[1] + deleted[1]
@@ -105,10 +134,15 @@ class TestOrder:
         with asker.stored(held):
             assert asker.kubectl("delete", held, "--wait=false")[0] == 0
             worse = asker.kubectl(
-                "patch", held, "--type=merge", '-p={"spec":{"workloadUpdateStrategy":{"batchEvictionSize":0}}}'
+                "patch",
+                held,
+                "--type=merge",
+                '-p={"spec":{"workloadUpdateStrategy":{"batchEvictionSize":0}}}',
             )
             assert (worse[0], "virt-admit" in worse[1]) == (0, False)
-            freed = asker.kubectl("patch", held, "--type=merge", '-p={"metadata":{"finalizers":null}}')
+            freed = asker.kubectl(
+                "patch", held, "--type=merge", '-p={"metadata":{"finalizers":null}}'
+            )
             assert (freed[0], "virt-admit" in freed[1]) == (0, False)
         assert "not found" in asker.kubectl("get", held)[1]
 
@@ -124,9 +158,13 @@ class TestOrder:
     @never_break("order", 4)
     def test_an_old_fault_is_a_warning_a_changed_one_is_refused(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
-            edited = asker.kubectl("replace", migrations(parallelMigrationsPerCluster=0, progressTimeout=100))
+            edited = asker.kubectl(
+                "replace", migrations(parallelMigrationsPerCluster=0, progressTimeout=100)
+            )
             assert edited[0] == 0, edited[1]
-            assert "Warning: spec.configuration.migrations.parallelMigrationsPerCluster" in edited[1]
+            assert (
+                "Warning: spec.configuration.migrations.parallelMigrationsPerCluster" in edited[1]
+            )
             assert FAULT in edited[1]
             changed = asker.kubectl("replace", migrations(parallelMigrationsPerCluster=-1))
             assert (changed[0], FAULT in changed[1]) == (1, True)
@@ -139,17 +177,24 @@ class TestOrder:
         rule = "[virt-admit/cert-renew-before-too-long]"
         with asker.stored(late):
             other = asker.kubectl(
-                "replace", {**late, "spec": {**late["spec"], "priorityClass": "high"}}, "--dry-run=server"
+                "replace",
+                {**late, "spec": {**late["spec"], "priorityClass": "high"}},
+                "--dry-run=server",
             )
             assert (other[0], rule in other[1]) == (0, True)
-            half = asker.kubectl("replace", cdi(duration="25h", renewBefore="48h"), "--dry-run=server")
+            half = asker.kubectl(
+                "replace", cdi(duration="25h", renewBefore="48h"), "--dry-run=server"
+            )
             assert (half[0], rule in half[1]) == (1, True)
 
     @never_break("order", 5)
     @pytest.mark.parametrize(
-        ("obj", "rule"), [(FROZEN, FAULT), (cdi(duration="soon"), "[virt-admit/cert-duration-invalid]")]
+        ("obj", "rule"),
+        [(FROZEN, FAULT), (cdi(duration="soon"), "[virt-admit/cert-duration-invalid]")],
     )
-    def test_the_operators_copy_is_warned_of_only(self, asker: Reach, obj: dict[str, Any], rule: str) -> None:
+    def test_the_operators_copy_is_warned_of_only(
+        self, asker: Reach, obj: dict[str, Any], rule: str
+    ) -> None:
         refused = asker.kubectl("create", obj, "--dry-run=server")
         copied = asker.kubectl("create", obj, "--dry-run=server", user=OPERATOR)
         assert (refused[0], rule in refused[1]) == (1, True)
@@ -176,8 +221,12 @@ class TestRegistration:
     """What comes to us."""
 
     def test_hyperconverged_is_judged_by_the_version_that_was_sent(self, asker: Reach) -> None:
-        old = asker.kubectl("create", hco("v1beta1", liveMigrationConfig={"parallelMigrationsPerCluster": 0}))
-        new = asker.kubectl("create", virtualization(liveMigrationConfig={"parallelMigrationsPerCluster": 0}))
+        old = asker.kubectl(
+            "create", hco("v1beta1", liveMigrationConfig={"parallelMigrationsPerCluster": 0})
+        )
+        new = asker.kubectl(
+            "create", virtualization(liveMigrationConfig={"parallelMigrationsPerCluster": 0})
+        )
         assert "spec.liveMigrationConfig.parallelMigrationsPerCluster" in old[1]
         assert "spec.virtualization.liveMigrationConfig.parallelMigrationsPerCluster" in new[1]
         assert (old[0], FAULT in old[1], new[0], FAULT in new[1]) == (1, True, 1, True)
@@ -188,7 +237,9 @@ class TestRegistration:
             "hyperconverged.hco.kubevirt.io/kubevirt-hyperconverged created (server dry run)\n",
         )
 
-    def test_the_namespace_of_the_operators_is_left_out_for_machines_alone(self, asker: Reach) -> None:
+    def test_the_namespace_of_the_operators_is_left_out_for_machines_alone(
+        self, asker: Reach
+    ) -> None:
         both = asker.kubectl("create", [vm("db", HOME, running=True), FROZEN], "--dry-run=server")
         assert both[0] == 1
         assert "virtualmachine.kubevirt.io/db created" in both[1]
@@ -197,7 +248,11 @@ class TestRegistration:
 
     def test_of_nodes_only_what_somebody_switches_comes(self, asker: Reach) -> None:
         def node(**annotations: str) -> dict[str, Any]:
-            return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-7", "annotations": annotations}}
+            return {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "worker-7", "annotations": annotations},
+            }
 
         def seen(verb: str, obj: dict[str, Any]) -> int:
             before = asker.requests("Node")
@@ -212,16 +267,25 @@ class TestRegistration:
             assert seen("replace", node(**off)) == 1
             assert seen("replace", node(other="2")) == 0
             assert seen("replace", node(**on, other="2")) == 1
-            assert seen("replace --subresource=status", {**node(**off), "status": {"phase": "Running"}}) == 0
+            assert (
+                seen(
+                    "replace --subresource=status", {**node(**off), "status": {"phase": "Running"}}
+                )
+                == 0
+            )
             assert seen("delete", node()) == 0
             assert seen("create", node(other="3")) == 0
         finally:
             asker.kubectl("delete", node(), "--ignore-not-found")
 
-    def test_a_dry_run_of_the_operator_is_answered_in_time_and_leaves_nothing(self, asker: Reach) -> None:
+    def test_a_dry_run_of_the_operator_is_answered_in_time_and_leaves_nothing(
+        self, asker: Reach
+    ) -> None:
         """HyperConverged's own webhook gives 3 s to the dry runs of all its operands."""
         with asker.stored(kubevirt()):
-            answer = asker.kubectl("replace", FROZEN, "--dry-run=server", "--request-timeout=3s", user=OPERATOR)
+            answer = asker.kubectl(
+                "replace", FROZEN, "--dry-run=server", "--request-timeout=3s", user=OPERATOR
+            )
             assert (answer[0], FAULT in answer[1]) == (0, True)
             assert "parallelMigrationsPerCluster" not in asker.kubectl("get", FROZEN, "-o=json")[1]
 
@@ -229,16 +293,40 @@ class TestRegistration:
 NO_METHODS: dict[str, Any] = {"workloadUpdateMethods": []}
 SCHEMA, OURS = "the schema", "virt-admit"
 WHO_REFUSES = [
-    ("a method of no name", virtualization(workloadUpdateStrategy={"workloadUpdateMethods": ["Evit"]}), OURS),
-    ("a method of no name", kubevirt(workloadUpdateStrategy={"workloadUpdateMethods": ["Evit"]}), OURS),
-    ("no eviction", virtualization(workloadUpdateStrategy=NO_METHODS | {"batchEvictionSize": 0}), OURS),
+    (
+        "a method of no name",
+        virtualization(workloadUpdateStrategy={"workloadUpdateMethods": ["Evit"]}),
+        OURS,
+    ),
+    (
+        "a method of no name",
+        kubevirt(workloadUpdateStrategy={"workloadUpdateMethods": ["Evit"]}),
+        OURS,
+    ),
+    (
+        "no eviction",
+        virtualization(workloadUpdateStrategy=NO_METHODS | {"batchEvictionSize": 0}),
+        OURS,
+    ),
     ("no pause", kubevirt(workloadUpdateStrategy={"batchEvictionInterval": "0s"}), OURS),
-    ("no duration", virtualization(workloadUpdateStrategy=NO_METHODS | {"batchEvictionInterval": "1d"}), OURS),
+    (
+        "no duration",
+        virtualization(workloadUpdateStrategy=NO_METHODS | {"batchEvictionInterval": "1d"}),
+        OURS,
+    ),
     ("no duration", kubevirt(workloadUpdateStrategy={"batchEvictionInterval": "1d"}), OURS),
     ("no duration", cdi(duration="1d"), OURS),
-    ("a limit of 0", virtualization(liveMigrationConfig={"parallelOutboundMigrationsPerNode": 0}), OURS),
+    (
+        "a limit of 0",
+        virtualization(liveMigrationConfig={"parallelOutboundMigrationsPerNode": 0}),
+        OURS,
+    ),
     ("a negative limit", migrations(parallelOutboundMigrationsPerNode=-1), OURS),
-    ("no bandwidth", virtualization(liveMigrationConfig={"bandwidthPerMigration": "64 MiB"}), SCHEMA),
+    (
+        "no bandwidth",
+        virtualization(liveMigrationConfig={"bandwidthPerMigration": "64 MiB"}),
+        SCHEMA,
+    ),
     ("no bandwidth", migrations(bandwidthPerMigration="64 MiB"), SCHEMA),
     ("no bandwidth", policy(bandwidthPerMigration="64 MiB"), SCHEMA),
     ("a negative bandwidth", migrations(bandwidthPerMigration="-64Mi"), OURS),
@@ -269,7 +357,9 @@ def old_release(asker: Reach) -> Iterator[Reach]:
     name, plane = str(kinds.HCO), asker.plane
     plane.kubectl("delete", "customresourcedefinition", name, check=True)
     try:
-        plane.kubectl("create", "-f", "-", input=json.dumps(definitions.older_hyperconverged()), check=True)
+        plane.kubectl(
+            "create", "-f", "-", input=json.dumps(definitions.older_hyperconverged()), check=True
+        )
         eventually(lambda: plane.serves(f"/apis/{kinds.HCO.group}/v1beta1/{kinds.HCO.plural}"))
         wait_until_discovered(plane, {name})
         asker.kubectl("apply", namespaces([case for cases in OLD.values() for case in cases]))

@@ -63,7 +63,9 @@ def test_acting_as_somebody_else(control_plane: ControlPlane) -> None:
 
 
 def test_a_webhook_is_called_by_url(control_plane: ControlPlane) -> None:
-    """No process listens on that port, and the request fails for that very reason: the server did call."""
+    """No process listens on that port, and the request fails for that very reason:
+    the server did call.
+    """
     webhook = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -73,9 +75,16 @@ def test_a_webhook_is_called_by_url(control_plane: ControlPlane) -> None:
                 "name": "silent.validate.virt-admit.io",
                 "clientConfig": {"url": "https://127.0.0.1:1/validate"},
                 "rules": [
-                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["configmaps"],
+                    }
                 ],
-                "matchConditions": [{"name": "ours", "expression": "object.metadata.name == 'webhook-by-url'"}],
+                "matchConditions": [
+                    {"name": "ours", "expression": "object.metadata.name == 'webhook-by-url'"}
+                ],
                 "admissionReviewVersions": ["v1"],
                 "sideEffects": "None",
                 "failurePolicy": "Fail",
@@ -85,7 +94,8 @@ def test_a_webhook_is_called_by_url(control_plane: ControlPlane) -> None:
     control_plane.kubectl("apply", "-f", "-", input=json.dumps(webhook), check=True)
     try:
         create = ("create", "configmap", "webhook-by-url", "--dry-run=server")
-        refusal = eventually(lambda: control_plane.kubectl(*create).stderr)  # once it has noticed the webhook
+        # once it has noticed the webhook
+        refusal = eventually(lambda: control_plane.kubectl(*create).stderr)
     finally:
         control_plane.kubectl("delete", "validatingwebhookconfiguration", "silent", check=True)
 
@@ -117,7 +127,9 @@ def test_restart_keeps_and_stop_removes(control_plane: ControlPlane) -> None:
 def test_a_server_that_does_not_start_says_why(control_plane: ControlPlane) -> None:
     plane = ControlPlane(control_plane.binaries, apiserver_flags=["--no-such-flag"])
 
-    with pytest.raises(StartError, match=r"(?s)kube-apiserver exited.*unknown flag: --no-such-flag"):
+    with pytest.raises(
+        StartError, match=r"(?s)kube-apiserver exited.*unknown flag: --no-such-flag"
+    ):
         plane.start()
 
     assert plane.pids == ()

@@ -30,16 +30,31 @@ SPECS = (
     {"maxUnavailable": "50%"},
 )
 POLICIES = (None, "IfHealthyBudget", "AlwaysAllow")
-PHASES = (("Running", "True"), ("Running", "False"), ("Pending", "False"), ("Succeeded", "False"), ("Failed", "False"))
+PHASES = (
+    ("Running", "True"),
+    ("Running", "False"),
+    ("Pending", "False"),
+    ("Succeeded", "False"),
+    ("Failed", "False"),
+)
 
 
 def cases() -> Iterator[dict[str, Any]]:
-    """Every combination of phase, policy and form of the budget, each with some status that its controller may write."""
+    """Every combination of phase, policy and form of the budget, each with some status that its
+    controller may write.
+    """
     chance = random.Random(7)
-    for number, (spec, policy, (phase, ready)) in enumerate(itertools.product(SPECS, POLICIES, PHASES)):
+    for number, (spec, policy, (phase, ready)) in enumerate(
+        itertools.product(SPECS, POLICIES, PHASES)
+    ):
         desired = chance.choice([0, 1, 2])
         healthy = chance.choice([0, 1, 2, 3])
-        never = spec in ({"maxUnavailable": 0}, {"maxUnavailable": "0%"}, {"minAvailable": 3}, {"minAvailable": "100%"})
+        never = spec in (
+            {"maxUnavailable": 0},
+            {"maxUnavailable": "0%"},
+            {"minAvailable": 3},
+            {"minAvailable": "100%"},
+        )
         allowed = 0 if never else max(0, healthy - desired)
         status = {
             "currentHealthy": healthy,
@@ -48,7 +63,13 @@ def cases() -> Iterator[dict[str, Any]]:
             "disruptionsAllowed": allowed,
         }
         policies = {"unhealthyPodEvictionPolicy": policy} if policy else {}
-        yield {"name": f"c{number}", "spec": spec | policies, "status": status, "phase": phase, "ready": ready}
+        yield {
+            "name": f"c{number}",
+            "spec": spec | policies,
+            "status": status,
+            "phase": phase,
+            "ready": ready,
+        }
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +102,11 @@ def pod(case: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": case["name"], "namespace": NAMESPACE, "labels": {"case": case["name"]}},
+        "metadata": {
+            "name": case["name"],
+            "namespace": NAMESPACE,
+            "labels": {"case": case["name"]},
+        },
         "spec": {"nodeName": "judged", "containers": [{"name": "a", "image": "a"}]},
     }
 
@@ -114,11 +139,16 @@ def evicts(api: ApiClient, name: str) -> bool:
 
 def test_every_form_of_a_budget_and_every_state_of_a_pod(api: ApiClient) -> None:
     found = [Object(item | {"kind": "Pod", "apiVersion": "v1"}) for item in api.list(pods())]
-    own = [Object(item | {"kind": "PodDisruptionBudget", "apiVersion": "policy/v1"}) for item in api.list(budgets())]
+    own = [
+        Object(item | {"kind": "PodDisruptionBudget", "apiVersion": "policy/v1"})
+        for item in api.list(budgets())
+    ]
     judged = pod_evictions.of_node(Snapshot([NODE, *found, *own], complete=["*"]), "judged")
     blocked = {blocker.name for blocker in judged.blockers}
 
-    disagreements = [case for case in cases() if evicts(api, case["name"]) is (case["name"] in blocked)]
+    disagreements = [
+        case for case in cases() if evicts(api, case["name"]) is (case["name"] in blocked)
+    ]
 
     assert disagreements == []
     assert 20 < len(blocked) < len(list(cases())) - 20

@@ -1,7 +1,7 @@
 """A policy that keeps the reserve for one lost node, on a real API server with live informers.
 
-A VM that takes the reserve is refused with the size that fits, the smaller one is accepted. Restarts, migrations and
-edits that ask for nothing more pass without a word.
+A VM that takes the reserve is refused with the size that fits, the smaller one is accepted.
+Restarts, migrations and edits that ask for nothing more pass without a word.
 """
 
 from __future__ import annotations
@@ -32,17 +32,29 @@ CONTROLLER = "system:serviceaccount:kubevirt:kubevirt-controller"
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """An API server of our own with three nodes of 64Gi; 40Gi are used on each: 8Gi can start before one is lost."""
+    """An API server of our own with three nodes of 64Gi; 40Gi are used on each:
+    8Gi can start before one is lost.
+    """
     with ControlPlane(control_plane.binaries) as plane:
         install_crds(plane, (kinds.VM, kinds.VMI, kinds.VMIM))
         for namespace in ("shop", "kubevirt"):
             plane.kubectl("create", "namespace", namespace, check=True)
-        plane.kubectl("create", "clusterrolebinding", "virt", "--clusterrole=cluster-admin", f"--user={CONTROLLER}")
+        plane.kubectl(
+            "create",
+            "clusterrolebinding",
+            "virt",
+            "--clusterrole=cluster-admin",
+            f"--user={CONTROLLER}",
+        )
         api = ApiClient.connect(str(plane.kubeconfig), connections=4)
         nodes = [losses.node(f"n{number}") for number in (1, 2, 3)]
         for node in nodes:
             node["status"]["allocatable"]["ephemeral-storage"] = "100Gi"
-        objects = [*nodes, *losses.vm("web", "n1", "40Gi"), *(losses.filler(name, "40Gi") for name in ("n2", "n3"))]
+        objects = [
+            *nodes,
+            *losses.vm("web", "n1", "40Gi"),
+            *(losses.filler(name, "40Gi") for name in ("n2", "n3")),
+        ]
         for data in objects:
             obj = Object(data)
             if kinds.of(obj) is kinds.POD:
@@ -89,7 +101,9 @@ def apply(plane: ControlPlane, obj: dict[str, Any], *flags: str) -> CompletedPro
     return plane.kubectl("apply", *flags, "-f", "-", input=json.dumps(obj))
 
 
-def test_a_vm_that_takes_the_reserve_is_refused_and_a_smaller_one_is_not(plane: ControlPlane, webhook: Webhook) -> None:
+def test_a_vm_that_takes_the_reserve_is_refused_and_a_smaller_one_is_not(
+    plane: ControlPlane, webhook: Webhook
+) -> None:
     refused = apply(plane, machine("db", "16Gi"))
     assert refused.returncode != 0
     assert RULE in refused.stderr
@@ -115,8 +129,12 @@ def test_vms_that_stay_off_or_shrink_are_accepted(plane: ControlPlane, webhook: 
     assert (edited.returncode, RULE in edited.stderr) == (0, False), edited.stderr
 
 
-def test_a_running_vm_is_restarted_and_migrated_without_a_word(plane: ControlPlane, webhook: Webhook) -> None:
-    label = plane.kubectl("label", "virtualmachine", "web", "-n", "shop", "edited=yes", "--overwrite")
+def test_a_running_vm_is_restarted_and_migrated_without_a_word(
+    plane: ControlPlane, webhook: Webhook
+) -> None:
+    label = plane.kubectl(
+        "label", "virtualmachine", "web", "-n", "shop", "edited=yes", "--overwrite"
+    )
     migration = apply(
         plane,
         {
@@ -126,10 +144,18 @@ def test_a_running_vm_is_restarted_and_migrated_without_a_word(plane: ControlPla
             "spec": {"vmiName": "web"},
         },
     )
-    written = json.loads(plane.kubectl("get", "vmi", "web", "-n", "shop", "-o", "json", check=True).stdout)
-    deleted = plane.kubectl("delete", "vmi", "web", "-n", "shop", "--wait=false", f"--as={CONTROLLER}")
+    written = json.loads(
+        plane.kubectl("get", "vmi", "web", "-n", "shop", "-o", "json", check=True).stdout
+    )
+    deleted = plane.kubectl(
+        "delete", "vmi", "web", "-n", "shop", "--wait=false", f"--as={CONTROLLER}"
+    )
     again = {key: written[key] for key in ("apiVersion", "kind", "spec")}
-    again["metadata"] = {"name": "web", "namespace": "shop", "labels": written["metadata"].get("labels", {})}
+    again["metadata"] = {
+        "name": "web",
+        "namespace": "shop",
+        "labels": written["metadata"].get("labels", {}),
+    }
     eventually(lambda: plane.kubectl("get", "vmi", "web", "-n", "shop").returncode != 0)
     created = plane.kubectl("create", "-f", "-", f"--as={CONTROLLER}", input=json.dumps(again))
     for done in (label, migration, deleted, created):

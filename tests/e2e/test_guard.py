@@ -1,4 +1,6 @@
-"""What a stolen token of the webhook can change in the webhook configurations: ``caBundle`` and nothing else."""
+"""What a stolen token of the webhook can change in the webhook configurations:
+``caBundle`` and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from virt_admit.settings import NAMESPACE, SERVICE
 KINDS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 REFUSED = f"service accounts of {NAMESPACE} may"
 BUNDLE = {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "TmV3"}
-EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "*"}
+EVERYTHING = {
+    "apiGroups": ["*"],
+    "apiVersions": ["*"],
+    "operations": ["*"],
+    "resources": ["*/*"],
+    "scope": "*",
+}
 WIDENED: dict[str, list[dict[str, Any]]] = {
     "rules for everything": [{"op": "replace", "path": "/webhooks/0/rules", "value": [EVERYTHING]}],
     "a rule more": [{"op": "add", "path": "/webhooks/0/rules/-", "value": EVERYTHING}],
@@ -29,8 +37,16 @@ WIDENED: dict[str, list[dict[str, Any]]] = {
     "no match condition": [{"op": "remove", "path": "/webhooks/0/matchConditions"}],
     "Fail": [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}],
     "another time limit": [{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}],
-    "another service": [{"op": "replace", "path": "/webhooks/0/clientConfig/service/name", "value": "spy"}],
-    "a URL": [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://127.0.0.1:1/a"}}],
+    "another service": [
+        {"op": "replace", "path": "/webhooks/0/clientConfig/service/name", "value": "spy"}
+    ],
+    "a URL": [
+        {
+            "op": "replace",
+            "path": "/webhooks/0/clientConfig",
+            "value": {"url": "https://127.0.0.1:1/a"},
+        }
+    ],
     "another path": [{"op": "remove", "path": "/webhooks/0/clientConfig/service/path"}],
     "an entry less": [{"op": "remove", "path": "/webhooks/0"}],
     "no entry": [{"op": "remove", "path": "/webhooks"}],
@@ -38,7 +54,9 @@ WIDENED: dict[str, list[dict[str, Any]]] = {
         {"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"},
         {"op": "replace", "path": "/webhooks/0/name", "value": "spy.validate.virt-admit.io"},
     ],
-    "another name": [{"op": "replace", "path": "/webhooks/0/name", "value": "spy.validate.virt-admit.io"}],
+    "another name": [
+        {"op": "replace", "path": "/webhooks/0/name", "value": "spy.validate.virt-admit.io"}
+    ],
     "labels": [{"op": "remove", "path": "/metadata/labels"}],
     "annotations": [{"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}],
     "an owner": [
@@ -49,7 +67,10 @@ WIDENED: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "a finalizer": [{"op": "add", "path": "/metadata/finalizers", "value": ["a.io/b"]}],
-    "the bundle and more": [BUNDLE, {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}],
+    "the bundle and more": [
+        BUNDLE,
+        {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
+    ],
 }
 
 
@@ -71,20 +92,29 @@ def thief(crds: ControlPlane) -> Iterator[Thief]:
     crds.kubectl("apply", "-k", MANIFESTS / "base", check=True)
     crds.kubectl("apply", "-k", MANIFESTS / "webhooks", check=True)
     found = Thief(crds)
-    # an API server learns of policies and roles by watches, and of kinds that are being installed more slowly
-    eventually(lambda: REFUSED in found.patch(KINDS[0], WIDENED["annotations"]).stderr, 3 * PATIENCE)
+    # an API server learns of policies and roles by watches, and of kinds that are being installed
+    # more slowly
+    eventually(
+        lambda: REFUSED in found.patch(KINDS[0], WIDENED["annotations"]).stderr, 3 * PATIENCE
+    )
     yield found
     crds.kubectl("delete", ",".join(KINDS), NAME, check=True)
     built = yaml.safe_load_all(crds.kubectl("kustomize", MANIFESTS / "base", check=True).stdout)
-    rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")  # no controller would empty it
+    # no controller would empty it
+    rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
     crds.kubectl("delete", "-f", "-", input=rest, check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bundle_can_be_changed(thief: Thief, kind: str) -> None:
     done = thief.patch(kind, [BUNDLE])
-    assert (done.returncode, done.stdout) == (0, f"{kind}.admissionregistration.k8s.io/{NAME} patched\n"), done.stderr
-    stored = thief.plane.kubectl("get", kind, NAME, "-o=jsonpath={.webhooks[0].clientConfig.caBundle}", check=True)
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"{kind}.admissionregistration.k8s.io/{NAME} patched\n",
+    ), done.stderr
+    stored = thief.plane.kubectl(
+        "get", kind, NAME, "-o=jsonpath={.webhooks[0].clientConfig.caBundle}", check=True
+    )
     assert stored.stdout == "TmV3"
 
 
@@ -99,7 +129,12 @@ def test_nothing_else_can_be_changed(thief: Thief, what: str) -> None:
 @pytest.mark.parametrize("what", ["rules for everything", "labels", "Fail"])
 def test_administrators_are_not_limited(thief: Thief, what: str) -> None:
     done = thief.plane.kubectl(
-        "patch", KINDS[0], NAME, "--type=json", f"-p={json.dumps(WIDENED[what])}", "--dry-run=server"
+        "patch",
+        KINDS[0],
+        NAME,
+        "--type=json",
+        f"-p={json.dumps(WIDENED[what])}",
+        "--dry-run=server",
     )
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,5 @@
-"""Health checks against the API server's validation and Cluster API's own controller, for a few random objects.
+"""Health checks against the API server's validation and Cluster API's own controller,
+for a few random objects.
 
 ``make verify-upstream COUNT=5000`` compares many.
 """

@@ -1,4 +1,6 @@
-"""The life of a release on a real API server: the webhook answers through its Service, with the chart's rights alone."""
+"""The life of a release on a real API server: the webhook answers through its Service, with the
+chart's rights alone.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ VALUES = {
 }
 EXEMPT = {"virt-admit.io/exempt.nm-vm-blocks-drain": "drained by hand; by=operations"}
 
-pytestmark = pytest.mark.skipif(not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root")
+pytestmark = pytest.mark.skipif(
+    not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root"
+)
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,19 @@ class Release:
 
     def install(self, *flags: str, fails: bool = False) -> str:
         values = f"--values={self.folder}/values.yaml"
-        return self.run("install", "virt-admit", CHART, "--create-namespace", values, *flags, fails=fails)
+        return self.run(
+            "install", "virt-admit", CHART, "--create-namespace", values, *flags, fails=fails
+        )
 
     def upgrade(self, *flags: str, chart: Path = CHART, fails: bool = False) -> str:
-        return self.run("upgrade", "virt-admit", chart, f"--values={self.folder}/values.yaml", *flags, fails=fails)
+        return self.run(
+            "upgrade",
+            "virt-admit",
+            chart,
+            f"--values={self.folder}/values.yaml",
+            *flags,
+            fails=fails,
+        )
 
     def image(self) -> str:
         return str(self.cluster.deployment()["template"]["spec"]["containers"][0]["image"])
@@ -60,13 +73,26 @@ class Release:
     def change_policy(self, text: str) -> None:
         """Change the policy as the pages tell the administrator."""
         (self.folder / "policy.yaml").write_text(text)
-        make = ("create", "configmap", "virt-admit-policy", "-n", "virt-admit", "--dry-run=client", "-o", "yaml")
-        made = self.cluster.plane.kubectl(*make, f"--from-file={self.folder}/policy.yaml", check=True)
+        make = (
+            "create",
+            "configmap",
+            "virt-admit-policy",
+            "-n",
+            "virt-admit",
+            "--dry-run=client",
+            "-o",
+            "yaml",
+        )
+        made = self.cluster.plane.kubectl(
+            *make, f"--from-file={self.folder}/policy.yaml", check=True
+        )
         self.cluster.plane.kubectl("apply", "-f", "-", input=made.stdout, check=True)
 
 
 @pytest.fixture(scope="module")
-def release(helm: Helm, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+def release(
+    helm: Helm, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Release]:
     """The release before it is installed, with the values of the administrator."""
     folder = tmp_path_factory.mktemp("release")
     (folder / "values.yaml").write_text(yaml.safe_dump(VALUES))
@@ -86,7 +112,9 @@ def installed(release: Release) -> Release:
 
 @pytest.fixture(scope="module")
 def webhook(installed: Release) -> Iterator[Webhook]:
-    """The webhook, running; then the administrator changes the policy and exempts a virtual machine."""
+    """The webhook, running; then the administrator changes the policy and exempts a virtual
+    machine.
+    """
     with installed.cluster.webhook(installed.folder) as running:
         installed.change_policy(MINE)
         legacy = vm("legacy", "shop")
@@ -127,7 +155,10 @@ def test_the_api_server_shows_a_warning(webhook: Webhook, installed: Release) ->
 @pytest.mark.usefixtures("keeps")
 def test_an_upgrade_without_changes_writes_no_configuration(installed: Release) -> None:
     def generations() -> list[int]:
-        return [installed.cluster.get(kind, "virt-admit")["metadata"]["generation"] for kind in CONFIGURATIONS]
+        return [
+            installed.cluster.get(kind, "virt-admit")["metadata"]["generation"]
+            for kind in CONFIGURATIONS
+        ]
 
     before, bundles = generations(), installed.cluster.bundles()
     printed = installed.upgrade()
@@ -141,7 +172,8 @@ def test_enforce_changes_the_failure_policy_and_keeps_the_bundles(installed: Rel
     bundles = installed.cluster.bundles()
     installed.upgrade("--set=mode=enforce", "--set=image.tag=next", "--set=policy=extends: audit")
     assert installed.cluster.failing() == [FAILING]
-    assert installed.cluster.bundles() == bundles  # at once, not when the webhook has written them again
+    # at once, not when the webhook has written them again
+    assert installed.cluster.bundles() == bundles
     assert installed.image() == "registry.example.com/mirror/virt-admit:next"
 
 
@@ -163,7 +195,9 @@ def test_the_next_release_changes_adds_and_removes_entries(installed: Release) -
     assert after.keys() - before.keys() == {"hosts.validate.virt-admit.io"}
     assert before.keys() - after.keys() == {"nodes.validate.virt-admit.io"}
     assert {name: after[name] for name in before.keys() & after.keys()}.items() <= before.items()
-    assert installed.cluster.entries()["virtual-machines.mutate.virt-admit.io"]["timeoutSeconds"] == 4
+    assert (
+        installed.cluster.entries()["virtual-machines.mutate.virt-admit.io"]["timeoutSeconds"] == 4
+    )
 
 
 @pytest.mark.usefixtures("keeps")
@@ -176,7 +210,9 @@ def test_a_rollback_to_the_first_revision(installed: Release) -> None:
     assert cluster.deployment()["replicas"] == 4
 
 
-def test_an_uninstall_leaves_policy_and_ca_for_the_next_install(webhook: Webhook, installed: Release) -> None:
+def test_an_uninstall_leaves_policy_and_ca_for_the_next_install(
+    webhook: Webhook, installed: Release
+) -> None:
     kept = installed.cluster.kept()
     ours = installed.run("get", "manifest", "virt-admit")
     webhook.stop()
@@ -185,7 +221,9 @@ def test_an_uninstall_leaves_policy_and_ca_for_the_next_install(webhook: Webhook
     installed.run("uninstall", "virt-admit")
     for obj in yaml.load_all(ours, yaml.CSafeLoader):
         place = obj["metadata"].get("namespace", "default")
-        assert not installed.cluster.get(obj["kind"], obj["metadata"]["name"], namespace=place), obj["metadata"]
+        assert not installed.cluster.get(obj["kind"], obj["metadata"]["name"], namespace=place), (
+            obj["metadata"]
+        )
     assert installed.cluster.kept() == kept
     installed.install()
     assert installed.cluster.kept() == kept

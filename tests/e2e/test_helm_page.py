@@ -1,4 +1,6 @@
-"""The section about Helm in docs/install.md, walked literally: each command is run, in the order of the page."""
+"""The section about Helm in docs/install.md, walked literally: each command is run,
+in the order of the page.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.paths import EXAMPLES, ROOT
 
 POLICY = "extends: default\nrules:\n  vm-running-deprecated: {action: deny}\n"
 
-pytestmark = pytest.mark.skipif(not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root")
+pytestmark = pytest.mark.skipif(
+    not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root"
+)
 
 
 def section() -> str:
@@ -49,17 +53,31 @@ class Walk:
         environment = self.helm.environment() | {"PATH": path}
         shell = ["bash", "-o", "pipefail", "-c", command]
         return subprocess.run(
-            shell, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+            shell,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
 
     def become_ready(self) -> None:
         """Write what the controllers of Deployments and EndpointSlices would write."""
         replicas = self.cluster.deployment()["replicas"]
         counts = ", ".join(
-            f'"{name}": {replicas}' for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+            f'"{name}": {replicas}'
+            for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
         )
         patch = f'{{"status": {{"observedGeneration": 99, {counts}}}}}'
-        place = ("deployment", "virt-admit-webhook", "-n", "virt-admit", "--subresource=status", "--type=merge")
+        place = (
+            "deployment",
+            "virt-admit-webhook",
+            "-n",
+            "virt-admit",
+            "--subresource=status",
+            "--type=merge",
+        )
         self.cluster.plane.kubectl("patch", *place, "-p", patch, check=True)
         endpoints = {
             "apiVersion": "discovery.k8s.io/v1",
@@ -88,7 +106,9 @@ def walk(helm: Helm, control_plane: ControlPlane, tmp_path: Path) -> Iterator[Wa
             (tmp_path / "bin" / name).symlink_to(program)
         shutil.copytree(ROOT / "charts", tmp_path / "charts")
         (tmp_path / "examples").symlink_to(EXAMPLES)
-        (values,) = [block for block in blocks(section(), "yaml") if block.startswith("# values.yaml\n")]
+        (values,) = [
+            block for block in blocks(section(), "yaml") if block.startswith("# values.yaml\n")
+        ]
         (tmp_path / "values.yaml").write_text(values)
         (tmp_path / "policy.yaml").write_text(POLICY)
         yield Walk(replace(helm, kubeconfig=plane.kubeconfig), Cluster(plane), tmp_path)
@@ -110,7 +130,10 @@ def test_the_commands_of_the_page(walk: Walk) -> None:
                 stack.enter_context(walk.cluster.webhook(walk.folder))
             if "--dry-run=server" in command:
                 assert "[virt-admit/vm-live-migrate-not-migratable]" in printed[command]
-                print(f"from helm install to the first warning: {time.monotonic() - started:.1f} s of commands")
+                print(
+                    f"from helm install to the first warning: {time.monotonic() - started:.1f} s "
+                    "of commands"
+                )
             if "--set-file" in command:
                 kept = walk.cluster.kept()
                 assert kept["policy"] == {"policy.yaml": POLICY}

@@ -1,4 +1,7 @@
-"""Helm takes over what kustomize installed, and one version of Helm what the other installed. The ``caBundle`` stays."""
+"""Helm takes over what kustomize installed, and one version of Helm what the other installed.
+
+The ``caBundle`` stays.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,8 @@ def test_a_release_takes_over_what_kustomize_installed(helm: Helm, cluster: Clus
     for part in ("base", "webhooks"):
         cluster.plane.kubectl("apply", "-k", MANIFESTS / part, check=True)
     write_bundles(cluster)
-    # kubectl owns the fields that it applied; with server-side apply each later change would be a conflict
+    # kubectl owns the fields that it applied; with server-side apply each later change would be a
+    # conflict
     flags = ["--take-ownership", *(["--server-side=false"] if helm.major == 4 else [])]
     install(helm, cluster, *flags)
     assert {*cluster.bundles().values()} == {CA}
@@ -69,7 +73,15 @@ def test_another_version_of_helm_goes_on(helm: Helm, cluster: Cluster) -> None:
     cluster.plane.kubectl("create", "namespace", "virt-admit")  # it may be there
     install(helm, cluster)
     write_bundles(cluster)
-    run(other, cluster, "upgrade", "virt-admit", str(CHART), "--set=mode=enforce", "--set=replicas=3")
+    run(
+        other,
+        cluster,
+        "upgrade",
+        "virt-admit",
+        str(CHART),
+        "--set=mode=enforce",
+        "--set=replicas=3",
+    )
     assert (cluster.failing(), cluster.deployment()["replicas"]) == (FAILING, 3)
     run(other, cluster, "rollback", "virt-admit", "1")
     assert (cluster.failing(), cluster.deployment()["replicas"]) == ([], 2)

@@ -1,4 +1,5 @@
-"""Launcher pods against KubeVirt's own TemplateService and migration controller, for a few random VMIs.
+"""Launcher pods against KubeVirt's own TemplateService and migration controller,
+for a few random VMIs.
 
 ``make verify-launcher COUNT=2000`` compares many.
 """

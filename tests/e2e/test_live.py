@@ -1,4 +1,6 @@
-"""Informers and the sweep over a real API server: restarts, rights that come and go, kinds that come and go."""
+"""Informers and the sweep over a real API server: restarts, rights that come and go,
+kinds that come and go.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,16 @@ RULES = load_rules().at_admission
 HOME = "medik8s-leases"
 PATIENT = InformerTimeouts()
 OFTEN = InformerTimeouts(watch=2, absent=1)
-"""As in production, but for what would take minutes: a watch asks more often whether it may, and a kind that is not
-installed is looked for more often."""
+"""As in production, but for what would take minutes: a watch asks more often whether it may, and a
+kind that is not installed is looked for more often.
+"""
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """An API server of our own, for we stop it and remove kinds from it; the shipped roles are applied."""
+    """An API server of our own, for we stop it and remove kinds from it;
+    the shipped roles are applied.
+    """
     with ControlPlane(control_plane.binaries) as plane:
         install_crds(plane)
         for namespace in (NAMESPACE, "shop"):
@@ -52,7 +57,9 @@ def apply(plane: ControlPlane, *objects: dict[str, Any]) -> None:
 
 
 def delete(plane: ControlPlane, *objects: dict[str, Any]) -> None:
-    plane.kubectl("delete", "--wait=false", "-f", "-", input=yaml.safe_dump_all(objects), check=True)
+    plane.kubectl(
+        "delete", "--wait=false", "-f", "-", input=yaml.safe_dump_all(objects), check=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +106,16 @@ def check(name: str) -> dict[str, Any]:
     return {"apiVersion": MHC.api_version, "kind": MHC.kind, "metadata": names, "spec": spec}
 
 
-def test_everything_that_rules_look_up_is_listed_and_followed(plane: ControlPlane, follow: Any) -> None:
+def test_everything_that_rules_look_up_is_listed_and_followed(
+    plane: ControlPlane, follow: Any
+) -> None:
     live = follow(PATIENT)
     assert {store.state for store in live.stores.values()} <= {StoreState.LISTED, StoreState.ABSENT}
     absent = {kind for kind, store in live.stores.items() if store.state is StoreState.ABSENT}
     assert {manifests.lookup_namespace(kind, RULES) for kind in absent} == {HOME}, "it is not there"
     assert (
-        live.server_version == json.loads(plane.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
+        live.server_version
+        == json.loads(plane.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
     )
 
     apply(plane, claim("disk"))
@@ -128,7 +138,11 @@ def test_a_namespace_that_is_made_later(plane: ControlPlane, follow: Any) -> Non
     eventually(lambda: live.stores[kind].state is StoreState.LISTED)
     assert answer(live, kind, "x", HOME) == "none"
 
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a", "namespace": HOME}}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "node-a", "namespace": HOME},
+    }
     apply(plane, lease)
     eventually(lambda: answer(live, LEASE, "node-a", HOME) == "there")
     assert answer(live, LEASE, "node-a", "shop") == "unseen"
@@ -147,7 +161,10 @@ def reviewed(webhook: Webhook, claim_name: str) -> str:
 def test_the_api_server_restarts_again_and_again_under_load(
     plane: ControlPlane, kubeconfig: str, tmp_path: Path
 ) -> None:
-    """The webhook answers every review meanwhile, and what it looks up is right again in time. ``make soak`` goes on."""
+    """The webhook answers every review meanwhile, and what it looks up is right again in time.
+
+    ``make soak`` goes on.
+    """
     with Webhook(tmp_path, "--live", "--kubeconfig", kubeconfig) as webhook:
         done = threading.Event()
         answers: list[str] = []
@@ -165,7 +182,11 @@ def test_the_api_server_restarts_again_and_again_under_load(
                     eventually(lambda before=before: len(answers) > before + 20)
                     plane.start_apiserver()
                     apply(plane, claim(f"new-{number}", mode="ReadWriteOnce"))
-                    eventually(lambda name=f"new-{number}": f"ReadWriteOnce claim '{name}'" in reviewed(webhook, name))
+                    eventually(
+                        lambda name=f"new-{number}": (
+                            f"ReadWriteOnce claim '{name}'" in reviewed(webhook, name)
+                        )
+                    )
                     assert "ReadWriteOnce claim 'new-0'" in reviewed(webhook, "new-0")
             finally:
                 done.set()
@@ -174,7 +195,9 @@ def test_the_api_server_restarts_again_and_again_under_load(
     assert set(answers) == {""}, "a claim that does not exist is nothing to speak of"
 
 
-def test_what_was_deleted_while_nobody_was_watching(plane: ControlPlane, follow: Any, kubeconfig: str) -> None:
+def test_what_was_deleted_while_nobody_was_watching(
+    plane: ControlPlane, follow: Any, kubeconfig: str
+) -> None:
     """A watch from long ago is refused, or tells of the deletion; either way the object is gone."""
     apply(plane, check("goes"))
     live = follow(OFTEN)
@@ -189,7 +212,9 @@ def test_rights_are_taken_away_and_given_back(plane: ControlPlane, follow: Any) 
     apply(plane, check("before"))
     eventually(lambda: answer(live, MHC, "before") == "there")
     (binding,) = [
-        each for each in manifests.rbac(RULES) if each["metadata"]["name"] == manifests.READER and "roleRef" in each
+        each
+        for each in manifests.rbac(RULES)
+        if each["metadata"]["name"] == manifests.READER and "roleRef" in each
     ]
 
     delete(plane, binding)
@@ -220,7 +245,9 @@ def test_a_kind_that_is_installed_later_and_removed_again(plane: ControlPlane, f
     eventually(lambda: answer(live, VM, "db") == "there")
 
     plane.kubectl("delete", name, check=True)
-    eventually(lambda: answer(live, VM, "db") == "none" and live.stores[VM].state is StoreState.ABSENT)
+    eventually(
+        lambda: answer(live, VM, "db") == "none" and live.stores[VM].state is StoreState.ABSENT
+    )
     plane.kubectl("apply", "--server-side", "-f", "-", input=_without_status(before), check=True)
     eventually(lambda: live.stores[VM].state is StoreState.LISTED)
 

@@ -41,7 +41,9 @@ FAIL = {"virtual-machines.validate.virt-admit.io"}
 
 @pytest.fixture(scope="module")
 def plane(crds: ControlPlane) -> ControlPlane:
-    """The API server with our namespace, and with the kinds of others that our manifests have objects of."""
+    """The API server with our namespace, and with the kinds of others that our manifests have
+    objects of.
+    """
     install_crds(crds, THIRD_PARTY)
     crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     for name in manifests.rbac_elsewhere(load_rules().at_admission):
@@ -51,7 +53,9 @@ def plane(crds: ControlPlane) -> ControlPlane:
 
 def build(plane: ControlPlane, path: str) -> list[dict[str, Any]]:
     """Return what kustomize makes of a folder. It runs once for each of ours."""
-    found: list[dict[str, Any]] = json.loads((_built_once if path in BUILDS else _built)(plane, path))
+    found: list[dict[str, Any]] = json.loads(
+        (_built_once if path in BUILDS else _built)(plane, path)
+    )
     return found
 
 
@@ -75,38 +79,60 @@ def webhooks(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
 
 def test_there_is_something_to_build() -> None:
     assert {"base", "webhooks", "scan", "monitoring"} < set(BUILDS)
-    assert {f"overlays/{name}" for name in ("audit", "enforce", "openshift", "cert-manager")} < set(BUILDS)
-    assert {f"overlays/{name}/webhooks" for name in ("enforce", "openshift", "cert-manager")} < set(BUILDS)
+    assert {f"overlays/{name}" for name in ("audit", "enforce", "openshift", "cert-manager")} < set(
+        BUILDS
+    )
+    assert {f"overlays/{name}/webhooks" for name in ("enforce", "openshift", "cert-manager")} < set(
+        BUILDS
+    )
 
 
 @pytest.mark.parametrize("path", BUILDS)
 def test_the_api_server_takes_every_object(plane: ControlPlane, path: str) -> None:
     built = build(plane, path)
     taken = plane.kubectl(
-        "apply", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-", input=as_text(built)
+        "apply",
+        "--dry-run=server",
+        "--validate=strict",
+        "-o",
+        "json",
+        "-f",
+        "-",
+        input=as_text(built),
     )
-    assert (taken.returncode, taken.stderr) == (0, "")  # no warning of deprecated fields or of pod security
+    # no warning of deprecated fields or of pod security
+    assert (taken.returncode, taken.stderr) == (0, "")
     answer = json.loads(taken.stdout)
     assert len(answer["items"] if answer["kind"] == "List" else [answer]) == len(built)
 
 
 @pytest.mark.parametrize("path", BUILDS)
-def test_what_is_built_keeps_its_labels_and_has_no_ca_bundle(plane: ControlPlane, path: str) -> None:
+def test_what_is_built_keeps_its_labels_and_has_no_ca_bundle(
+    plane: ControlPlane, path: str
+) -> None:
     built = build(plane, path)
     assert '"caBundle"' not in json.dumps(built)
     for obj in built:
         component = path if path in ("floor", "scan", "watch") else "webhook"
-        assert manifests.labels(component).items() <= obj["metadata"]["labels"].items(), obj["metadata"]["name"]
+        assert manifests.labels(component).items() <= obj["metadata"]["labels"].items(), obj[
+            "metadata"
+        ]["name"]
 
 
 @pytest.mark.parametrize("path", BUILDS)
-def test_requests_fail_without_us_only_for_virtual_machines_under_enforce(plane: ControlPlane, path: str) -> None:
+def test_requests_fail_without_us_only_for_virtual_machines_under_enforce(
+    plane: ControlPlane, path: str
+) -> None:
     failing = {
-        (kind, entry["name"]) for kind, entry in webhooks(build(plane, path)) if entry["failurePolicy"] == "Fail"
+        (kind, entry["name"])
+        for kind, entry in webhooks(build(plane, path))
+        if entry["failurePolicy"] == "Fail"
     }
     wanted = FAIL if path == "overlays/enforce/webhooks" else set()
     assert failing == {("ValidatingWebhookConfiguration", name) for name in wanted}
-    (entry,) = [entry for entry in manifests.ENTRIES if f"{entry.name}.validate.virt-admit.io" in FAIL]
+    (entry,) = [
+        entry for entry in manifests.ENTRIES if f"{entry.name}.validate.virt-admit.io" in FAIL
+    ]
     assert {str(kind) for kind in entry.kinds} == {
         "virtualmachines.kubevirt.io",
         "virtualmachinepools.pool.kubevirt.io",
@@ -120,11 +146,16 @@ def test_enforce_comes_with_the_priority_that_it_needs(plane: ControlPlane) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "trusted"), [("webhooks", TRUSTED_NAMESPACES), ("overlays/openshift/webhooks", ("openshift-cnv",))]
+    ("path", "trusted"),
+    [("webhooks", TRUSTED_NAMESPACES), ("overlays/openshift/webhooks", ("openshift-cnv",))],
 )
-def test_namespaces_that_are_trusted(plane: ControlPlane, path: str, trusted: tuple[str, ...]) -> None:
+def test_namespaces_that_are_trusted(
+    plane: ControlPlane, path: str, trusted: tuple[str, ...]
+) -> None:
     built = {
-        kind: entry for kind, entry in webhooks(build(plane, path)) if entry["name"].startswith("virtual-machines")
+        kind: entry
+        for kind, entry in webhooks(build(plane, path))
+        if entry["name"].startswith("virtual-machines")
     }
     for obj in manifests.webhooks(load_rules().at_admission, trusted=trusted):
         assert built[obj["kind"]] == obj["webhooks"][0]
@@ -147,13 +178,22 @@ def test_the_address_of_the_runbooks_is_the_installers(plane: ControlPlane, tmp_
     }
     runbooks = "https://git.example.com/tools/virt-admit/docs/runbooks"
     assert urls == {name: f"{runbooks}/{name}.md" for name in urls}
-    assert [obj["metadata"]["name"] for obj in built if obj["kind"] == "ConfigMap"] == ["virt-admit-dashboard"]
+    assert [obj["metadata"]["name"] for obj in built if obj["kind"] == "ConfigMap"] == [
+        "virt-admit-dashboard"
+    ]
 
 
 def test_the_guard_leaves_no_default_to_the_api_server(plane: ControlPlane) -> None:
     for shipped in guard():
         answer = plane.kubectl(
-            "apply", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(shipped), check=True
+            "apply",
+            "--dry-run=server",
+            "-o",
+            "json",
+            "-f",
+            "-",
+            input=json.dumps(shipped),
+            check=True,
         )
         assert json.loads(answer.stdout)["spec"] == shipped["spec"]
 
@@ -162,29 +202,47 @@ def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> Non
     """What the API server would add, a GitOps tool would take away, and so on without end."""
     sent = {obj["kind"]: obj for obj in manifests.webhooks(load_rules().at_admission)}
     taken = plane.kubectl(
-        "apply", "--dry-run=server", "-o", "json", "-f", "-", input=as_text(sent.values()), check=True
+        "apply",
+        "--dry-run=server",
+        "-o",
+        "json",
+        "-f",
+        "-",
+        input=as_text(sent.values()),
+        check=True,
     )
     for obj in json.loads(taken.stdout)["items"]:
         assert obj["webhooks"] == sent[obj["kind"]]["webhooks"]
 
 
 @pytest.mark.parametrize("issuer", ["openshift", "cert-manager"])
-def test_with_another_issuer_our_rotation_and_its_rights_are_gone(plane: ControlPlane, issuer: str) -> None:
+def test_with_another_issuer_our_rotation_and_its_rights_are_gone(
+    plane: ControlPlane, issuer: str
+) -> None:
     built = build(plane, f"overlays/{issuer}")
     rights = {obj["metadata"]["name"] for obj in built if "rbac" in obj["apiVersion"]}
     assert rights == {"virt-admit-reader", "virt-admit-policy"}
     (pod,) = pods(built)
     (container,) = pod["spec"]["containers"]
     assert {"name": "VIRT_ADMIT_CERTS_EXTERNAL", "value": "/var/run/virt-admit"} in container["env"]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/run/virt-admit"}
-    (secret,) = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
+        "/tmp",
+        "/var/run/virt-admit",
+    }
+    (secret,) = [
+        volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume
+    ]
     named = {
         "openshift": [
-            obj["metadata"].get("annotations", {}).get("service.beta.openshift.io/serving-cert-secret-name")
+            obj["metadata"]
+            .get("annotations", {})
+            .get("service.beta.openshift.io/serving-cert-secret-name")
             for obj in built
             if obj["kind"] == "Service"
         ],
-        "cert-manager": [obj["spec"]["secretName"] for obj in built if obj["kind"] == "Certificate"],
+        "cert-manager": [
+            obj["spec"]["secretName"] for obj in built if obj["kind"] == "Certificate"
+        ],
     }
     assert secret in named[issuer]
     annotation = {
@@ -233,7 +291,9 @@ def test_kustomizations_are_shown() -> None:
 
 
 @pytest.mark.parametrize("block", SHOWN)
-def test_what_the_docs_show_can_be_built_and_applied(plane: ControlPlane, checkout: Path, block: str) -> None:
+def test_what_the_docs_show_can_be_built_and_applied(
+    plane: ControlPlane, checkout: Path, block: str
+) -> None:
     file = checkout / block.splitlines()[0].removeprefix("# ")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(block)
@@ -245,7 +305,11 @@ def test_what_the_docs_show_can_be_built_and_applied(plane: ControlPlane, checko
         assert container["image"] == "registry.example.com/virt-admit:0.1.0"
         if "10250" in block:
             assert container["args"][-1] == "--bind=0.0.0.0:10250"
-            assert container["ports"][0] == {"name": "https", "containerPort": 10250, "protocol": "TCP"}
+            assert container["ports"][0] == {
+                "name": "https",
+                "containerPort": 10250,
+                "protocol": "TCP",
+            }
 
 
 def test_components_go_together(plane: ControlPlane, checkout: Path) -> None:
@@ -269,7 +333,9 @@ def test_components_go_together(plane: ControlPlane, checkout: Path) -> None:
     assert (applied.returncode, applied.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("path", [path for path in BUILDS if path in ("base", "scan") or path.startswith("overlays/")])
+@pytest.mark.parametrize(
+    "path", [path for path in BUILDS if path in ("base", "scan") or path.startswith("overlays/")]
+)
 def test_pods_are_admitted_by_pod_security_restricted(plane: ControlPlane, path: str) -> None:
     """The namespace enforces it, and a Deployment would only be warned of."""
     for template in pods(build(plane, path)):
@@ -288,14 +354,24 @@ def test_pods_are_admitted_by_pod_security_restricted(plane: ControlPlane, path:
 
 def pods(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     deployed = [obj["spec"]["template"] for obj in found if obj["kind"] == "Deployment"]
-    return deployed + [obj["spec"]["jobTemplate"]["spec"]["template"] for obj in found if obj["kind"] == "CronJob"]
+    return deployed + [
+        obj["spec"]["jobTemplate"]["spec"]["template"] for obj in found if obj["kind"] == "CronJob"
+    ]
 
 
 def test_match_conditions_bear_the_largest_objects(plane: ControlPlane, tmp_path: Path) -> None:
     """Conditions have a budget; under ``Fail`` an object that exceeds it would be refused."""
-    many = [{"key": f"example.com/{number}", "operator": "Exists", "effect": "NoSchedule"} for number in range(4000)]
+    many = [
+        {"key": f"example.com/{number}", "operator": "Exists", "effect": "NoSchedule"}
+        for number in range(4000)
+    ]
     long = {"name": "init", "cloudInitNoCloud": {"userData": "#" * 900_000}}
-    template = {"tolerations": many, "evictionStrategy": "None", "volumes": [long], "domain": {"devices": {}}}
+    template = {
+        "tolerations": many,
+        "evictionStrategy": "None",
+        "volumes": [long],
+        "domain": {"devices": {}},
+    }
     with Webhook(tmp_path) as webhook:
         register(plane, webhook, failure_policy="Fail")
         try:
@@ -322,13 +398,17 @@ def test_the_series_of_the_api_server_are_named_as_alerts_and_dashboard_name_the
         register(plane, webhook)
         webhook.stop()
         try:
-            passed = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(vm("v", "default")))
+            passed = plane.kubectl(
+                "create", "--dry-run=server", "-f", "-", input=json.dumps(vm("v", "default"))
+            )
             assert passed.returncode == 0, passed.stderr
         finally:
             both = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
             plane.kubectl("delete", both, "virt-admit", check=True)
     text = plane.kubectl("get", "--raw", "/metrics", check=True).stdout
     for name in API_SERVER:
-        assert re.search(rf'^{name}{{[^}}]*name="[a-z-]+[.](validate|mutate)[.]virt-admit[.]io"', text, re.MULTILINE), (
-            name
-        )
+        assert re.search(
+            rf'^{name}{{[^}}]*name="[a-z-]+[.](validate|mutate)[.]virt-admit[.]io"',
+            text,
+            re.MULTILINE,
+        ), name

@@ -1,4 +1,6 @@
-"""VMs with thousands of affinity terms, through the webhook with live informers: other requests do not wait for them."""
+"""VMs with thousands of affinity terms, through the webhook with live informers:
+other requests do not wait for them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,12 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
                 if kinds.of(obj) is kind:
                     create(api, obj)
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(lambda obj: create(api, obj), [obj for obj in objects if kinds.of(obj) in (POD, VMI)]))
+            list(
+                threads.map(
+                    lambda obj: create(api, obj),
+                    [obj for obj in objects if kinds.of(obj) in (POD, VMI)],
+                )
+            )
         yield plane
 
 
@@ -49,10 +56,17 @@ def create(api: ApiClient, obj: Object) -> None:
     folder = "api/v1" if obj.api_version == "v1" else f"apis/{obj.api_version}"
     kind = kinds.of(obj)
     assert kind is not None
-    path = f"/{folder}/namespaces/{obj.namespace}/{kind.plural}" if kind.namespaced else f"/{folder}/{kind.plural}"
+    path = (
+        f"/{folder}/namespaces/{obj.namespace}/{kind.plural}"
+        if kind.namespaced
+        else f"/{folder}/{kind.plural}"
+    )
     if kind is POD:
         for owner in data["metadata"]["ownerReferences"]:
-            owner |= {"apiVersion": VMI.api_version, "uid": data["metadata"]["labels"]["kubevirt.io/created-by"]}
+            owner |= {
+                "apiVersion": VMI.api_version,
+                "uid": data["metadata"]["labels"]["kubevirt.io/created-by"],
+            }
         for container in data["spec"]["containers"]:
             container |= {"name": "compute", "image": "launcher"}
     data["metadata"].pop("uid", None)
@@ -64,7 +78,9 @@ def create(api: ApiClient, obj: Object) -> None:
         api.patch(f"{path}/{obj.name}", "merge-patch+json", {"spec": {"taints": None}})
 
 
-def test_while_nodes_are_cordoned_others_wait_a_second_at_most(plane: ControlPlane, tmp_path: Path) -> None:
+def test_while_nodes_are_cordoned_others_wait_a_second_at_most(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     with Webhook(tmp_path, "--live", "--kubeconfig", plane.kubeconfig) as webhook:
         register(plane, webhook)
         waits: list[float] = []
@@ -90,7 +106,9 @@ def test_while_nodes_are_cordoned_others_wait_a_second_at_most(plane: ControlPla
     assert len(waits) > 3
     assert max(waits) < REVIEW_SECONDS + 0.5
     unseen = re.search(
-        r'^virt_admit_rule_unseen_total{rule="node-cordon-blocked-by-vms"} (\S+)$', metrics, re.MULTILINE
+        r'^virt_admit_rule_unseen_total{rule="node-cordon-blocked-by-vms"} (\S+)$',
+        metrics,
+        re.MULTILINE,
     )
     assert unseen is not None
     assert float(unseen[1]) == 3

@@ -16,4 +16,9 @@ def test_room_after_a_loss_agrees_with_kube_scheduler(oracle: Path) -> None:
     assert not result.failures
     assert result.said["survives/fits"] > 50
     assert result.said["no room/does not fit"] > 5
-    assert result.words.keys() >= {LossOutcome.RESTARTS, LossOutcome.ROOM, LossOutcome.NODE, LossOutcome.UNKNOWN}
+    assert result.words.keys() >= {
+        LossOutcome.RESTARTS,
+        LossOutcome.ROOM,
+        LossOutcome.NODE,
+        LossOutcome.UNKNOWN,
+    }

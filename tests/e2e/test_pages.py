@@ -1,4 +1,5 @@
-"""Every command of the pages, run on an installation that an administrator customised: the customisation survives them.
+"""Every command of the pages, run on an installation that an administrator customised: the
+customisation survives them.
 
 test_walk.py runs the commands of docs/install.md, in the order of that page.
 """
@@ -36,12 +37,17 @@ VALUES = {
 }
 """What a reader writes instead of a placeholder."""
 
-MAY_FIND = re.compile(r"^(virt-admit (check|scan|drain|plan|upgrade|policy diff)|kubectl kustomize)\b")
+MAY_FIND = re.compile(
+    r"^(virt-admit (check|scan|drain|plan|upgrade|policy diff)|kubectl kustomize)\b"
+)
 """Commands that exit with 1 when they find something."""
 
 MAY_FIND_NOTHING = re.compile(r"\| grep [^|]+$")
 
-EFFECTS = {r" scale .*--replicas=4": {"replicas": 4}, r" delete configmap virt-admit-policy": {"policy": None}}
+EFFECTS = {
+    r" scale .*--replicas=4": {"replicas": 4},
+    r" delete configmap virt-admit-policy": {"policy": None},
+}
 """The customisations that a command changes on purpose."""
 
 
@@ -51,7 +57,9 @@ def commands_to_run() -> dict[str, list[str]]:
     known: set[str] = set()
     for page, commands in pages_with_commands().items():
         if page != "docs/install.md":
-            found[page] = [each for each in commands if not (each.startswith("virt-admit") and each in known)]
+            found[page] = [
+                each for each in commands if not (each.startswith("virt-admit") and each in known)
+            ]
             known.update(commands)
     return {page: commands for page, commands in found.items() if commands}
 
@@ -65,7 +73,11 @@ def installed(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     installed.customise()
     installed.install()
     further = json.dumps(
-        {"apiVersion": "v1", "kind": "List", "items": [definitions.own(kind) for kind in custom(THIRD_PARTY)]}
+        {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [definitions.own(kind) for kind in custom(THIRD_PARTY)],
+        }
     )
     nodes.kubectl("apply", "--server-side", "-f", "-", input=further, check=True)
     wait_until_discovered(nodes, {f"{kind.plural}.{kind.group}" for kind in THIRD_PARTY})
@@ -105,13 +117,17 @@ def filled_in(installed: Installed, command: str) -> str:
 
 
 @pytest.mark.parametrize("page", COMMANDS)
-def test_the_commands_of_a_page_work_and_keep_what_was_customised(installed: Installed, page: str) -> None:
+def test_the_commands_of_a_page_work_and_keep_what_was_customised(
+    installed: Installed, page: str
+) -> None:
     expected = installed.customisation()
     for command in COMMANDS[page]:
         if "doctor" in command or "certs" in command:
             installed.wait_for_bundles()
         _run(installed, command)
-        changed = next((change for pattern, change in EFFECTS.items() if re.search(pattern, command)), {})
+        changed = next(
+            (change for pattern, change in EFFECTS.items() if re.search(pattern, command)), {}
+        )
         assert installed.customisation() == {**expected, **changed}, command
         if changed:
             _restore(installed)
@@ -129,7 +145,9 @@ def _run(installed: Installed, command: str) -> None:
 
 
 def _restore(installed: Installed) -> None:
-    configmap = "create configmap virt-admit-policy --from-file=policy.yaml --dry-run=client -o yaml"
+    configmap = (
+        "create configmap virt-admit-policy --from-file=policy.yaml --dry-run=client -o yaml"
+    )
     for command in (
         "kubectl apply -k ours",
         f"kubectl -n virt-admit {configmap} | kubectl apply -f -",
@@ -139,8 +157,12 @@ def _restore(installed: Installed) -> None:
 
 
 def test_the_table_of_commands_that_are_not_run_is_needed() -> None:
-    everything = [step.command for page in PAGES for step in steps(page.read_text()) if step.command]
-    assert [pattern for pattern in NOT_RUN if not any(re.search(pattern, each) for each in everything)] == []
+    everything = [
+        step.command for page in PAGES for step in steps(page.read_text()) if step.command
+    ]
+    assert [
+        pattern for pattern in NOT_RUN if not any(re.search(pattern, each) for each in everything)
+    ] == []
     assert len([each for each in set(everything) if not why_not_run(each)]) > 60
 
 

@@ -1,8 +1,8 @@
 """What a plan changes, and KubeVirt's own controllers with kube-scheduler: before it a
 node is never emptied, after it each is.
 
-The plan is carried out by its scripts. virt-handler is a stand-in that publishes the condition of the new object; disks
-are left out, because the program has no claims.
+The plan is carried out by its scripts. virt-handler is a stand-in that publishes the condition of
+the new object; disks are left out, because the program has no claims.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ EFFECTS = (
 )
 """Causes after which the VM migrates, in all ways in which a step takes effect."""
 ENDS_ANYWAY = ("a shared claim on a hostPath volume", "bound to another VM")
-"""KubeVirt migrates the one to a node that may not have its data. The other VM follows the one that it is bound to, if that
-moves first: our verdict is "cannot be determined"."""
+"""KubeVirt migrates the one to a node that may not have its data. The other VM follows the one that
+it is bound to, if that moves first: our verdict is "cannot be determined".
+"""
 _PLACEMENT = ("nodeSelector", "affinity", "tolerations")
 
 
@@ -55,7 +56,9 @@ def case(found: Snapshot) -> dict[str, Any]:
     """Return the case of a cluster for ``migrations/main.go``."""
     kubevirt = migration_cases.kubevirt(2, 1)
     (own,) = found.known(KUBEVIRT)
-    kubevirt["spec"]["configuration"]["migrations"] |= own.at("spec", "configuration", "migrations").map
+    kubevirt["spec"]["configuration"]["migrations"] |= own.at(
+        "spec", "configuration", "migrations"
+    ).map
     order = [node.name for node in found.known(NODE)]
     return {
         "kubevirt": kubevirt,
@@ -72,7 +75,9 @@ def _node(node: Object, age: int) -> dict[str, Any]:
     made = migration_cases.node(node.name, 64 * 1024, age)
     made["metadata"]["labels"] |= node.labels
     memory = node.at("status", "allocatable", "memory").value
-    made["status"]["allocatable"] = made["status"]["capacity"] = made["status"]["allocatable"] | {"memory": memory}
+    made["status"]["allocatable"] = made["status"]["capacity"] = made["status"]["allocatable"] | {
+        "memory": memory
+    }
     made["spec"] = {key: value for key, value in node["spec"].map.items() if value}
     return made
 
@@ -85,7 +90,9 @@ def _vmi(vmi: Object) -> dict[str, Any]:
     for key in ("networks", "domain"):
         if vmi["spec"][key].value:
             more = vmi["spec"][key].value
-            made["spec"][key] = made["spec"]["domain"] | {"devices": more["devices"]} if key == "domain" else more
+            made["spec"][key] = (
+                made["spec"]["domain"] | {"devices": more["devices"]} if key == "domain" else more
+            )
     migratable = vmi.condition("LiveMigratable")["status"].text
     for condition in made["status"]["conditions"]:
         if condition["type"] == "LiveMigratable":

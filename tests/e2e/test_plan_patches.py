@@ -1,7 +1,9 @@
-"""The changes of repair plans on a real API server: accepted strictly, refused on a changed object, taken back exactly.
+"""The changes of repair plans on a real API server: accepted strictly, refused on a changed object,
+taken back exactly.
 
-kubectl tells of an unknown field in a warning alone, so the patches are sent with ``fieldValidation=Strict``, and a warning
-fails. The scripts run once for each kind of change, with kubectl, and with stand-ins for the controllers.
+kubectl tells of an unknown field in a warning alone, so the patches are sent with
+``fieldValidation=Strict``, and a warning fails. The scripts run once for each kind of change, with
+kubectl, and with stand-ins for the controllers.
 """
 
 from __future__ import annotations
@@ -42,12 +44,19 @@ from virt_admit.reports.plan.folder import files
 STRICT = "fieldManager=test&fieldValidation=Strict"
 DRY = f"{STRICT}&dryRun=All"
 PAUSED = manifest(
-    "machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec={"paused": True, "nodeSelector": {}}
+    "machineconfiguration.openshift.io/v1",
+    "MachineConfigPool",
+    "worker",
+    spec={"paused": True, "nodeSelector": {}},
 )
 OLDER = "no migration starts, with an older HyperConverged"
-"""The real definition stores the newer version, and without its conversion the API server drops the fields of this one."""
+"""The real definition stores the newer version,
+and without its conversion the API server drops the fields of this one.
+"""
 MANY = CLUSTERS | {name: some for name, (some, _) in (RARE | MOVING).items() if name != OLDER}
-PLANS: dict[str, tuple[Goal, Snapshot]] = {name: (Goal.DRAIN, cluster(*some)) for name, some in MANY.items()} | {
+PLANS: dict[str, tuple[Goal, Snapshot]] = {
+    name: (Goal.DRAIN, cluster(*some)) for name, some in MANY.items()
+} | {
     "a pool of machines is paused": (Goal.UPGRADE, cluster(vm(spec=HERE), PAUSED)),
     "no health check": (Goal.OUTAGE, cluster(*workers("a", "b", "c"), TEMPLATE, vm(), nodes=())),
 }
@@ -81,9 +90,13 @@ class Api:
         address = plane.url.removeprefix("https://")
         self._connection = http.client.HTTPSConnection(address, context=trust, timeout=60)
 
-    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
+    def ask(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json"
+    ) -> Answer:
         headers = {"Authorization": f"Bearer {self.plane.token}", "Content-Type": kind}
-        self._connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        self._connection.request(
+            method, path, json.dumps(body) if body is not None else None, headers
+        )
         response = self._connection.getresponse()
         data = json.loads(response.read() or b"{}")
         return Answer(response.status, data, response.headers.get_all("Warning") or [])
@@ -92,7 +105,9 @@ class Api:
         self._connection.close()
 
     def patch(self, subject: ObjectRef, operations: list[dict[str, Any]], query: str) -> Answer:
-        return self.ask("PATCH", f"{path_of(subject)}?{query}", operations, "application/json-patch+json")
+        return self.ask(
+            "PATCH", f"{path_of(subject)}?{query}", operations, "application/json-patch+json"
+        )
 
     def create(self, obj: Object) -> Object:
         """Create an object with its status; return it as it is stored."""
@@ -103,7 +118,9 @@ class Api:
         made = self.ask("POST", f"{list_of(subject)}?fieldValidation=Ignore", data)
         assert made.status == 201, (str(subject), made.data)
         if "status" in data and kind not in definitions.WITHOUT_STATUS:
-            written = self.ask("PUT", f"{path_of(subject)}/status", made.data | {"status": data["status"]})
+            written = self.ask(
+                "PUT", f"{path_of(subject)}/status", made.data | {"status": data["status"]}
+            )
             assert written.status == 200, (str(subject), written.data)
         return Object(made.data)
 
@@ -119,15 +136,21 @@ def path_of(subject: ObjectRef) -> str:
 
 
 def creatable(obj: Object) -> dict[str, Any]:
-    """Return an object with what the API server demands, and the clusters of the tests leave out."""
+    """Return an object with what the API server demands,
+    and the clusters of the tests leave out.
+    """
     data: dict[str, Any] = copy.deepcopy(dict(obj.data))
     for key in ("ownerReferences", "uid", "creationTimestamp"):
         data["metadata"].pop(key, None)
     if obj.kind in ("Deployment", "StatefulSet"):
         labels = {"app": "web"}
-        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+        pod = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "x"}]},
+        }
         data["spec"] = data.get("spec", {}) | {"selector": {"matchLabels": labels}, "template": pod}
-        if ready := data.get("status", {}).get("readyReplicas"):  # a saved snapshot has only the fields that are read
+        # a saved snapshot has only the fields that are read
+        if ready := data.get("status", {}).get("readyReplicas"):
             data["status"] = {"replicas": ready, "availableReplicas": ready} | data["status"]
     if obj.kind == "VirtualMachinePool":
         data["spec"]["selector"] = {"matchLabels": {"app": "web"}}
@@ -164,15 +187,21 @@ def changed_objects(plan: RepairPlan, broken: Snapshot) -> Iterator[Object]:
 
 def content(data: Mapping[str, Any]) -> Mapping[str, Any]:
     kept = {key: data["metadata"].get(key) for key in ("name", "labels", "annotations")}
-    return {"metadata": {key: value for key, value in kept.items() if value}, "spec": data.get("spec")}
+    return {
+        "metadata": {key: value for key, value in kept.items() if value},
+        "spec": data.get("spec"),
+    }
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_each_change_is_accepted_strictly_and_can_be_taken_back(api: Api, created: list[ObjectRef], name: str) -> None:
+def test_each_change_is_accepted_strictly_and_can_be_taken_back(
+    api: Api, created: list[ObjectRef], name: str
+) -> None:
     goal, broken = PLANS[name]
     stored = [api.create(obj) for obj in changed_objects(repair(broken, goal), broken)]
     created += [ObjectRef.of(kinds.of(obj) or _none(), obj) for obj in stored]
-    own = [obj for obj in stored if obj.kind in ("LimitRange", "HyperConverged")]  # the API server adds defaults
+    # the API server adds defaults
+    own = [obj for obj in stored if obj.kind in ("LimitRange", "HyperConverged")]
     plan = repair(ChangedCluster(broken, own), goal)
     assert plan.steps
     for step in plan.steps:
@@ -197,7 +226,9 @@ def test_each_change_is_accepted_strictly_and_can_be_taken_back(api: Api, create
             accepted = api.patch(subject, patch, DRY)
             assert (accepted.status, accepted.warnings) == (200, []), (step.id, accepted.data)
             assert api.patch(subject, patch, STRICT).status == 200
-            assert api.patch(subject, patch, DRY).status == 422, f"{step.id} changes what it did not see"
+            assert api.patch(subject, patch, DRY).status == 422, (
+                f"{step.id} changes what it did not see"
+            )
             back = api.patch(subject, undo, STRICT)
             assert (back.status, back.warnings) == (200, []), (step.id, back.data)
             assert content(back.data) == content(before), step.id
@@ -215,11 +246,15 @@ def test_a_script_works_with_kubectl_and_says_done_the_second_time(
     goal, broken = PLANS[name]
     plan = repair(broken, goal)
     vmis = [obj for kind in (kinds.VM, kinds.VMI) for obj in broken.known(kind)]
-    for obj in {(each.kind, each.name): each for each in (*changed_objects(plan, broken), *vmis)}.values():
+    for obj in {
+        (each.kind, each.name): each for each in (*changed_objects(plan, broken), *vmis)
+    }.values():
         api.create(obj)
         created.append(ObjectRef.of(kinds.of(obj) or _none(), obj))
     for step in plan.steps:
-        created += [made.change.subject for made in step.patched if made.change.manifest is not None]
+        created += [
+            made.change.subject for made in step.patched if made.change.manifest is not None
+        ]
     for path, text in files(plan, "a test").items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -228,20 +263,37 @@ def test_a_script_works_with_kubectl_and_says_done_the_second_time(
     assert scripts
     for script in scripts:
         first, second = (
-            subprocess.run(["sh", script], env=environment, capture_output=True, text=True, timeout=300, check=False)
+            subprocess.run(
+                ["sh", script],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
             for _ in range(2)
         )
-        assert (first.returncode, first.stderr) == (0, ""), (script.name, first.stdout, first.stderr)
+        assert (first.returncode, first.stderr) == (0, ""), (
+            script.name,
+            first.stdout,
+            first.stderr,
+        )
         assert "done already" not in first.stdout
-        assert (second.returncode, second.stdout, second.stderr) == (0, "done already\n", ""), script.name
+        assert (second.returncode, second.stdout, second.stderr) == (0, "done already\n", ""), (
+            script.name
+        )
 
 
 def played(plane: ControlPlane, folder: Path) -> dict[str, str]:
-    """Return an environment with kubectl, and with a virtctl and a sleep during which controllers work."""
+    """Return an environment with kubectl, and with a virtctl and a sleep during which controllers
+    work.
+    """
     folder.mkdir()
     (folder / "kubectl").symlink_to(plane.binaries.kubectl)
     for name in ("virtctl", "sleep"):
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{PLAYED}" {name} "$@"\n')
+        (folder / name).write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" -S "{PLAYED}" {name} "$@"\n'
+        )
         (folder / name).chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {"PATH": path, "KUBECONFIG": str(plane.kubeconfig), "HOME": str(plane.folder)}

@@ -1,6 +1,8 @@
-"""The walk of docs/plan.md: the example of a cluster on a real API server, its plan, the commands typed, and then a "yes".
+"""The walk of docs/plan.md: the example of a cluster on a real API server, its plan, the commands
+typed, and then a "yes".
 
-The API server runs without KubeVirt. Stand-ins do what its controllers do, and what the page leaves to people.
+The API server runs without KubeVirt. Stand-ins do what its controllers do, and what the page leaves
+to people.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ PAGE: Final = ROOT / "docs" / "plan.md"
 HEADING: Final = "A walk: from no to yes"
 SNAPSHOT: Final = EXAMPLES / "clusters" / "stuck.json"
 ORDER: Final = (
-    *("Node", "StorageClass", "PersistentVolume", "PersistentVolumeClaim", "KubeVirt", "VirtualMachine"),
+    *(
+        "Node",
+        "StorageClass",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "KubeVirt",
+        "VirtualMachine",
+    ),
     *("VirtualMachineInstanceMigration", "VirtualMachineInstance", "Pod"),
 )
 """Kinds whose uids others name, first. Quotas come last: they would refuse the pods that exist."""
@@ -47,7 +56,9 @@ class Walk:
         self.environment["PATH"] = f"{prefork.folder()}:{self.environment['PATH']}"
 
     def load(self) -> None:
-        """Create the objects of the snapshot as if it had been saved now, with the uids that the API server gives."""
+        """Create the objects of the snapshot as if it had been saved now,
+        with the uids that the API server gives.
+        """
         text = SNAPSHOT.read_text()
         saved = json.loads(text)
         ago = datetime.now(UTC) - datetime.fromisoformat(saved["time"])
@@ -66,12 +77,17 @@ class Walk:
         for each in items:
             if each["kind"] == VMI.kind:  # they name pods that come after them
                 self.change(
-                    VMI, each["metadata"]["namespace"], each["metadata"]["name"], _renamed(each, uids)["status"]
+                    VMI,
+                    each["metadata"]["namespace"],
+                    each["metadata"]["name"],
+                    _renamed(each, uids)["status"],
                 )
 
     def _create(self, each: Mapping[str, Any]) -> dict[str, Any]:
         obj = Object(dict(each))
-        data = creatable(obj) | {"metadata": {key: value for key, value in each["metadata"].items() if key != "uid"}}
+        data = creatable(obj) | {
+            "metadata": {key: value for key, value in each["metadata"].items() if key != "uid"}
+        }
         for container in data.get("spec", {}).get("containers", ()) if obj.kind == "Pod" else ():
             requests = container.get("resources", {}).get("requests", {})
             devices = {name: amount for name, amount in requests.items() if "/" in name}
@@ -111,7 +127,9 @@ class Walk:
     # --- what people do ---
 
     def people(self) -> None:
-        """Add a GPU node, repair the pod that does not start, and let the migration of the database end."""
+        """Add a GPU node, repair the pod that does not start,
+        and let the migration of the database end.
+        """
         node = _fresh(self.get(NODE, "", "gpu-2"), "gpu-3")
         node["metadata"]["labels"]["kubernetes.io/hostname"] = "gpu-3"
         self._create(node)
@@ -120,7 +138,12 @@ class Walk:
         self._create(handler)
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         self.change(POD, "shop", "checkout-b", ready)
-        healthy = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+        healthy = {
+            "disruptionsAllowed": 1,
+            "currentHealthy": 2,
+            "desiredHealthy": 1,
+            "expectedPods": 2,
+        }
         self.change(PDB, "shop", "checkout", healthy)
         self._arrived()
 
@@ -135,8 +158,15 @@ class Walk:
                 del status["activePods"][uid]
         self.change(VMI, "shop", "db", status, metadata=vmi["metadata"] | {"labels": labels})
         for pod in self.must("GET", "/api/v1/namespaces/shop/pods")["items"]:
-            if pod["metadata"]["name"].startswith("virt-launcher-db-") and pod["spec"]["nodeName"] == "worker-2":
-                self.must("DELETE", path_of(ObjectRef(POD, "shop", pod["metadata"]["name"])) + "?gracePeriodSeconds=0")
+            if (
+                pod["metadata"]["name"].startswith("virt-launcher-db-")
+                and pod["spec"]["nodeName"] == "worker-2"
+            ):
+                self.must(
+                    "DELETE",
+                    path_of(ObjectRef(POD, "shop", pod["metadata"]["name"]))
+                    + "?gracePeriodSeconds=0",
+                )
         name = "kubevirt-evacuation-db"
         migration = self.get(VMIM, "shop", name)
         self.change(VMIM, "shop", name, migration.get("status", {}) | {"phase": "Succeeded"})
@@ -162,7 +192,9 @@ def _rank(obj: Mapping[str, Any]) -> int:
 
 def _renamed(obj: Mapping[str, Any], uids: Mapping[str, str]) -> dict[str, Any]:
     """Return an object with the uids of the API server in its references and labels."""
-    text = re.sub(r'"(uid-[^"]+)"', lambda match: json.dumps(uids.get(match[1], match[1])), json.dumps(obj))
+    text = re.sub(
+        r'"(uid-[^"]+)"', lambda match: json.dumps(uids.get(match[1], match[1])), json.dumps(obj)
+    )
     renamed: dict[str, Any] = json.loads(text)
     return renamed
 
@@ -180,7 +212,9 @@ def walk(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
 def test_the_walk_of_the_page_ends_with_yes(walk: Walk) -> None:
     text = section(PAGE, HEADING)
     before, _, after = text.partition("### What people do")
-    commands, last = ([step.command for step in steps(part) if step.command] for part in (before, after))
+    commands, last = (
+        [step.command for step in steps(part) if step.command] for part in (before, after)
+    )
     first = walk.run("virt-admit drain --all")
     assert first.returncode == 1, first.stderr
     for command in commands:

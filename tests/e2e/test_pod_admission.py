@@ -1,4 +1,6 @@
-"""Our judgement of LimitRanges and ResourceQuotas against the admission plugins of a real API server."""
+"""Our judgement of LimitRanges and ResourceQuotas against the admission plugins of a real API
+server.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ Json = dict[str, Any]
 
 def some(chance: random.Random, likely: float) -> Json:
     """Amounts of some resources."""
-    return {name: chance.choice(values) for name, values in AMOUNTS.items() if chance.random() < likely}
+    return {
+        name: chance.choice(values) for name, values in AMOUNTS.items() if chance.random() < likely
+    }
 
 
 def container(chance: random.Random, name: str) -> Json:
     sides = {"requests": some(chance, 0.7), "limits": some(chance, 0.5)}
-    return {"name": name, "image": "a", "resources": {side: values for side, values in sides.items() if values}}
+    return {
+        "name": name,
+        "image": "a",
+        "resources": {side: values for side, values in sides.items() if values},
+    }
 
 
 def pod(chance: random.Random, namespace: str) -> Json:
@@ -42,28 +50,52 @@ def pod(chance: random.Random, namespace: str) -> Json:
     for each in init:
         if chance.random() < 0.5:
             each["restartPolicy"] = "Always"
-    spec: Json = {"containers": [container(chance, f"c{number}") for number in range(chance.choice([1, 1, 2]))]}
+    spec: Json = {
+        "containers": [
+            container(chance, f"c{number}") for number in range(chance.choice([1, 1, 2]))
+        ]
+    }
     if init:
         spec["initContainers"] = init
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": namespace},
+        "spec": spec,
+    }
 
 
 def limit_range(chance: random.Random, namespace: str) -> Json:
     item: Json = {"type": chance.choice(["Container", "Container", "Pod"])}
-    fields = ["min", "max"] if item["type"] == "Pod" else ["min", "max", "default", "defaultRequest"]
+    fields = (
+        ["min", "max"] if item["type"] == "Pod" else ["min", "max", "default", "defaultRequest"]
+    )
     item |= {field: found for field in fields if (found := some(chance, 0.25))}
     if chance.random() < 0.2:
         item["maxLimitRequestRatio"] = {chance.choice(list(AMOUNTS)): chance.choice(RATIOS)}
     metadata = {"name": "bounds", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [item]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": metadata,
+        "spec": {"limits": [item]},
+    }
 
 
 def quota(chance: random.Random, namespace: str) -> Json:
     """A quota that also allows no Service, by which ``quota_acts`` sees it."""
     names = chance.sample(QUOTAS, chance.choice([0, 1, 1, 2]))
-    hard = {name: chance.choice(AMOUNTS[name.rpartition(".")[2]]) for name in names} | {"pods": "10", "services": "0"}
+    hard = {name: chance.choice(AMOUNTS[name.rpartition(".")[2]]) for name in names} | {
+        "pods": "10",
+        "services": "0",
+    }
     metadata = {"name": "team", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata,
+        "spec": {"hard": hard},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +104,17 @@ def api(control_plane: ControlPlane) -> ApiClient:
 
 
 @pytest.fixture(scope="module")
-def cases(control_plane: ControlPlane, api: ApiClient) -> Iterator[list[tuple[Json, list[Object], Object]]]:
-    """Pods, each with what the API server stored of the LimitRange and the quota of its namespace."""
+def cases(
+    control_plane: ControlPlane, api: ApiClient
+) -> Iterator[list[tuple[Json, list[Object], Object]]]:
+    """Pods, each with what the API server stored of the LimitRange and the quota of its
+    namespace.
+    """
     chance = random.Random(11)
     names = [f"size-{number}" for number in range(CASES)]
-    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names
+    ]
     control_plane.kubectl("create", "-f", "-", input=json.dumps(as_list(namespaces)), check=True)
     made = []
     for name in names:
@@ -90,12 +128,23 @@ def cases(control_plane: ControlPlane, api: ApiClient) -> Iterator[list[tuple[Js
         wanted = quota(chance, name)
         api.post(path(name, "resourcequotas"), wanted)
         hard = wanted["spec"]["hard"]
-        used = {each: "0" if each in ("pods", "services") else chance.choice(["0", "1", hard[each]]) for each in hard}
+        used = {
+            each: "0" if each in ("pods", "services") else chance.choice(["0", "1", hard[each]])
+            for each in hard
+        }
         status = {"hard": hard, "used": used}
-        api.patch(f"{path(name, 'resourcequotas')}/team/status", "merge-patch+json", {"status": status})
-        made.append((pod(chance, name), [Object(each) for each in stored], Object(wanted | {"status": status})))
-    # The admission plugins read from caches. Only the status of a quota can be late: where a cache has no LimitRange or
-    # no quota of a namespace, the plugin asks the API server.
+        api.patch(
+            f"{path(name, 'resourcequotas')}/team/status", "merge-patch+json", {"status": status}
+        )
+        made.append(
+            (
+                pod(chance, name),
+                [Object(each) for each in stored],
+                Object(wanted | {"status": status}),
+            )
+        )
+    # The admission plugins read from caches. Only the status of a quota can be late: where a cache
+    # has no LimitRange or no quota of a namespace, the plugin asks the API server.
     for name in names:
         eventually(lambda name=name: quota_acts(api, name))
     yield made
@@ -111,7 +160,9 @@ def path(namespace: str, resource: str) -> str:
 
 
 def quota_acts(api: ApiClient, namespace: str) -> bool:
-    """Return whether the API server rejects a Service because of the quota, whose status was the last write."""
+    """Return whether the API server rejects a Service because of the quota,
+    whose status was the last write.
+    """
     made = {"metadata": {"name": "probe"}, "spec": {"ports": [{"port": 80}]}}
     try:
         api.post(path(namespace, "services") + "?dryRun=All", made)
@@ -140,9 +191,15 @@ def our_refusal(made: Json, ranges: list[Object], of_namespace: Object) -> str:
 
 
 def valid(made: Json) -> bool:
-    """Whether no container of the pod asks for more than its own limit: the API server refuses such a pod by itself."""
+    """Whether no container of the pod asks for more than its own limit:
+    the API server refuses such a pod by itself.
+    """
     size = pod_size.read(Object(made)["spec"])
-    return not any(each.requests.get(name, 0) > limit for each in size.every for name, limit in each.limits.items())
+    return not any(
+        each.requests.get(name, 0) > limit
+        for each in size.every
+        for name, limit in each.limits.items()
+    )
 
 
 def test_every_pod_is_judged_as_the_api_server_judges_it(
@@ -156,7 +213,9 @@ def test_every_pod_is_judged_as_the_api_server_judges_it(
         refused += bool(theirs)
         if theirs.partition(":")[0] != ours.partition(":")[0]:
             sizes = [each.data["spec"] for each in (*ranges, of_namespace)]
-            differences.append(f"theirs: {theirs}\nours: {ours}\n{json.dumps(made['spec'])}\n{json.dumps(sizes)}")
+            differences.append(
+                f"theirs: {theirs}\nours: {ours}\n{json.dumps(made['spec'])}\n{json.dumps(sizes)}"
+            )
     assert not differences, "\n\n".join(differences)
     assert len(judged) > CASES / 4
     assert 10 < refused < len(judged) - 10

@@ -1,4 +1,6 @@
-"""The denials in CEL are those of the checks: the same requests, judged by the API server's own validator."""
+"""The denials in CEL are those of the checks: the same requests,
+judged by the API server's own validator.
+"""
 
 import copy
 import itertools
@@ -29,22 +31,31 @@ EXPORTED = exported(RULES, DEFAULT)
 OBJECTS = int(os.environ.get("POLICY_OBJECTS", "150"))
 """Changed objects for each rule; `make verify-policies` takes more."""
 BUDGET = 10_000_000
-"""What the evaluation of a policy may cost (k8s.io/apiserver: pkg/apis/cel/config.go#RuntimeCELCostBudget)."""
+"""What the evaluation of a policy may cost (k8s.io/apiserver:
+pkg/apis/cel/config.go#RuntimeCELCostBudget).
+"""
 
 
 def requests(rule):
     """Every case of the rule, and objects and updates around them."""
-    cases = [case for case in rule_cases()[rule.id] if "cluster" not in case and "params" not in case]
+    cases = [
+        case for case in rule_cases()[rule.id] if "cluster" not in case and "params" not in case
+    ]
     for case in cases:
         if _judged(rule, case["object"], case.get("old")):
             yield case["object"], case.get("old")
     around = [updates(case, random.Random(f"{rule.id} {case['name']}")) for case in cases]
     found = (next(each) for each in itertools.cycle(around))
-    yield from itertools.islice(((obj, old) for obj, old in found if _judged(rule, obj, old)), OBJECTS)
+    yield from itertools.islice(
+        ((obj, old) for obj, old in found if _judged(rule, obj, old)), OBJECTS
+    )
 
 
 def _judged(rule, obj, old):
-    """Whether the rule is about such a request. An update from 0 to false changes nothing in Python, and is left out."""
+    """Whether the rule is about such a request.
+
+    An update from 0 to false changes nothing in Python, and is left out.
+    """
     operation = Operation.CREATE if old is None else Operation.UPDATE
     same = old is not None and obj.get("spec") == old.get("spec") and _spec(obj) != _spec(old)
     return operation in rule.operations and isinstance(obj.get("spec"), dict) and not same
@@ -94,16 +105,23 @@ def test_a_policy_denies_what_its_check_denies(rule, policy_validator):
     for (obj, old), answer in zip(asked, answers, strict=True):
         fields = in_python(rule, obj, old)
         assert answer.cost < BUDGET / 100, (answer.cost, obj)
-        if answer.error:  # of a field below a list: the schema rejects such an object before a policy sees it
+        # of a field below a list: the schema rejects such an object before a policy sees it
+        if answer.error:
             assert "unsupported index type 'string' in list" in answer.error, obj
             continue
         assert answer.denied == bool(fields), (fields, answer, obj, old)
         if fields:
-            assert answer.message.startswith(tuple(f"{field}: " for field in fields)), (fields, answer.message)
+            assert answer.message.startswith(tuple(f"{field}: " for field in fields)), (
+                fields,
+                answer.message,
+            )
             assert answer.message.endswith(f" [{rule.id}]")
         verdicts[answer.denied] += 1
     assert set(verdicts) == {True, False}
-    print(f"{rule.id}: {len(asked)} objects, {max(answer.cost for answer in answers)} of {BUDGET} at most")
+    print(
+        f"{rule.id}: {len(asked)} objects, {max(answer.cost for answer in answers)} of {BUDGET} at "
+        "most"
+    )
 
 
 def test_every_rule_that_is_not_exported_has_a_reason():
@@ -123,29 +141,47 @@ class TestPolicyFile:
 
     def conditions(self, **more):
         found = policies([RULES.by_id[self.RULE]], self.policy(**more))
-        return {each["name"]: each["expression"] for each in found[0]["spec"]["matchConditions"]} if found else None
+        return (
+            {each["name"]: each["expression"] for each in found[0]["spec"]["matchConditions"]}
+            if found
+            else None
+        )
 
     def test_a_rule_that_only_warns_is_not_exported(self):
         assert self.conditions(rules={self.RULE: {"action": "warn"}}) is None
 
     def test_namespaces(self):
         layers = [{"match": ["dev-*", "lab"], "rules": {"*": {"action": "audit"}}}]
-        expected = "(request.namespace.matches('^dev\\\\-.*$') || request.namespace == 'lab' ? false : true)"
+        expected = (
+            "(request.namespace.matches('^dev\\\\-.*$') || request.namespace == 'lab' ? false : "
+            "true)"
+        )
         assert self.conditions(namespaces=layers)["denied-by-the-policy"] == expected
 
     def test_an_exempt_namespace(self):
-        exempt = {"namespaces": [{"match": "legacy", "rules": ["vm-*"], "reason": "moves", "until": "2027-03-31"}]}
+        exempt = {
+            "namespaces": [
+                {"match": "legacy", "rules": ["vm-*"], "reason": "moves", "until": "2027-03-31"}
+            ]
+        }
         assert (
-            self.conditions(exempt=exempt)["denied-by-the-policy"] == "(request.namespace == 'legacy' ? false : true)"
+            self.conditions(exempt=exempt)["denied-by-the-policy"]
+            == "(request.namespace == 'legacy' ? false : true)"
         )
-        assert any("legacy ends on 2027-03-31" in line for line in unsaid(RULES, self.policy(exempt=exempt)))
+        assert any(
+            "legacy ends on 2027-03-31" in line
+            for line in unsaid(RULES, self.policy(exempt=exempt))
+        )
 
     def test_annotations(self):
         found = self.conditions(exempt={"annotations": [self.RULE]})
         assert "virt-admit.io/exempt-all" in found["no-exempting-annotation"]
 
     def test_the_accounts_of_kubevirt_are_never_refused(self):
-        assert "^system:serviceaccount:.*:kubevirt\\\\-controller$" in self.conditions()["no-exempt-user"]
+        assert (
+            "^system:serviceaccount:.*:kubevirt\\\\-controller$"
+            in self.conditions()["no-exempt-user"]
+        )
 
     @pytest.mark.parametrize(
         ("namespace", "user", "denied"),

@@ -1,4 +1,6 @@
-"""What scan and the forecasts read besides rules: events by selectors, and kinds by discovery, of a real API server."""
+"""What scan and the forecasts read besides rules: events by selectors, and kinds by discovery,
+of a real API server.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +43,30 @@ def definition() -> dict[str, Any]:
 def event(name: str, **fields: Any) -> dict[str, Any]:
     about = {"kind": "Pool", "name": "fast", "namespace": "default"}
     metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, **fields}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": metadata,
+        "involvedObject": about,
+        **fields,
+    }
 
 
 @pytest.fixture(scope="module")
 def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
     crds.kubectl("apply", "-f", "-", input=json.dumps(definition()), check=True)
-    pool = {"apiVersion": f"{GROUP}/v1", "kind": "Pool", "metadata": {"name": "fast", "namespace": "default"}}
+    pool = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Pool",
+        "metadata": {"name": "fast", "namespace": "default"},
+    }
     eventually(lambda: crds.kubectl("apply", "-f", "-", input=json.dumps(pool)).returncode == 0)
     events = (
         event("warned", type="Warning", reason="Failed", message="no space"),
         event("paused", type="Normal", reason="UpdatePaused", message="a VM runs there"),
-        event("evicted", type="Normal", reason="Any", source={"component": "sigs.k8s.io/descheduler"}),
+        event(
+            "evicted", type="Normal", reason="Any", source={"component": "sigs.k8s.io/descheduler"}
+        ),
         event("usual", type="Normal", reason="Pulled", message="an image"),
     )
     for each in events:
@@ -72,7 +86,9 @@ def test_warnings_and_the_other_events_that_are_named(plane: ControlPlane) -> No
 
 def test_every_custom_resource_is_found(plane: ControlPlane) -> None:
     cluster = ClusterCache(())
-    assert further_kinds.read(ApiClient.connect(str(plane.kubeconfig), connections=4), cluster) == ""
+    assert (
+        further_kinds.read(ApiClient.connect(str(plane.kubeconfig), connections=4), cluster) == ""
+    )
     assert [each.name for each in cluster.list(POOL)] == ["fast"]
     assert list(cluster.list(kinds.guess("absent.example.com/v1", "Any"))) == []
     groups = {kind.group for kind in cluster.stores}
@@ -85,7 +101,9 @@ def test_every_custom_resource_is_found(plane: ControlPlane) -> None:
 def test_nothing_may_be_listed(plane: ControlPlane) -> None:
     """It is said, and nothing fails."""
     plane.service_account_token("default", "reads-nothing")
-    api = ApiClient.connect(str(plane.service_account_kubeconfig("default", "reads-nothing")), connections=4)
+    api = ApiClient.connect(
+        str(plane.service_account_kubeconfig("default", "reads-nothing")), connections=4
+    )
     events, cluster = BoundedEvents(), ClusterCache(())
     events.read(api)
     assert events.missing == "events, which this account may not list"

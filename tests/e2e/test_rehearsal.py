@@ -1,4 +1,5 @@
-"""Our rehearsal against KubeVirt's own evacuation and migration controllers, for a few random clusters.
+"""Our rehearsal against KubeVirt's own evacuation and migration controllers,
+for a few random clusters.
 
 ``make verify-rehearsal COUNT=200`` compares many, and with ``LIVE=1`` on a real API server.
 """

@@ -1,4 +1,6 @@
-"""Reports and Events in a real cluster: written, brought up to date, taken away, with the shipped rights alone."""
+"""Reports and Events in a real cluster: written, brought up to date, taken away,
+with the shipped rights alone.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Scan = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def plane(crds: ControlPlane) -> ControlPlane:
     """The API server with the kinds of reports, and with two namespaces."""
-    install_crds(crds, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)])
+    install_crds(
+        crds, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)]
+    )
     crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     crds.kubectl("create", "namespace", HOME, check=True)
     base = yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
@@ -50,14 +54,18 @@ def swept(plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+def rights(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[dict[str, Any]]]:
     """The scan with the component, as an administrator would build it, applied."""
     folder = tmp_path_factory.mktemp("overlay")
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(MANIFESTS / "scan", folder.resolve())],
-        "components": [os.path.relpath(MANIFESTS / "components" / "scan-reports", folder.resolve())],
+        "components": [
+            os.path.relpath(MANIFESTS / "components" / "scan-reports", folder.resolve())
+        ],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
     built = plane.kubectl("kustomize", folder, check=True).stdout
@@ -91,14 +99,18 @@ def apply(plane: ControlPlane, **spec: Any) -> str:
     """Create or change the machine; its uid."""
     obj = vm("db", HOME, **spec)
     return str(
-        json.loads(plane.kubectl("apply", "-f", "-", "-o", "json", input=json.dumps(obj), check=True).stdout)[
-            "metadata"
-        ]["uid"]
+        json.loads(
+            plane.kubectl(
+                "apply", "-f", "-", "-o", "json", input=json.dumps(obj), check=True
+            ).stdout
+        )["metadata"]["uid"]
     )
 
 
 def items(plane: ControlPlane, what: str) -> list[dict[str, Any]]:
-    found = plane.kubectl("get", what, "-n", HOME, "-o", "json", "--show-managed-fields", check=True).stdout
+    found = plane.kubectl(
+        "get", what, "-n", HOME, "-o", "json", "--show-managed-fields", check=True
+    ).stdout
     return list(json.loads(found)["items"])
 
 
@@ -125,7 +137,10 @@ def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
     assert report["metadata"]["name"] == report["metadata"]["ownerReferences"][0]["uid"] == uid
     assert report["metadata"]["managedFields"][0]["manager"] == "virt-admit-scan"
     results = {each["policy"]: each for each in report["results"]}
-    assert (results[RULE]["result"], results[RULE]["properties"]) == ("fail", {"path": "spec.running"})
+    assert (results[RULE]["result"], results[RULE]["properties"]) == (
+        "fail",
+        {"path": "spec.running"},
+    )
     assert results[RULE]["timestamp"]["seconds"] > 1_700_000_000
     before = events(plane)[RULE]
     assert before["involvedObject"]["uid"] == uid
@@ -137,9 +152,14 @@ def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
     assert scan("--write-reports", name, "--events").returncode == 0
     (again,) = items(plane, str(kind))
     after = events(plane)[RULE]
-    assert again["results"][0]["timestamp"]["seconds"] > report["results"][0]["timestamp"]["seconds"]
+    assert (
+        again["results"][0]["timestamp"]["seconds"] > report["results"][0]["timestamp"]["seconds"]
+    )
     assert again["metadata"]["uid"] == report["metadata"]["uid"]
-    assert (after["metadata"]["uid"], after["firstTimestamp"]) == (before["metadata"]["uid"], before["firstTimestamp"])
+    assert (after["metadata"]["uid"], after["firstTimestamp"]) == (
+        before["metadata"]["uid"],
+        before["firstTimestamp"],
+    )
     assert after["lastTimestamp"] > before["lastTimestamp"]
 
     # repaired
@@ -158,9 +178,15 @@ def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
 def allow_nothing(plane: ControlPlane, namespace: str) -> None:
     """Give a namespace a quota without room for Events and reports, as its user may."""
     hard = dict.fromkeys(("count/events", "count/reports.openreports.io", "count/configmaps"), "0")
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": hard}}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": hard},
+    }
     plane.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(quota), check=True)
-    status = json.dumps({"status": {"hard": hard, "used": hard}})  # what the quota controller writes
+    # what the quota controller writes
+    status = json.dumps({"status": {"hard": hard, "used": hard}})
     flags = ("-n", namespace, "--subresource=status", "--type=merge", "-p", status)
     plane.kubectl("patch", "resourcequota", "none", *flags, check=True)
     probe = ("create", "configmap", "probe", "-n", namespace, "--dry-run=server")
@@ -168,7 +194,9 @@ def allow_nothing(plane: ControlPlane, namespace: str) -> None:
 
 
 def test_what_a_user_does_to_one_namespace_hides_no_other(plane: ControlPlane, scan: Scan) -> None:
-    """A quota that permits nothing, and an Event with the name of ours that the API server validates more strictly."""
+    """A quota that permits nothing, and an Event with the name of ours that the API server
+    validates more strictly.
+    """
     uid = apply(plane, running=True, runStrategy="Always")
     plane.kubectl("create", "namespace", "full", check=True)
     allow_nothing(plane, "full")
@@ -190,7 +218,9 @@ def test_what_a_user_does_to_one_namespace_hides_no_other(plane: ControlPlane, s
         assert done.returncode == 2, done.stderr
         (problem,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
         assert "cannot write reports.openreports.io full/" in problem
-        assert [each["metadata"]["name"] for each in items(plane, "reports.openreports.io")] == [uid]
+        assert [each["metadata"]["name"] for each in items(plane, "reports.openreports.io")] == [
+            uid
+        ]
         written = {event["metadata"]["name"]: event["message"] for event in items(plane, "events")}
         assert f"[virt-admit/{RULE}]" in written[name]
     finally:
@@ -200,7 +230,11 @@ def test_what_a_user_does_to_one_namespace_hides_no_other(plane: ControlPlane, s
 
 def test_reports_of_others_are_left_alone(plane: ControlPlane, scan: Scan) -> None:
     kind = WRITTEN["openreports"].namespaced
-    other = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "other", "namespace": HOME}}
+    other = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": "other", "namespace": HOME},
+    }
     plane.kubectl("apply", "-f", "-", input=json.dumps(other), check=True)
     assert scan("--write-reports").returncode == 0
     assert [each["metadata"]["name"] for each in items(plane, str(kind))] == ["other"]

@@ -32,7 +32,9 @@ CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguratio
 
 @pytest.fixture(scope="module")
 def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
-    """The API server with base and scan applied, as an administrator would, and with the optional namespaces."""
+    """The API server with base and scan applied, as an administrator would,
+    and with the optional namespaces.
+    """
     crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     for name in HOMES:
         crds.kubectl("create", "namespace", name)  # it may be there
@@ -44,29 +46,49 @@ def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
     for component in ("medik8s",):
         crds.kubectl("delete", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     for part in ("scan", "base"):  # all but the namespace, which no controller would empty
-        built = yaml.load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout, yaml.CSafeLoader)
+        built = yaml.load_all(
+            crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout, yaml.CSafeLoader
+        )
         rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
         crds.kubectl("delete", "-f", "-", input=rest, check=True)
-    crds.kubectl("delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True)
+    crds.kubectl(
+        "delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True
+    )
 
 
 def synced(webhook: Webhook) -> dict[str, bool]:
     """Each kind that is looked up, and whether it can be."""
     lines = webhook.ops("/metrics")[1].splitlines()
     prefix = 'virt_admit_informer_synced{kind="'
-    return {line[len(prefix) : line.index('"}')]: line.endswith(" 1.0") for line in lines if line.startswith(prefix)}
+    return {
+        line[len(prefix) : line.index('"}')]: line.endswith(" 1.0")
+        for line in lines
+        if line.startswith(prefix)
+    }
 
 
 @pytest.fixture(scope="module")
 def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
-    """The webhook as its account: look-ups, the Secret and the configurations through the shipped roles alone."""
+    """The webhook as its account: look-ups, the Secret and the configurations through the shipped
+    roles alone.
+    """
     folder = tmp_path_factory.mktemp("rights")
     plane.kubectl("apply", "-k", MANIFESTS / "webhooks", check=True)
     config = plane.service_account_kubeconfig(NAMESPACE, SERVICE)
-    flags = ("--live", "--kubeconfig", config, "--certs-secret", "virt-admit/virt-admit-certs", "--log-level", "debug")
+    flags = (
+        "--live",
+        "--kubeconfig",
+        config,
+        "--certs-secret",
+        "virt-admit/virt-admit-certs",
+        "--log-level",
+        "debug",
+    )
     policy = ("--policy-configmap", "virt-admit/virt-admit-policy")
     with Webhook(folder, *flags, *policy, "--cert-name", "127.0.0.1") as running:
-        secret = plane.kubectl("get", "secret", "virt-admit-certs", "-n", NAMESPACE, "-o", "json", check=True)
+        secret = plane.kubectl(
+            "get", "secret", "virt-admit-certs", "-n", NAMESPACE, "-o", "json", check=True
+        )
         running.ca.parent.mkdir()
         running.ca.write_bytes(base64.b64decode(json.loads(secret.stdout)["data"]["ca.crt"]))
         yield running
@@ -113,10 +135,14 @@ def test_its_look_ups_are_right(webhook: Webhook, plane: ControlPlane) -> None:
 def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
     webhook: Webhook, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    """A changed ConfigMap is used within seconds; one that is not valid leaves the policy, and readiness, as they were."""
+    """A changed ConfigMap is used within seconds; one that is not valid leaves the policy, and
+    readiness, as they were.
+    """
 
     def denies() -> bool:
-        _, answer = webhook.post("/validate", review(vm("db", "default", running=True, runStrategy="Always")))
+        _, answer = webhook.post(
+            "/validate", review(vm("db", "default", running=True, runStrategy="Always"))
+        )
         return not answer["response"]["allowed"]
 
     def current() -> bool:
@@ -125,7 +151,16 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
     def write(text: str) -> None:
         (tmp_path / "policy.yaml").write_text(text)
         made = plane.kubectl(
-            *("create", "configmap", "virt-admit-policy", "-n", NAMESPACE, "--dry-run=client", "-o", "yaml"),
+            *(
+                "create",
+                "configmap",
+                "virt-admit-policy",
+                "-n",
+                NAMESPACE,
+                "--dry-run=client",
+                "-o",
+                "yaml",
+            ),
             f"--from-file={tmp_path / 'policy.yaml'}",
             check=True,
         )
@@ -137,7 +172,9 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
         eventually(lambda: not denies())
         plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
         plane.kubectl("apply", "-k", MANIFESTS / "overlays" / "audit", check=True)
-        kept = plane.kubectl("get", "configmap", "virt-admit-policy", "-n", NAMESPACE, "-o", "json", check=True)
+        kept = plane.kubectl(
+            "get", "configmap", "virt-admit-policy", "-n", NAMESPACE, "-o", "json", check=True
+        )
         assert json.loads(kept.stdout)["data"] == {"policy.yaml": 'rules: {"*": {action: warn}}'}
 
         write("rules: {vm-runing: {action: deny}}")
@@ -155,15 +192,28 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
             "policy: ConfigMap virt-admit/virt-admit-policy",
         )
     finally:
-        plane.kubectl("delete", "configmap", "virt-admit-policy", "-n", NAMESPACE, "--ignore-not-found", check=True)
+        plane.kubectl(
+            "delete",
+            "configmap",
+            "virt-admit-policy",
+            "-n",
+            NAMESPACE,
+            "--ignore-not-found",
+            check=True,
+        )
         plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
 
 
-def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp_path: Path) -> None:
+def test_without_its_role_every_look_up_is_out_of_sight(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     """Each kind is listed by its own right, so none that is granted is superfluous."""
     plane.service_account_token(NAMESPACE, "without-rights")
     with Webhook(
-        tmp_path, "--live", "--kubeconfig", plane.service_account_kubeconfig(NAMESPACE, "without-rights")
+        tmp_path,
+        "--live",
+        "--kubeconfig",
+        plane.service_account_kubeconfig(NAMESPACE, "without-rights"),
     ) as blind:
         granted = {
             f"{plural}.{group}".rstrip(".")
@@ -197,7 +247,9 @@ def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
     done = scan(plane.service_account_kubeconfig(NAMESPACE, "without-rights"))
     assert done.returncode == 2
     assert "--policy" in done.stderr  # it may not read the policy of the cluster either
-    done = scan(plane.service_account_kubeconfig(NAMESPACE, "without-rights"), "--policy", "default")
+    done = scan(
+        plane.service_account_kubeconfig(NAMESPACE, "without-rights"), "--policy", "default"
+    )
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(REFUSED)]
     rules = load_rules().in_scan
@@ -215,7 +267,9 @@ def doctor(config: Path) -> tuple[int, dict[str, set[str]]]:
     return done.returncode, found
 
 
-def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(plane: ControlPlane, webhook: Webhook) -> None:
+def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(
+    plane: ControlPlane, webhook: Webhook
+) -> None:
     slice_ = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -225,7 +279,9 @@ def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(plane: ControlPla
             "labels": {"kubernetes.io/service-name": SERVICE},
         },
         "addressType": "IPv4",
-        "endpoints": [{"addresses": [f"10.1.0.{number}"], "conditions": {"ready": True}} for number in (1, 2)],
+        "endpoints": [
+            {"addresses": [f"10.1.0.{number}"], "conditions": {"ready": True}} for number in (1, 2)
+        ],
         "ports": [{"name": "https", "port": 8443, "protocol": "TCP"}],
     }
     plane.kubectl("apply", "-f", "-", input=json.dumps(slice_), check=True)
@@ -235,16 +291,23 @@ def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(plane: ControlPla
         assert found.pop("failing open") <= {"ok", "note"}
         assert (code, set().union(*found.values())) == (0, {"ok"}), found
 
-        plane.kubectl("delete", "-f", MANIFESTS / "components" / "medik8s" / "rbac.yaml", check=True)
+        plane.kubectl(
+            "delete", "-f", MANIFESTS / "components" / "medik8s" / "rbac.yaml", check=True
+        )
         plane.kubectl("delete", "endpointslice", SERVICE, "-n", NAMESPACE, check=True)
         eventually(lambda: doctor(plane.kubeconfig)[1]["rights"] == {"wrong"})
         code, found = doctor(plane.kubeconfig)
         assert code == 1
-        assert {topic for topic, health in found.items() if "wrong" in health} == {"rights", "endpoints"}
+        assert {topic for topic, health in found.items() if "wrong" in health} == {
+            "rights",
+            "endpoints",
+        }
 
         # who may not look cannot tell
         code, found = doctor(plane.service_account_kubeconfig(NAMESPACE, SERVICE))
         assert (code, found["registration"], found["rights"]) == (2, {"unknown"}, {"unknown"})
     finally:
         plane.kubectl("apply", "-f", MANIFESTS / "components" / "medik8s" / "rbac.yaml", check=True)
-        plane.kubectl("delete", "endpointslice", SERVICE, "-n", NAMESPACE, "--ignore-not-found", check=True)
+        plane.kubectl(
+            "delete", "endpointslice", SERVICE, "-n", NAMESPACE, "--ignore-not-found", check=True
+        )

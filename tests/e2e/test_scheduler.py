@@ -35,7 +35,9 @@ def node(name: str, cpu: str) -> dict[str, Any]:
 
 def test_a_pod_is_bound_to_the_only_node_that_has_room(control_plane: ControlPlane) -> None:
     def pod() -> Any:
-        return json.loads(control_plane.kubectl("get", "pod", "to-schedule", "--output=json", check=True).stdout)
+        return json.loads(
+            control_plane.kubectl("get", "pod", "to-schedule", "--output=json", check=True).stdout
+        )
 
     nodes = [node("too-small", "1"), node("large-enough", "4")]
     items = {"apiVersion": "v1", "kind": "List", "items": [*nodes, POD]}
@@ -51,7 +53,9 @@ def test_a_pod_is_bound_to_the_only_node_that_has_room(control_plane: ControlPla
         assert node_name == "large-enough"
         assert not scheduler.running
     finally:
-        control_plane.kubectl("delete", "-f", "-", "--force", "--grace-period=0", input=json.dumps(items), check=True)
+        control_plane.kubectl(
+            "delete", "-f", "-", "--force", "--grace-period=0", input=json.dumps(items), check=True
+        )
 
 
 def test_a_scheduler_that_does_not_start_says_why(control_plane: ControlPlane) -> None:

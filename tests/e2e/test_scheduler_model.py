@@ -51,11 +51,25 @@ def test_the_model_agrees_with_the_filters_of_kube_scheduler(oracle: Path) -> No
 
 @pytest.mark.parametrize(
     ("seed", "schedulable"),
-    [(6018, True), (6061, False), (6085, True), (6125, True), (6146, True), (6174, True), (6183, False)],
+    [
+        (6018, True),
+        (6061, False),
+        (6085, True),
+        (6125, True),
+        (6146, True),
+        (6174, True),
+        (6183, False),
+    ],
 )
-def test_the_process_binds_to_a_candidate(control_plane: ControlPlane, seed: int, schedulable: bool) -> None:
+def test_the_process_binds_to_a_candidate(
+    control_plane: ControlPlane, seed: int, schedulable: bool
+) -> None:
     with created(control_plane, random_cluster(seed)) as pod:
-        found = json.loads(control_plane.kubectl("get", "--output=json", KINDS, "--all-namespaces", check=True).stdout)
+        found = json.loads(
+            control_plane.kubectl(
+                "get", "--output=json", KINDS, "--all-namespaces", check=True
+            ).stdout
+        )
         objects = [Object(obj) for obj in found["items"]]
         placement = candidates.scheduler(Snapshot(objects, ["*"])).place(
             next(pods.read(obj) for obj in objects if obj.name == pod)
@@ -79,7 +93,9 @@ KINDS = "namespaces,nodes,pods"
 def decision(plane: ControlPlane, pod: str) -> str | None:
     """Return the node of a pod, ``Unschedulable``, or None if kube-scheduler has not decided."""
     text = plane.kubectl("get", "pods", "--output=json", "--all-namespaces", check=True).stdout
-    found: dict[str, Any] = next(each for each in json.loads(text)["items"] if each["metadata"]["name"] == pod)
+    found: dict[str, Any] = next(
+        each for each in json.loads(text)["items"] if each["metadata"]["name"] == pod
+    )
     conditions = found["status"].get("conditions", ())
     refused = any(each.get("reason") == UNSCHEDULABLE for each in conditions)
     return found["spec"].get("nodeName") or (UNSCHEDULABLE if refused else None)
@@ -87,7 +103,9 @@ def decision(plane: ControlPlane, pod: str) -> str | None:
 
 @contextmanager
 def created(plane: ControlPlane, cluster: RandomCluster) -> Iterator[str]:
-    """Create a cluster and its first pod to place in the API server; yield the pod's name and delete all of it."""
+    """Create a cluster and its first pod to place in the API server;
+    yield the pod's name and delete all of it.
+    """
     assert not cluster.features & STORAGE
     running = [pod for pod in cluster.pods if is_running(pod)]
     new = cluster.place[0]
@@ -111,4 +129,7 @@ def created(plane: ControlPlane, cluster: RandomCluster) -> Iterator[str]:
 
 
 def is_running(pod: dict[str, Any]) -> bool:
-    return "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] in ("Running", "Pending")
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] in (
+        "Running",
+        "Pending",
+    )

@@ -12,12 +12,15 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook
 
 
-def test_no_call_is_lost(crds: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_call_is_lost(
+    crds: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(soak, "RESTART_EVERY", 5.0)
     flags = ("--live", "--kubeconfig", crds.kubeconfig)
     with Webhook(tmp_path, *flags, environment=soak.ENVIRONMENT) as webhook:
         failures = soak.soak(webhook, crds, 12)
-    assert [each for each in failures if "grew" not in each] == []  # memory is not at its level after so short a time
+    # memory is not at its level after so short a time
+    assert [each for each in failures if "grew" not in each] == []
 
 
 @pytest.mark.parametrize(

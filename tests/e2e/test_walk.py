@@ -1,4 +1,5 @@
-"""docs/install.md, walked literally: audit, warn, deny, enforce, upgrade, rollback, uninstall, with the files it shows.
+"""docs/install.md, walked literally: audit, warn, deny, enforce, upgrade, rollback, uninstall,
+with the files it shows.
 
 The pods of "the next release" run the same code. Its image, labels and pod template differ.
 """
@@ -51,11 +52,15 @@ def creator(walk: Installed, pause: float = 0.01) -> Poster:
     trusting = ssl.create_default_context(cafile=cluster.folder / "ca.crt")
 
     def connect() -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(address.hostname or "", address.port or 0, context=trusting, timeout=30)
+        return http.client.HTTPSConnection(
+            address.hostname or "", address.port or 0, context=trusting, timeout=30
+        )
 
     body = json.dumps(yaml.safe_load(VALID.read_text())).encode()
     path = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachines?dryRun=All"
-    return Poster(connect, path, body, 201, keep=True, pause=pause, Authorization=f"Bearer {cluster.token}")
+    return Poster(
+        connect, path, body, 201, keep=True, pause=pause, Authorization=f"Bearer {cluster.token}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +68,13 @@ def walk(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(nodes, tmp_path_factory.mktemp("walk"))
 
 
-def do(walk: Installed, heading: str, files: bool = True) -> dict[str, subprocess.CompletedProcess[str]]:
-    """Write the files of a section and run its commands, in its order. Return what each command printed at last."""
+def do(
+    walk: Installed, heading: str, files: bool = True
+) -> dict[str, subprocess.CompletedProcess[str]]:
+    """Write the files of a section and run its commands, in its order.
+
+    Return what each command printed at last.
+    """
     done: dict[str, subprocess.CompletedProcess[str]] = {}
     for step in steps(section(PAGE, heading)):
         if step.file and (files or step.file == "policy.yaml"):
@@ -76,7 +86,11 @@ def do(walk: Installed, heading: str, files: bool = True) -> dict[str, subproces
             began = time.time()
             result = walk.run(step.command)
             findings = step.command.startswith(("virt-admit scan", "virt-admit policy diff"))
-            assert result.returncode in ((0, 1) if findings else (0,)), (step.command, result.stdout, result.stderr)
+            assert result.returncode in ((0, 1) if findings else (0,)), (
+                step.command,
+                result.stdout,
+                result.stderr,
+            )
             if "configmap virt-admit-policy --from-file" in step.command:
                 eventually(lambda began=began: min(walk.policies_loaded(), default=0) >= began)
             done[step.command] = result
@@ -93,7 +107,9 @@ def release(walk: Installed, version: str) -> None:
     shutil.copytree(MANIFESTS, walk.folder / "manifests")
     for file in (walk.folder / "manifests").rglob("*.yaml"):
         file.write_text(
-            file.read_text().replace("app.kubernetes.io/version: 0.1.0", f"app.kubernetes.io/version: {version}")
+            file.read_text().replace(
+                "app.kubernetes.io/version: 0.1.0", f"app.kubernetes.io/version: {version}"
+            )
         )
 
 
@@ -101,7 +117,9 @@ def running_version(walk: Installed) -> tuple[str, str]:
     """The image tag and the release of the Deployment."""
     deployment = walk.get("-n", "virt-admit", "deployment", "virt-admit-webhook")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    return container["image"].rpartition(":")[2], deployment["metadata"]["labels"]["app.kubernetes.io/version"]
+    return container["image"].rpartition(":")[2], deployment["metadata"]["labels"][
+        "app.kubernetes.io/version"
+    ]
 
 
 class TestWalk:
@@ -113,19 +131,27 @@ class TestWalk:
         do(walk, "Your own kustomization")
         done = do(walk, ROLL_OUT[0])
         assert done[TAPE_ROBOT].stderr == ""  # nothing is above audit
-        assert 'code="200"' in next(each for command, each in done.items() if "grep" in command).stdout
+        assert (
+            'code="200"' in next(each for command, each in done.items() if "grep" in command).stdout
+        )
         assert walk.run(BOTH).returncode == 0
 
     def test_2_warn_then_deny(self, walk: Installed) -> None:
         done = do(walk, ROLL_OUT[1])
         assert (done[BOTH].returncode, DENIAL in done[BOTH].stderr) == (0, True)  # a warning
-        assert "exempt" in next(each for command, each in done.items() if "policy show" in command).stdout
+        assert (
+            "exempt"
+            in next(each for command, each in done.items() if "policy show" in command).stdout
+        )
         denied = walk.run(BOTH)
         assert (denied.returncode, DENIAL in denied.stderr) == (1, True)
         touched = walk.run("kubectl -n shop label vm tape-robot touched=yes")
-        assert (touched.returncode, WARNING in touched.stderr) == (0, False)  # exempt by its owner, and listed
+        # exempt by its owner, and listed
+        assert (touched.returncode, WARNING in touched.stderr) == (0, False)
 
-    def test_3_the_administrator_changes_what_the_pages_let_them_change(self, walk: Installed) -> None:
+    def test_3_the_administrator_changes_what_the_pages_let_them_change(
+        self, walk: Installed
+    ) -> None:
         walk.customise(["audit"])
         for command in (
             "kubectl apply -k ours",
@@ -199,16 +225,27 @@ class TestWalk:
         eventually(lambda: walk.run("kubectl get namespace virt-admit").returncode == 1)
         assert walk.run(BOTH).returncode == 0
         vm = walk.get("-n", "shop", "vm", "tape-robot")
-        assert "virt-admit.io/exempt.vm-live-migrate-not-migratable" in vm["metadata"]["annotations"]
-        assert "virt-admit" not in walk.must("kubectl get clusterroles,clusterrolebindings,validatingadmissionpolicies")
+        assert (
+            "virt-admit.io/exempt.vm-live-migrate-not-migratable" in vm["metadata"]["annotations"]
+        )
+        assert "virt-admit" not in walk.must(
+            "kubectl get clusterroles,clusterrolebindings,validatingadmissionpolicies"
+        )
 
 
 def test_the_command_of_a_variant_names_its_namespace(walk: Installed) -> None:
-    (command,) = [step.command for step in steps(section(PAGE, "KubeVirt in a namespace of its own")) if step.command]
+    (command,) = [
+        step.command
+        for step in steps(section(PAGE, "KubeVirt in a namespace of its own"))
+        if step.command
+    ]
     assert re.search(r"serviceaccount:\(?[\w|-]*virtualization", walk.must(command))
 
 
 def test_every_section_with_commands_is_walked() -> None:
     for heading in re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE):
         commands = [step.command for step in steps(section(PAGE, heading)) if step.command]
-        assert not commands or heading in {*ROLL_OUT, *ELSEWHERE, "Your own kustomization"}, (heading, commands)
+        assert not commands or heading in {*ROLL_OUT, *ELSEWHERE, "Your own kustomization"}, (
+            heading,
+            commands,
+        )

@@ -57,17 +57,27 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane, audit: Path) -> Iterator[ControlPlane]:
-    """An API server of our own, which records the requests of the watch; base, watch and its reports are applied."""
+    """An API server of our own, which records the requests of the watch; base, watch and its
+    reports are applied.
+    """
     policy = audit.with_name("policy.json")
     policy.write_text(json.dumps(AUDIT))
-    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}", "--audit-log-mode=blocking-strict")
+    flags = (
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={audit}",
+        "--audit-log-mode=blocking-strict",
+    )
     with ControlPlane(control_plane.binaries, flags) as plane:
         install_crds(plane)
-        install_crds(plane, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)])
+        install_crds(
+            plane, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)]
+        )
         plane.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
         plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
         plane.kubectl("create", "namespace", "shop", check=True)
-        plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(built(plane, audit.parent)), check=True)
+        plane.kubectl(
+            "apply", "-f", "-", input=yaml.safe_dump_all(built(plane, audit.parent)), check=True
+        )
         yield plane
 
 
@@ -77,11 +87,17 @@ def built(plane: ControlPlane, folder: Path) -> list[dict[str, Any]]:
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(MANIFESTS / "watch", folder.resolve())],
-        "components": [os.path.relpath(MANIFESTS / "components" / "watch-reports", folder.resolve())],
+        "components": [
+            os.path.relpath(MANIFESTS / "components" / "watch-reports", folder.resolve())
+        ],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
     return [
-        obj for obj in yaml.load_all(plane.kubectl("kustomize", folder, check=True).stdout, yaml.CSafeLoader) if obj
+        obj
+        for obj in yaml.load_all(
+            plane.kubectl("kustomize", folder, check=True).stdout, yaml.CSafeLoader
+        )
+        if obj
     ]
 
 
@@ -92,7 +108,10 @@ def kubeconfig(plane: ControlPlane) -> str:
 
 @contextlib.contextmanager
 def watching(kubeconfig: str, *flags: str) -> Iterator[Watching]:
-    """Run the watch with the policy of the Deployment until the block ends. It is ready when the block begins."""
+    """Run the watch with the policy of the Deployment until the block ends.
+
+    It is ready when the block begins.
+    """
     policy = ("--policy-configmap", "virt-admit/virt-admit-policy,fallback=default")
     with Watching(kubeconfig, *policy, *flags) as server:
         eventually(server.is_ready)
@@ -126,14 +145,22 @@ def node(name: str) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": "True"}]
     labels = {"kubevirt.io/schedulable": "true", "kubernetes.io/hostname": name}
     status = {"allocatable": resources, "capacity": resources, "conditions": conditions}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": status,
+    }
 
 
 def vmi(name: str, on: str, migratable: bool) -> dict[str, Any]:
     condition: dict[str, Any] = {"type": "LiveMigratable", "status": str(migratable)}
     if not migratable:
         condition |= {"reason": "DisksNotLiveMigratable", "message": "PVC root is not shared"}
-    spec = {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}, "memory": {"guest": "64Mi"}}}
+    spec = {
+        "evictionStrategy": "LiveMigrate",
+        "domain": {"devices": {}, "memory": {"guest": "64Mi"}},
+    }
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
@@ -148,7 +175,10 @@ def create(api: ApiClient, *objects: dict[str, Any]) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(
             pool.map(
-                lambda obj: api.post(path_of(kinds[obj["kind"]], obj["metadata"].get("namespace", "")), obj), objects
+                lambda obj: api.post(
+                    path_of(kinds[obj["kind"]], obj["metadata"].get("namespace", "")), obj
+                ),
+                objects,
             )
         )
 
@@ -172,14 +202,18 @@ def test_every_kind_is_read_with_the_shipped_role(server: Watching) -> None:
 
 
 @pytest.mark.timeout(900, func_only=True)
-def test_a_change_shows_within_five_seconds_among_many_machines(api: ApiClient, server: Watching) -> None:
+def test_a_change_shows_within_five_seconds_among_many_machines(
+    api: ApiClient, server: Watching
+) -> None:
     """The best of some changes counts, by CPU time on the reference machine of tests/work.py.
 
     ``make verify-watch``, which runs alone, also measures the time that passes.
     """
     create(api, *(node(f"n{number}") for number in range(20)))
     create(api, *(vm(f"vm-{number}", "shop", runStrategy="Always") for number in range(FLEET)))
-    create(api, *(vmi(f"vm-{number}", f"n{number % 20}", migratable=True) for number in range(FLEET)))
+    create(
+        api, *(vmi(f"vm-{number}", f"n{number % 20}", migratable=True) for number in range(FLEET))
+    )
     eventually(lambda: server.sample('virt_admit_node_drainable{node="n19"}') is not None)
     times, spent = [], []
     for number in range(4):
@@ -187,7 +221,11 @@ def test_a_change_shows_within_five_seconds_among_many_machines(api: ApiClient, 
         began, used = time.monotonic(), server.cpu_seconds()
         change(api, "vm-7", runStrategy="Always", running=True if wanted else None)
         server.wait_for(FOUND, wanted, 180)
-        eventually(lambda shown=bool(wanted): server.shows(f"deny {RULE}", "VirtualMachine/shop/vm-7") == shown)
+        eventually(
+            lambda shown=bool(wanted): (
+                server.shows(f"deny {RULE}", "VirtualMachine/shop/vm-7") == shown
+            )
+        )
         times.append(time.monotonic() - began)
         spent.append((server.cpu_seconds() - used) / slowness())
     print(f"{FLEET} VMs: {min(times):.1f} s to the metrics and the page, {min(spent):.1f} s of CPU")
@@ -200,7 +238,11 @@ def test_an_api_server_that_restarts(plane: ControlPlane, api: ApiClient, server
     server.wait_for(BLOCKERS, 1, 180)
     plane.stop_apiserver()
     try:
-        eventually(lambda: server.shows("Not current", "Last known: Drains are blocked", "VirtualMachine/shop/bad"))
+        eventually(
+            lambda: server.shows(
+                "Not current", "Last known: Drains are blocked", "VirtualMachine/shop/bad"
+            )
+        )
         assert server.sample(FOUND) == 1
         assert server.sample(BLOCKERS) == 1
     finally:
@@ -211,7 +253,9 @@ def test_an_api_server_that_restarts(plane: ControlPlane, api: ApiClient, server
     assert server.get("/healthz") == "ok\n"
 
 
-def test_rights_are_taken_away_and_given_back(plane: ControlPlane, api: ApiClient, server: Watching) -> None:
+def test_rights_are_taken_away_and_given_back(
+    plane: ControlPlane, api: ApiClient, server: Watching
+) -> None:
     """The API server checks rights when a watch begins, so its restart ends those that run."""
     create(api, node("n0"), bad(), vmi("db", "n0", migratable=False))
     server.wait_for(BLOCKERS, 1, 180)
@@ -229,7 +273,9 @@ def test_rights_are_taken_away_and_given_back(plane: ControlPlane, api: ApiClien
         time.sleep(1.5)
         assert complete <= lost == server.sample(COMPLETE)
     finally:
-        kept = {key: json.loads(binding)[key] for key in ("apiVersion", "kind", "roleRef", "subjects")}
+        kept = {
+            key: json.loads(binding)[key] for key in ("apiVersion", "kind", "roleRef", "subjects")
+        }
         restored = json.dumps(kept | {"metadata": {"name": WATCHER}})
         plane.kubectl("apply", "-f", "-", input=restored, check=True)
     server.wait_for(DRAINABLE, 0, 180)
@@ -245,8 +291,13 @@ def test_the_documented_login_is_valid(plane: ControlPlane, tmp_path: Path) -> N
     (tmp_path / "kustomization.yaml").write_text(login.replace("../../manifests/watch", watch))
     text = plane.kubectl("kustomize", tmp_path, check=True).stdout
     plane.kubectl("apply", "--dry-run=server", "-f", "-", input=text, check=True)
-    (deployment,) = [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj["kind"] == "Deployment"]
-    assert [one["name"] for one in deployment["spec"]["template"]["spec"]["containers"]] == ["watch", "login"]
+    (deployment,) = [
+        obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj["kind"] == "Deployment"
+    ]
+    assert [one["name"] for one in deployment["spec"]["template"]["spec"]["containers"]] == [
+        "watch",
+        "login",
+    ]
 
 
 def reports(api: ApiClient, form: str) -> dict[str, dict[str, str]]:
@@ -260,12 +311,16 @@ def reports(api: ApiClient, form: str) -> dict[str, dict[str, str]]:
 
 
 def events(plane: ControlPlane) -> list[str]:
-    found = json.loads(plane.kubectl("get", "events", "-n", "shop", "-o", "json", check=True).stdout)["items"]
+    found = json.loads(
+        plane.kubectl("get", "events", "-n", "shop", "-o", "json", check=True).stdout
+    )["items"]
     return [event["involvedObject"]["name"] for event in found if RULE in event["message"]]
 
 
 @pytest.mark.parametrize("form", WRITTEN)
-def test_reports_and_events_follow_the_objects(plane: ControlPlane, api: ApiClient, kubeconfig: str, form: str) -> None:
+def test_reports_and_events_follow_the_objects(
+    plane: ControlPlane, api: ApiClient, kubeconfig: str, form: str
+) -> None:
     name = f"db-{form}"
     with watching(kubeconfig, f"--write-reports={form}", "--events"):
         create(api, node("n0"), vm(name, "shop", runStrategy="Always"))
@@ -315,7 +370,10 @@ def test_reports_and_events_while_the_right_to_write_is_lost(
 
 
 def test_the_role_is_exactly_enough(plane: ControlPlane, audit: Path) -> None:
-    """The other tests of this file used every right, and no other. The last test, because it reads their record."""
+    """The other tests of this file used every right, and no other.
+
+    The last test, because it reads their record.
+    """
     records = [json.loads(line) for line in audit.read_text().splitlines()]
     asked: dict[bool, set[tuple[str, str, str]]] = {True: set(), False: set()}
     for record in records:
@@ -332,14 +390,19 @@ def test_the_role_is_exactly_enough(plane: ControlPlane, audit: Path) -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    # a patch that applies a new object needs the right to create it, which the audit does not record
+    # a patch that applies a new object needs the right to create it, which the audit does not
+    # record
     applied = {
-        ("create", group, plural) for verb, group, plural in asked[True] if verb == "patch" and plural != "events"
+        ("create", group, plural)
+        for verb, group, plural in asked[True]
+        if verb == "patch" and plural != "events"
     }
     assert granted - asked[True] == applied
     policy = {("get", "", "configmaps")}
     assert asked[True] - granted == policy
-    assert asked[False] - granted <= policy | {("list", group, plural) for group, plural in elsewhere()}
+    assert asked[False] - granted <= policy | {
+        ("list", group, plural) for group, plural in elsewhere()
+    }
 
 
 def elsewhere() -> set[tuple[str, str]]:

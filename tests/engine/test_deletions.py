@@ -1,4 +1,6 @@
-"""Objects that are being deleted: no request of them is judged, and a scan asks the rules about deletions alone."""
+"""Objects that are being deleted: no request of them is judged,
+and a scan asks the rules about deletions alone.
+"""
 
 from tests.engine.test_engine import ask, make_rule, too_big, vm
 

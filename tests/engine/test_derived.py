@@ -1,4 +1,6 @@
-"""The judge of derived objects: what a user would be denied, another controller creates because of a request."""
+"""The judge of derived objects: what a user would be denied,
+another controller creates because of a request.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +56,16 @@ def too_big(obj: Object, _context: Any) -> Iterator[Finding]:
 
 
 def ask(
-    *patches: str, rule: Rule | None = None, policy: Policy = NO_POLICY, limits: Limits = NO_LIMITS, **more: Any
+    *patches: str,
+    rule: Rule | None = None,
+    policy: Policy = NO_POLICY,
+    limits: Limits = NO_LIMITS,
+    **more: Any,
 ) -> Response:
     request = Request(Operation.CREATE, kinds.VM_CLONE, clone(*patches), namespace="shop", **more)
-    return engine.review(request, Rules([CLONE, rule or make_rule(too_big)]), CLUSTER, policy, limits)
+    return engine.review(
+        request, Rules([CLONE, rule or make_rule(too_big)]), CLUSTER, policy, limits
+    )
 
 
 def said(response: Response) -> list[tuple[str, str]]:

@@ -33,7 +33,14 @@ def too_big(obj, context):
 
 def vm(size=None, kind="VirtualMachine", **metadata):
     spec = {} if size is None else {"size": size}
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": "a", **metadata}, "spec": spec})
+    return Object(
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": kind,
+            "metadata": {"name": "a", **metadata},
+            "spec": spec,
+        }
+    )
 
 
 def ask(obj, old=None, *, rules=None, policy=None, operation=None, **more):
@@ -123,11 +130,20 @@ def test_what_changes_nothing_a_rule_looks_at_is_not_judged():
     [(kinds.VM, ["warn"], ["warn"]), (kinds.KUBEVIRT, ["warn"], []), (kinds.MHC, [], [])],
 )
 def test_which_changes_of_the_metadata_are_looked_at(kind, annotation, label):
-    """An old denial is told of when a user edits the object; of some kinds only what a rule names counts."""
+    """An old denial is told of when a user edits the object;
+    of some kinds only what a rule names counts.
+    """
 
     def told(**metadata):
         obj, old = (
-            Object({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": data, "spec": {"size": 4}})
+            Object(
+                {
+                    "apiVersion": kind.api_version,
+                    "kind": kind.kind,
+                    "metadata": data,
+                    "spec": {"size": 4},
+                }
+            )
             for data in (metadata, {})
         )
         return actions(ask(obj, old, rules=[make_rule(too_big, kinds=(kind,), metadata=("mark",))]))
@@ -164,7 +180,9 @@ def test_operations_that_no_rule_asks_for_pass(operation):
 
 def test_subresources_that_no_rule_asks_for_pass():
     assert ask(vm(4), subresource="status").verdicts == ()
-    assert actions(ask(vm(4), subresource="scale", rules=[make_rule(too_big, subresources=("scale",))])) == ["deny"]
+    assert actions(
+        ask(vm(4), subresource="scale", rules=[make_rule(too_big, subresources=("scale",))])
+    ) == ["deny"]
 
 
 def test_an_unseen_object_ends_only_the_check_that_met_it():
@@ -197,7 +215,9 @@ class TestPolicy:
         assert actions(ask(vm(4), policy=policy, namespace="dev-1")) == ["audit"]
 
     def test_a_named_rule_wins_over_a_pattern_in_its_layer(self):
-        policy = Policy(layers=(Layer({"too-big": RuleSettings(Action.WARN), "*": RuleSettings(Action.AUDIT)}),))
+        policy = Policy(
+            layers=(Layer({"too-big": RuleSettings(Action.WARN), "*": RuleSettings(Action.AUDIT)}),)
+        )
         assert actions(ask(vm(4), policy=policy)) == ["warn"]
 
     def test_a_pattern_never_switches_on_a_rule_that_is_off(self):
@@ -225,7 +245,9 @@ class TestPolicy:
         assert actions(ask(marked, policy=annotations)) == ["warn"]
         no_reason = vm(4, annotations={"virt-admit.io/exempt.too-big": " "})
         assert actions(ask(no_reason, policy=annotations)) == ["deny"]
-        assert actions(ask(marked, policy=annotations, rules=[make_rule(too_big, action=Action.WARN)])) == ["audit"]
+        assert actions(
+            ask(marked, policy=annotations, rules=[make_rule(too_big, action=Action.WARN)])
+        ) == ["audit"]
 
     @pytest.mark.parametrize(
         ("key", "value", "allowed", "why"),
@@ -234,22 +256,46 @@ class TestPolicy:
             ("exempt-all", "tested", False, "the policy allows none for this rule"),
             ("exempt.too-big", " ; until=2999-01-01", True, "it has no reason"),
             ("exempt.too-big", "tested; until=2020-01-31", True, "it expired on 2020-01-31"),
-            ("exempt.too-big", "tested; until=soon", True, "its end is not a date such as until=2027-01-31"),
-            ("exempt.to-big", "tested", True, "the name is unknown. Use virt-admit.io/exempt.too-big"),
-            ("exempt-too-big", "tested", True, "the name is unknown. Use virt-admit.io/exempt.too-big"),
+            (
+                "exempt.too-big",
+                "tested; until=soon",
+                True,
+                "its end is not a date such as until=2027-01-31",
+            ),
+            (
+                "exempt.to-big",
+                "tested",
+                True,
+                "the name is unknown. Use virt-admit.io/exempt.too-big",
+            ),
+            (
+                "exempt-too-big",
+                "tested",
+                True,
+                "the name is unknown. Use virt-admit.io/exempt.too-big",
+            ),
             ("exempt_all", "tested", True, "the name is unknown. Use virt-admit.io/exempt-all"),
-            ("Exempt.too-big", "tested", True, "the name is unknown. Use virt-admit.io/exempt.too-big"),
+            (
+                "Exempt.too-big",
+                "tested",
+                True,
+                "the name is unknown. Use virt-admit.io/exempt.too-big",
+            ),
         ],
     )
     def test_a_denial_says_why_an_annotation_does_not_count(self, key, value, allowed, why):
-        policy = Policy(annotations=frozenset(["too-big"] if allowed else [])).at(datetime.date(2026, 11, 22))
+        policy = Policy(annotations=frozenset(["too-big"] if allowed else [])).at(
+            datetime.date(2026, 11, 22)
+        )
         (verdict,) = ask(vm(4, annotations={f"virt-admit.io/{key}": value}), policy=policy).verdicts
         assert verdict.action is Action.DENY
         assert verdict.text.endswith(
             f". The annotation virt-admit.io/{key} does not count: {why}. [virt-admit/too-big]"
         )
 
-    @pytest.mark.parametrize("key", ["virt-admit.io/exempt.vm-running-deprecated", "example.com/exempt.too-big"])
+    @pytest.mark.parametrize(
+        "key", ["virt-admit.io/exempt.vm-running-deprecated", "example.com/exempt.too-big"]
+    )
     def test_annotations_for_other_rules_are_not_mentioned(self, key):
         (verdict,) = ask(vm(4, annotations={key: "tested"})).verdicts
         assert verdict.note == ""
@@ -266,7 +312,9 @@ class TestPolicy:
 class TestFix:
     rule = make_rule(
         lambda obj, context: iter(
-            [Finding(SIZE, "no size", fix=(Patch("add", SIZE, 1),))] if not obj.at("spec", "size").present else []
+            [Finding(SIZE, "no size", fix=(Patch("add", SIZE, 1),))]
+            if not obj.at("spec", "size").present
+            else []
         ),
         action=Action.AUDIT,
         fixable=True,
@@ -279,7 +327,9 @@ class TestFix:
         return engine.fix(request, Rules([self.rule]), NOTHING, policy or Policy())
 
     def test_a_fix_is_applied(self):
-        assert [step.as_json() for step in self.fix(vm()).patch] == [{"op": "add", "path": "/spec/size", "value": 1}]
+        assert [step.as_json() for step in self.fix(vm()).patch] == [
+            {"op": "add", "path": "/spec/size", "value": 1}
+        ]
 
     def test_what_is_fine_is_left_alone(self):
         assert self.fix(vm(2)).patch == ()
@@ -310,22 +360,40 @@ class TestWire:
 
     def test_reads_a_review(self):
         request = decode(json.dumps(self.review).encode())
-        assert (request.uid, request.kind, request.namespace, request.user) == ("42", kinds.VM, "shop", "me")
+        assert (request.uid, request.kind, request.namespace, request.user) == (
+            "42",
+            kinds.VM,
+            "shop",
+            "me",
+        )
         assert request.obj.full_name == "shop/a"
 
     @pytest.mark.parametrize(("operation", "kept"), [("CREATE", False), ("UPDATE", True)])
     def test_the_status_of_another_life_is_not_believed(self, operation, kept):
-        asked = self.review["request"] | {"operation": operation, "object": vm(4).data | {"status": {"ready": True}}}
+        asked = self.review["request"] | {
+            "operation": operation,
+            "object": vm(4).data | {"status": {"ready": True}},
+        }
         request = decode(json.dumps(self.review | {"request": asked}).encode())
         assert ("status" in request.obj.data) is kept
         assert request.obj.data["spec"] == {"size": 4}
 
     @for_each("body", [
-            b"", b"null", b"[]", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"kind": "AdmissionReview"}',
-            b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}}',
+            b"", b"null", b"[]", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000,
+            b'{"kind": "AdmissionReview"}',
+            (
+                b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": '
+                b'{"uid": "1"}}'
+            ),
             b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
-            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
-            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": ""}}',
+            (
+                b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": '
+                b'{"uid": 1}}'
+            ),
+            (
+                b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": '
+                b'{"uid": ""}}'
+            ),
         ])  # fmt: skip
     def test_refuses_what_is_no_review(self, body):
         with pytest.raises(ReviewError):
@@ -339,7 +407,11 @@ class TestWire:
         assert answer["allowed"] is False
         assert answer["status"]["code"] == 422
         assert answer["status"]["details"]["causes"] == [
-            {"reason": "FieldValueInvalid", "field": "spec.size", "message": "too big; write 3 [virt-admit/too-big]"}
+            {
+                "reason": "FieldValueInvalid",
+                "field": "spec.size",
+                "message": "too big; write 3 [virt-admit/too-big]",
+            }
         ]
         assert answer["status"]["message"] == (
             "VirtualMachine shop/a: spec.size: too big; write 3 [virt-admit/too-big]"
@@ -355,7 +427,9 @@ class TestWire:
         response = engine.review(request, Rules([make_rule(check)]), NOTHING, Policy())
         status = json.loads(encode(request, response))["response"]["status"]
         assert len(status["details"]["causes"]) == 20
-        assert status["details"]["causes"][-1]["message"].startswith("and 31 more; run: virt-admit check")
+        assert status["details"]["causes"][-1]["message"].startswith(
+            "and 31 more; run: virt-admit check"
+        )
         assert len(status["message"]) <= 1500
         assert status["message"].endswith("more; run: virt-admit check")
 
@@ -368,9 +442,15 @@ class TestWire:
         rules = [make_rule(many, action=action), make_rule(too_big, action=action, name="very-big")]
         request = decode(json.dumps(self.review).encode())
         response = engine.review(request, Rules(rules), NOTHING, Policy())
-        assert [verdict.rule.id for verdict in response.verdicts[:3]] == ["too-big", "very-big", "too-big"]
+        assert [verdict.rule.id for verdict in response.verdicts[:3]] == [
+            "too-big",
+            "very-big",
+            "too-big",
+        ]
         answer = json.loads(encode(request, response))["response"]
-        texts = answer.get("warnings") or [cause["message"] for cause in answer["status"]["details"]["causes"]]
+        texts = answer.get("warnings") or [
+            cause["message"] for cause in answer["status"]["details"]["causes"]
+        ]
         assert len(texts) == room
         assert sum("[virt-admit/very-big]" in text for text in texts) == 1
 
@@ -380,7 +460,9 @@ class TestWire:
                 yield Finding(SIZE / number, "line\nbreak\ttab " + "x" * 300)
 
         request = decode(json.dumps(self.review).encode())
-        response = engine.review(request, Rules([make_rule(check, action=Action.WARN)]), NOTHING, Policy())
+        response = engine.review(
+            request, Rules([make_rule(check, action=Action.WARN)]), NOTHING, Policy()
+        )
         warnings = json.loads(encode(request, response))["response"]["warnings"]
         assert len(warnings) == 10
         assert all(len(text) <= 256 and text.isprintable() for text in warnings)

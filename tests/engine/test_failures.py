@@ -28,7 +28,10 @@ def test_a_rule_that_breaks_after_a_denial_does_not_deny():
 
     broken, other = make_rule(check, name="broken"), make_rule(too_big)
     assert actions(ask(vm(4), rules=[broken])) == ["warn"]
-    assert {verdict.rule.id: str(verdict.action) for verdict in ask(vm(4), rules=[broken, other]).verdicts} == {
+    assert {
+        verdict.rule.id: str(verdict.action)
+        for verdict in ask(vm(4), rules=[broken, other]).verdicts
+    } == {
         "broken": "warn",
         "too-big": "deny",
     }
@@ -54,6 +57,8 @@ def test_the_further_findings_of_a_rule_that_breaks_are_counted_as_warnings():
         raise ZeroDivisionError
 
     request = Request(Operation.CREATE, kinds.VM, vm(4), uid="1")
-    response = engine.review(request, Rules([make_rule(check)]), NOTHING, Policy(), engine.Limits(verdicts=20))
+    response = engine.review(
+        request, Rules([make_rule(check)]), NOTHING, Policy(), engine.Limits(verdicts=20)
+    )
     assert len(response.verdicts) == 20
     assert response.omitted == {Action.WARN: 30}

@@ -15,7 +15,14 @@ from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request, Response, encode
 from virt_admit.install.manifests import ENTRIES, MUTATING
 from virt_admit.model.kubernetes import json_codec, kinds
-from virt_admit.model.kubernetes.cluster import NOTHING, OUT_OF_TIME, OutOfTime, Snapshot, TimedCluster, Unseen
+from virt_admit.model.kubernetes.cluster import (
+    NOTHING,
+    OUT_OF_TIME,
+    OutOfTime,
+    Snapshot,
+    TimedCluster,
+    Unseen,
+)
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.files import load_policy
@@ -33,7 +40,9 @@ DEFAULT = load_policy("default", ALL)
 
 def health_check(count: int, minutes: int = 10) -> dict[str, Any]:
     """A health check in which every condition has several faults."""
-    conditions = [{"type": f"Redy{number}", "status": "Flase", "timeout": "3x"} for number in range(count)]
+    conditions = [
+        {"type": f"Redy{number}", "status": "Flase", "timeout": "3x"} for number in range(count)
+    ]
     return {
         "apiVersion": "machine.openshift.io/v1beta1",
         "kind": "MachineHealthCheck",
@@ -60,7 +69,9 @@ def virtual_machine(filesystems: int) -> dict[str, Any]:
 def terminating(count: int) -> dict[str, Any]:
     """A health check that looks like a termination handler, but for its many conditions."""
     check = health_check(count)
-    check["spec"]["unhealthyConditions"] = [{"type": "Terminating", "status": "True", "timeout": "0s"}] * count
+    check["spec"]["unhealthyConditions"] = [
+        {"type": "Terminating", "status": "True", "timeout": "0s"}
+    ] * count
     return check
 
 
@@ -70,14 +81,18 @@ def selected(labels: int) -> dict[str, Any]:
         "apiVersion": "machine.openshift.io/v1beta1",
         "kind": "MachineSet",
         "metadata": {"name": "workers", "namespace": "openshift-machine-api"},
-        "spec": {"selector": {"matchLabels": {f"example.com/{number}": "a" for number in range(labels)}}},
+        "spec": {
+            "selector": {"matchLabels": {f"example.com/{number}": "a" for number in range(labels)}}
+        },
     }
 
 
 def watched(labels: int) -> dict[str, Any]:
     """A health check whose selector has many short labels."""
     check = health_check(1)
-    check["spec"]["selector"] = {"matchLabels": {f"a{number}": f"b{number}" for number in range(labels)}}
+    check["spec"]["selector"] = {
+        "matchLabels": {f"a{number}": f"b{number}" for number in range(labels)}
+    }
     return check
 
 
@@ -130,9 +145,15 @@ OLD_KUBEVIRT = {
 @pytest.mark.parametrize("library", ["orjson", "json"])
 @pytest.mark.parametrize("decide", [engine.review, engine.fix])
 def test_the_largest_reviews_take_two_seconds_and_100_mib_at_most(
-    new: dict[str, Any], old: dict[str, Any] | None, decide: Any, library: str, monkeypatch: pytest.MonkeyPatch
+    new: dict[str, Any],
+    old: dict[str, Any] | None,
+    decide: Any,
+    library: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two seconds of CPU on the reference machine of tests/work.py, where the slowest case takes 1.1 seconds."""
+    """Two seconds of CPU on the reference machine of tests/work.py,
+    where the slowest case takes 1.1 seconds.
+    """
     if library == "json":
         monkeypatch.setattr(json_codec, "orjson", None)
     cluster = Snapshot([Object(OLD_KUBEVIRT)], complete=["*"])
@@ -146,7 +167,9 @@ def test_the_largest_reviews_take_two_seconds_and_100_mib_at_most(
 
 
 class Clock:
-    """A time that passes only while ``each_slow_item`` works, so that the load of the machine does not matter."""
+    """A time that passes only while ``each_slow_item`` works,
+    so that the load of the machine does not matter.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -162,7 +185,9 @@ class Clock:
 
 
 def items(*values: Any) -> Object:
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"items": list(values)}})
+    return Object(
+        {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"items": list(values)}}
+    )
 
 
 def each_item(obj: Object, _context: Any) -> Iterator[Finding]:
@@ -171,9 +196,16 @@ def each_item(obj: Object, _context: Any) -> Iterator[Finding]:
 
 
 def judged(
-    obj: Object, old: Object | None, limits: engine.Limits, *checks: Any, action: Action = Action.DENY
+    obj: Object,
+    old: Object | None,
+    limits: engine.Limits,
+    *checks: Any,
+    action: Action = Action.DENY,
 ) -> Response:
-    rules = Rules(make_rule(check, name=f"rule-{number}", action=action) for number, check in enumerate(checks))
+    rules = Rules(
+        make_rule(check, name=f"rule-{number}", action=action)
+        for number, check in enumerate(checks)
+    )
     return engine.review(_request(obj, old), rules, NOTHING, Policy(), limits)
 
 
@@ -193,7 +225,9 @@ def test_further_findings_of_a_rule_are_counted(action: Action) -> None:
     assert len(response.verdicts) == 20
     answer = answered(obj, response)
     if action is Action.DENY:
-        assert answer["status"]["details"]["causes"][-1]["message"].startswith("and 981 more; run: virt-admit check")
+        assert answer["status"]["details"]["causes"][-1]["message"].startswith(
+            "and 981 more; run: virt-admit check"
+        )
         assert len(answer["status"]["details"]["causes"]) == 20
         assert "more; run: virt-admit check" in answer["status"]["message"]
     else:
@@ -204,14 +238,16 @@ def test_further_findings_of_a_rule_are_counted(action: Action) -> None:
 def test_a_new_denial_after_many_old_ones_still_denies() -> None:
     old, new = items(*range(1_000)), items(*range(1_001))
     response = judged(new, old, engine.Limits(verdicts=20), each_item)
-    assert [str(verdict.finding.path) for verdict in response.verdicts if verdict.action is Action.DENY] == [
-        "spec.items[1000]"
-    ]
+    assert [
+        str(verdict.finding.path) for verdict in response.verdicts if verdict.action is Action.DENY
+    ] == ["spec.items[1000]"]
 
 
 def test_values_that_are_maps_are_compared_by_content() -> None:
     old, new = items({"a": [1], "b": 2}), items({"new": 1}, {"b": 2, "a": [1]})
-    actions = [str(verdict.action) for verdict in judged(new, old, engine.NO_LIMITS, each_item).verdicts]
+    actions = [
+        str(verdict.action) for verdict in judged(new, old, engine.NO_LIMITS, each_item).verdicts
+    ]
     assert actions == ["deny", "warn"]
 
 
@@ -222,7 +258,10 @@ def test_findings_before_the_deadline_still_deny() -> None:
     assert not response.allowed
     assert [rule.id for rule in response.not_judged] == ["rule-1", "rule-2"]
     assert {rule.id for rule, _ in response.unseen} == {"rule-1", "rule-2"}
-    assert {verdict.rule.id for verdict in response.verdicts if verdict.action is Action.DENY} == {"rule-0", "rule-1"}
+    assert {verdict.rule.id for verdict in response.verdicts if verdict.action is Action.DENY} == {
+        "rule-0",
+        "rule-1",
+    }
 
 
 def test_without_time_nothing_is_denied_and_the_answer_says_so() -> None:
@@ -266,7 +305,10 @@ def test_a_review_ends_before_the_api_server_stops_waiting() -> None:
     assert shortest / 2 >= REVIEW_SECONDS
 
 
-NODES = [Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}}) for number in range(3)]
+NODES = [
+    Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}})
+    for number in range(3)
+]
 
 
 def test_between_findings_the_look_ups_end_a_rule_that_is_out_of_time() -> None:
@@ -284,7 +326,9 @@ def test_between_findings_the_look_ups_end_a_rule_that_is_out_of_time() -> None:
 
     rules = Rules([make_rule(each_item_with_each_node, reads={kinds.NODE: ()})])
     obj = items(*range(1_000_000))
-    response = engine.review(_request(obj, None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(10))
+    response = engine.review(
+        _request(obj, None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(10)
+    )
     assert compared == 10
     assert response.allowed
     assert [rule.id for rule in response.not_judged] == ["too-big"]
@@ -304,7 +348,9 @@ def test_a_rule_whose_look_ups_ended_never_denies_because_of_it() -> None:
             yield Finding(obj["spec"].path, "there is no node")
 
     rules = Rules([make_rule(looking, reads={kinds.NODE: ()})])
-    response = engine.review(_request(items(1), None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(1))
+    response = engine.review(
+        _request(items(1), None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(1)
+    )
     assert blind == [OUT_OF_TIME]
     assert response.verdicts == ()
     assert [rule.id for rule in response.not_judged] == ["too-big"]

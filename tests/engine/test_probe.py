@@ -1,4 +1,6 @@
-"""The probe of ``doctor --probe``: recognised by name, kind, operation and annotation, and judged like any other VM."""
+"""The probe of ``doctor --probe``: recognised by name, kind, operation and annotation,
+and judged like any other VM.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,15 @@ def review_of(obj, operation="CREATE", **more):
         "dryRun": True,
         **more,
     }
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    ).encode()
 
 
 def answered(obj, decide=review.review, policy="default", **more):
-    reply = review.answer(review_of(obj, **more), decide, RULES, NOTHING, load_policy(policy, RULES))
+    reply = review.answer(
+        review_of(obj, **more), decide, RULES, NOTHING, load_policy(policy, RULES)
+    )
     return json.loads(reply.body)["response"]
 
 

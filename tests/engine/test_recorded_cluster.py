@@ -93,7 +93,9 @@ def test_a_value_rests_on_the_entry_that_it_asked_for(rounds):
 
 
 def test_a_read_after_the_computation_counts(rounds):
-    reader = rounds.noted("reader", lambda cluster: lambda name: cluster.get(NODE, "", name).labels.get("zone"))
+    reader = rounds.noted(
+        "reader", lambda cluster: lambda name: cluster.get(NODE, "", name).labels.get("zone")
+    )
     assert rounds.recorded.remember("reader", reader)("a") is None
     rounds.change(node("a", zone="z"))
     assert rounds.recorded.remember("reader", reader)("a") == "z"
@@ -140,7 +142,9 @@ def test_whether_a_kind_is_complete_depends_on_no_object(rounds):
 
 
 def test_whether_more_of_a_kind_may_exist_depends_on_no_object(rounds):
-    reader = rounds.noted("reader", lambda cluster: [unseen.what for unseen in more_may_exist(cluster, NODE)])
+    reader = rounds.noted(
+        "reader", lambda cluster: [unseen.what for unseen in more_may_exist(cluster, NODE)]
+    )
     assert rounds.recorded.remember("reader", reader) == []
     rounds.change(node("a", zone="z"))
     rounds.recorded.remember("reader", reader)
@@ -177,7 +181,9 @@ def test_values_that_nothing_uses_any_more_are_dropped(rounds):
 
 def test_other_clusters_keep_nothing_by_key(rounds):
     value = rounds.noted("value", zones)
-    assert keep(rounds.live, "value", value) == keep(rounds.live, "value", value) == {"a": "", "b": ""}
+    assert (
+        keep(rounds.live, "value", value) == keep(rounds.live, "value", value) == {"a": "", "b": ""}
+    )
     assert rounds.ran() == ["value", "value"]
 
 

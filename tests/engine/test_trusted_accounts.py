@@ -1,4 +1,6 @@
-"""KubeVirt's and HyperConverged's own accounts are trusted by their namespace, not by their name alone."""
+"""KubeVirt's and HyperConverged's own accounts are trusted by their namespace,
+not by their name alone.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ INSTALLED = cluster(resource("KubeVirt", "virt"), resource("HyperConverged", "vi
 
 @for_each("account", KUBEVIRT_ACCOUNTS)
 @for_each("namespace", ["shop", "kubevirt", "openshift-cnv"])
-def test_a_kubevirt_account_of_another_namespace_is_judged_like_any_user(account: str, namespace: str) -> None:
+def test_a_kubevirt_account_of_another_namespace_is_judged_like_any_user(
+    account: str, namespace: str
+) -> None:
     theirs = by(f"kubevirt-{account}", namespace)
     assert ask(FAULTY, over=INSTALLED, **theirs) == ask(FAULTY, over=INSTALLED)
     assert not ask(FAULTY, over=INSTALLED, **theirs)["allowed"]
@@ -53,18 +57,26 @@ def test_while_kubevirt_is_unseen_other_namespaces_are_warned_and_not_fixed() ->
     answer = ask(FAULTY, over=NOTHING, **by("kubevirt-controller", "virt"))
     assert answer["allowed"]
     assert any("[virt-admit/vm-running-and-run-strategy]" in each for each in answer["warnings"])
-    assert ask(vm(), endpoint="mutate", over=NOTHING, **by("kubevirt-controller", "virt")) == {"allowed": True}
+    assert ask(vm(), endpoint="mutate", over=NOTHING, **by("kubevirt-controller", "virt")) == {
+        "allowed": True
+    }
 
 
 def test_while_kubevirt_is_unseen_other_accounts_are_denied() -> None:
     for account in ("default", "kubevirt-controller-2", "hyperconverged-cluster-operator"):
         assert not ask(FAULTY, over=NOTHING, **by(account, "virt"))["allowed"]
-    for user in ("kubevirt-controller", "system:serviceaccount:kubevirt", "system:serviceaccount:{kubevirt}:a"):
+    for user in (
+        "kubevirt-controller",
+        "system:serviceaccount:kubevirt",
+        "system:serviceaccount:{kubevirt}:a",
+    ):
         assert not ask(FAULTY, over=NOTHING, userInfo={"username": user})["allowed"]
 
 
 def test_only_the_oldest_resource_counts() -> None:
-    over = cluster(resource("KubeVirt", "virt"), resource("KubeVirt", "shop", "2026-02-01T00:00:00Z"))
+    over = cluster(
+        resource("KubeVirt", "virt"), resource("KubeVirt", "shop", "2026-02-01T00:00:00Z")
+    )
     assert silent(FAULTY, over=over, **by("kubevirt-controller", "virt"))
     assert not ask(FAULTY, over=over, **by("kubevirt-controller", "shop"))["allowed"]
 
@@ -84,7 +96,9 @@ class TestHyperConverged:
             (NOTHING, "virt", True),
         ],
     )
-    def test_its_copies_are_warned_only_from_its_namespace(self, over: Snapshot, namespace: str, allowed: bool) -> None:
+    def test_its_copies_are_warned_only_from_its_namespace(
+        self, over: Snapshot, namespace: str, allowed: bool
+    ) -> None:
         answer = ask(self.COPY, over=over, **by("hyperconverged-cluster-operator", namespace))
         assert answer["allowed"] is allowed
         texts = str(answer["warnings"] if allowed else answer["status"])

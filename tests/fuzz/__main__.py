@@ -1,4 +1,5 @@
-"""``python -m tests.fuzz MINUTES [TARGET [SEED]]``: fuzz for so many minutes, or run one input of one target again.
+"""``python -m tests.fuzz MINUTES [TARGET [SEED]]``: fuzz for so many minutes,
+or run one input of one target again.
 
 Inputs that failed are kept in ``.fuzz`` and are tried first at the next run, until they pass.
 """

@@ -1,4 +1,6 @@
-"""What the fuzzers start from: the cases of all rules, the examples, recorded reviews, the policies that are shipped."""
+"""What the fuzzers start from: the cases of all rules, the examples, recorded reviews,
+the policies that are shipped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Json = dict[str, Any]
 
 
 class Scene(NamedTuple):
-    """An object that a rule judges, the object before the change, and the objects of the cluster."""
+    """An object that a rule judges, the object before the change,
+    and the objects of the cluster.
+    """
 
     obj: Json
     old: Json | None
@@ -29,7 +33,9 @@ class Scene(NamedTuple):
 @cache
 def scenes() -> tuple[Scene, ...]:
     """Every case of every rule."""
-    cases = json.loads(json.dumps([case for found in rule_cases().values() for case in found], default=str))
+    cases = json.loads(
+        json.dumps([case for found in rule_cases().values() for case in found], default=str)
+    )
     return tuple(
         Scene(case["object"], case.get("old"), case.get("cluster", []))
         for case in cases
@@ -40,7 +46,9 @@ def scenes() -> tuple[Scene, ...]:
 @cache
 def objects() -> tuple[Json, ...]:
     """Every object of every case."""
-    return tuple(each for scene in scenes() for each in (scene.obj, *scene.cluster) if isinstance(each, dict))
+    return tuple(
+        each for scene in scenes() for each in (scene.obj, *scene.cluster) if isinstance(each, dict)
+    )
 
 
 @cache
@@ -48,7 +56,10 @@ def manifests() -> tuple[bytes, ...]:
     """The examples, and every tenth case as YAML and as JSON."""
     examples = [file.read_bytes() for file in sorted((ROOT / "examples").glob("*.yaml"))]
     some = [scene.obj for scene in scenes()[::10]]
-    as_yaml = [yaml.dump(each, sort_keys=False, allow_unicode=True).encode("utf-8", "replace") for each in some]
+    as_yaml = [
+        yaml.dump(each, sort_keys=False, allow_unicode=True).encode("utf-8", "replace")
+        for each in some
+    ]
     return (*examples, *as_yaml, *(json.dumps(each, indent=1).encode() for each in some))
 
 

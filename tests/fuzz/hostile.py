@@ -1,4 +1,6 @@
-"""Snapshots of someone else: names that are commands, markup and escapes, and values of types that no API server stores."""
+"""Snapshots of someone else: names that are commands, markup and escapes, and values of types that
+no API server stores.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,37 @@ ATTACKS: Final = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'",
     "';$(touch pwned)`touch pwned`\n",
     "|`[x](javascript:alert(1))*_~~\n# head\n```\n",
-    *("--all", "../../up", "{{ 7*7 }}{% for %}", "%s%n{}{0}", "\u2028\u2066\x00", "x" * 300, "\x85\ufeff"),
+    *(
+        "--all",
+        "../../up",
+        "{{ 7*7 }}{% for %}",
+        "%s%n{}{0}",
+        "\u2028\u2066\x00",
+        "x" * 300,
+        "\x85\ufeff",
+    ),
 )
 VERBS: Final = (
     *(("drain", "--all"), ("upgrade", "--all-stops"), ("upgrade", "--from-start", "--by", "plain")),
-    *(("outage", "--worst", "1"), ("plan",), ("plan", "--for", "outage"), ("plan", "--for", "upgrade"), ("scan",)),
+    *(
+        ("outage", "--worst", "1"),
+        ("plan",),
+        ("plan", "--for", "outage"),
+        ("plan", "--for", "upgrade"),
+        ("scan",),
+    ),
 )
 FORMS: Final = ("text", "json", "html")
-OF_SCAN: Final = (*FORMS, "sarif", "junit", "github", "gitlab", "markdown", "openreports", "policyreport")
+OF_SCAN: Final = (
+    *FORMS,
+    "sarif",
+    "junit",
+    "github",
+    "gitlab",
+    "markdown",
+    "openreports",
+    "policyreport",
+)
 RAW: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 COMMAND: Final = re.compile(r"^\s*(::error title=pwned|##vso)", re.MULTILINE)
 MARKUP: Final = re.compile(r"(?<!\\)<(script>alert|img src=x)")
@@ -58,14 +83,21 @@ def _objects(chance: random.Random) -> list[Json]:
 def _renamed(data: Any, names: dict[str, str]) -> Any:
     """Replace names everywhere, so that objects still refer to each other."""
     if isinstance(data, dict):
-        return {key: value if key in ("apiVersion", "kind") else _renamed(value, names) for key, value in data.items()}
+        return {
+            key: value if key in ("apiVersion", "kind") else _renamed(value, names)
+            for key, value in data.items()
+        }
     if isinstance(data, list):
         return [_renamed(item, names) for item in data]
     return names.get(data, data) if isinstance(data, str) else data
 
 
 def _names(objects: list[Json]) -> set[str]:
-    found = {part for obj in objects for part in (obj["metadata"]["name"], obj["metadata"].get("namespace", ""))}
+    found = {
+        part
+        for obj in objects
+        for part in (obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
+    }
     texts = {place for obj in objects for place in _texts(obj)}
     return (found | texts) - {""}
 
@@ -77,17 +109,28 @@ def _texts(obj: Json) -> list[str]:
 
 
 def hostile_names(chance: random.Random) -> None:
-    """No name of a snapshot is a command, markup or an escape anywhere: on screen, in a page, in a script."""
+    """No name of a snapshot is a command, markup or an escape anywhere: on screen, in a page,
+    in a script.
+    """
     objects, attack = _objects(chance), chance.choice(ATTACKS)
     names = sorted(_names(objects))
     chosen = chance.sample(names, chance.randint(1, len(names)))
-    objects = _renamed(objects, {name: chance.choice((f"{name}{attack}", f"{attack}{name}")) for name in chosen})
+    objects = _renamed(
+        objects, {name: chance.choice((f"{name}{attack}", f"{attack}{name}")) for name in chosen}
+    )
     verb = chance.choice(VERBS)
-    form = chance.choice({"scan": OF_SCAN, "plan": (*FORMS, "folder", "folder")}.get(verb[0], FORMS))
+    form = chance.choice(
+        {"scan": OF_SCAN, "plan": (*FORMS, "folder", "folder")}.get(verb[0], FORMS)
+    )
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder, "plan")
         file = Path(folder, "cluster.json")
-        head = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "time": TIME}
+        head = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "complete": ["*"],
+            "time": TIME,
+        }
         file.write_text(json.dumps(head | {"items": objects}))
         output = f"folder={written}" if form == "folder" else form
         command = [*verb, "--cluster", str(file), "-o", output]
@@ -117,18 +160,29 @@ def _assert_harmless(text: str, form: str) -> None:
 
 
 def _assert_harmless_folder(folder: Path) -> None:
-    """Run each script with programs that do nothing: nothing else may run, and no file be written elsewhere."""
+    """Run each script with programs that do nothing: nothing else may run,
+    and no file be written elsewhere.
+    """
     programs = folder.parent / "bin"
     programs.mkdir()
     for name in ("kubectl", "virtctl", "sleep"):
-        (programs / name).write_text("#!/bin/sh\nexit 1\n" if name == "sleep" else "#!/bin/sh\nexit 0\n")
+        (programs / name).write_text(
+            "#!/bin/sh\nexit 1\n" if name == "sleep" else "#!/bin/sh\nexit 0\n"
+        )
         (programs / name).chmod(0o755)
     for file in folder.rglob("*"):
         assert file.is_dir() or not RAW.search(file.read_text()), file
     environment = {**os.environ, "PATH": f"{programs}:/usr/bin:/bin"}
     for script in sorted(folder.glob("steps/*.sh")):
         subprocess.run(["sh", "-n", str(script)], check=True)
-        subprocess.run(["sh", str(script)], check=False, capture_output=True, timeout=20, env=environment, cwd=folder)
+        subprocess.run(
+            ["sh", str(script)],
+            check=False,
+            capture_output=True,
+            timeout=20,
+            env=environment,
+            cwd=folder,
+        )
     assert not list(folder.parent.rglob("pwned"))
     assert {file.name for file in folder.parent.iterdir()} == {"bin", "plan", "cluster.json"}
 
@@ -138,7 +192,9 @@ _IDENTITY: Final = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata
 
 
 def wrong_types(chance: random.Random) -> None:
-    """A value of another type never makes a "no" or "cannot be determined" a "yes": the snapshot is refused, or it counts."""
+    """A value of another type never makes a "no" or "cannot be determined" a "yes": the snapshot is
+    refused, or it counts.
+    """
     objects = _objects(chance)
     before = _verdicts(objects)
     number = chance.randrange(len(objects))
@@ -155,13 +211,21 @@ def wrong_types(chance: random.Random) -> None:
     after = _loaded([*objects[:number], changed, *objects[number + 1 :]])
     new = _verdicts(after) if after is not None else {}
     for key, verdict in before.items():
-        what = f"{key}: {verdict}, with {holder[path[-1]]!r} in {path} of {changed['kind']} {new.get(key)}"
+        what = (
+            f"{key}: {verdict}, with {holder[path[-1]]!r} in {path} of {changed['kind']} "
+            f"{new.get(key)}"
+        )
         assert verdict is True or new.get(key) is not True, what
 
 
 def _loaded(objects: list[Json]) -> list[Json] | None:
     """Return the objects if they are a valid snapshot."""
-    head = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "time": TIME}
+    head = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": ["*"],
+        "time": TIME,
+    }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster.json")
         file.write_text(json.dumps(head | {"items": objects}))

@@ -1,4 +1,6 @@
-"""Damaged snapshots through the forecasts: every verb answers, and neither the order of objects nor that of keys counts."""
+"""Damaged snapshots through the forecasts: every verb answers, and neither the order of objects nor
+that of keys counts.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,16 @@ def _stuck() -> tuple[Json, ...]:
 
 def _cluster(chance: random.Random) -> list[Json]:
     """Return the objects of a small cluster, some of them damaged."""
-    objects = moving_cluster(chance.randrange(10_000)) if chance.random() < 0.8 else chance.sample(_stuck(), 60)
+    objects = (
+        moving_cluster(chance.randrange(10_000))
+        if chance.random() < 0.8
+        else chance.sample(_stuck(), 60)
+    )
     damaged = [changed(chance, each, objects, ("apiVersion", "kind")) for each in objects]
-    found = [new if chance.random() < 0.2 and _is_json(new) else old for old, new in zip(objects, damaged, strict=True)]
+    found = [
+        new if chance.random() < 0.2 and _is_json(new) else old
+        for old, new in zip(objects, damaged, strict=True)
+    ]
     return list({_identity(each): each for each in found}.values())
 
 
@@ -56,7 +65,9 @@ def _identity(data: Json) -> tuple[str, str, str]:
 
 
 def _is_json(obj: Json) -> bool:
-    """Return whether every reader of JSON takes an object; files of others are refused as a whole."""
+    """Return whether every reader of JSON takes an object;
+    files of others are refused as a whole.
+    """
     return re.search(r"\\ud800|[0-9]{19}|e\+308", json.dumps(obj)) is None
 
 
@@ -68,7 +79,13 @@ class Answer(NamedTuple):
 
 
 def _ask(objects: list[Json], verb: tuple[str, ...], output: str, **more: Any) -> Answer:
-    snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "time": TIME, **more}
+    snapshot = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": ["*"],
+        "time": TIME,
+        **more,
+    }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster.json")
         file.write_text(json.dumps(snapshot | {"items": objects}))
@@ -86,7 +103,9 @@ def _ask(objects: list[Json], verb: tuple[str, ...], output: str, **more: Any) -
 
 
 def snapshots(chance: random.Random) -> None:
-    """A damaged snapshot is judged or refused with a known code, in time, in every format; its JSON can be read."""
+    """A damaged snapshot is judged or refused with a known code, in time, in every format;
+    its JSON can be read.
+    """
     verb, output = chance.choice(VERBS), chance.choice(("text", "json", "html"))
     complete = chance.choice((["*"], [], ["nodes", "pods"]))
     result = _ask(_cluster(chance), verb, output, complete=complete)

@@ -1,4 +1,7 @@
-"""What is fuzzed, and what must hold. A target gets a ``Random``, makes one input of it, and raises if something is wrong."""
+"""What is fuzzed, and what must hold.
+
+A target gets a ``Random``, makes one input of it, and raises if something is wrong.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ Target = Callable[[random.Random], None]
 LONGEST = 20.0
 """Seconds that one input may take; two are usual for the largest, and machines are busy."""
 MOST_WORK: Final = 5.0
-"""Seconds of CPU of both endpoints together: 2 each at most, and another process may share the core."""
+"""Seconds of CPU of both endpoints together: 2 each at most,
+and another process may share the core.
+"""
 MOST_MEMORY: Final = 100
 """MiB that a review may take."""
 MOST_ANSWERED: Final = 60_000
@@ -61,9 +66,14 @@ def default_policy() -> Policy:
 
 
 def request(scene: Scene, operation: str = "") -> Request:
-    obj, old = Object(scene.obj, "shop"), Object(scene.old, "shop") if isinstance(scene.old, dict) else None
+    obj, old = (
+        Object(scene.obj, "shop"),
+        Object(scene.old, "shop") if isinstance(scene.old, dict) else None,
+    )
     operation = operation or ("UPDATE" if old is not None else "CREATE")
-    return Request(operation=operation, kind=kinds.of(obj), obj=obj, old=old, namespace="shop", uid="1")
+    return Request(
+        operation=operation, kind=kinds.of(obj), obj=obj, old=old, namespace="shop", uid="1"
+    )
 
 
 def damaged(chance: random.Random) -> Scene:
@@ -82,11 +92,13 @@ def judged(found: Request, cluster: list[Json], *, unreadable: list[str] | None 
     return judge(found, rules(), snapshot, default_policy())
 
 
-# --- targets -----------------------------------------------------------------------------------------------------
+# --- targets --------------------------------------------------------------------------------------
 
 
 def engine(chance: random.Random) -> None:
-    """Every review of a damaged object in a damaged cluster is answered, without an error in a rule."""
+    """Every review of a damaged object in a damaged cluster is answered,
+    without an error in a rule.
+    """
     scene = damaged(chance)
     found = request(scene, chance.choice(["", "", "DELETE"]))
     response = judged(found, scene.cluster)
@@ -105,7 +117,9 @@ def body(chance: random.Random) -> None:
         text = changed_text(chance, text, corpus.reviews())
     refused = ""
     try:
-        reply = answer(text, review, rules().at_admission, Snapshot(complete=["*"]), default_policy())
+        reply = answer(
+            text, review, rules().at_admission, Snapshot(complete=["*"]), default_policy()
+        )
         assert not reply.response.errors, reply.response.errors
         json.loads(reply.body)
     except ReviewError as error:
@@ -117,7 +131,9 @@ def key_order(chance: random.Random) -> None:
     """The order of keys does not matter."""
     scene = damaged(chance)
     other = Scene(*(shuffled(chance, part) for part in scene))
-    assert verdicts(judged(request(scene), scene.cluster)) == verdicts(judged(request(other), other.cluster))
+    assert verdicts(judged(request(scene), scene.cluster)) == verdicts(
+        judged(request(other), other.cluster)
+    )
 
 
 def idle_metadata(chance: random.Random) -> None:
@@ -133,7 +149,9 @@ def idle_metadata(chance: random.Random) -> None:
     if isinstance(annotations, dict):
         idle["annotations"] = annotations | {"example.com/note": "x"}
     other = scene._replace(obj=scene.obj | {"metadata": metadata | idle})
-    assert verdicts(judged(request(scene), scene.cluster)) == verdicts(judged(request(other), other.cluster))
+    assert verdicts(judged(request(scene), scene.cluster)) == verdicts(
+        judged(request(other), other.cluster)
+    )
 
 
 def less_seen(chance: random.Random) -> None:
@@ -142,7 +160,12 @@ def less_seen(chance: random.Random) -> None:
     found = request(scene)
     if not judged(found, scene.cluster).allowed:
         return
-    known = [kind.resource for kind in rules().kinds] + ["nodes", "persistentvolumeclaims", "pods", "namespaces"]
+    known = [kind.resource for kind in rules().kinds] + [
+        "nodes",
+        "persistentvolumeclaims",
+        "pods",
+        "namespaces",
+    ]
     blind = judged(found, scene.cluster, unreadable=chance.sample(known, chance.randint(1, 8)))
     assert blind.allowed, verdicts(blind)
     nothing = judge(found, rules(), Snapshot(), default_policy())
@@ -150,7 +173,9 @@ def less_seen(chance: random.Random) -> None:
 
 
 def unchanged(chance: random.Random) -> None:
-    """An object is never denied in an update that changes nothing, nor while it is being deleted."""
+    """An object is never denied in an update that changes nothing,
+    nor while it is being deleted.
+    """
     scene = damaged(chance)
     same = judged(request(scene._replace(old=scene.obj)), scene.cluster)
     assert same.allowed, verdicts(same)
@@ -164,15 +189,25 @@ def unchanged(chance: random.Random) -> None:
 def size(chance: random.Random) -> None:
     """A large object in a large cluster is answered in time, whatever makes it large."""
     scene = corpus.scene(chance)
-    path, obj = grown(chance, scene.obj, chance.choice([100_000, 1_000_000, 2_000_000, 6_000_000]), NAMED)
+    path, obj = grown(
+        chance, scene.obj, chance.choice([100_000, 1_000_000, 2_000_000, 6_000_000]), NAMED
+    )
     body = json.dumps(review_of(obj, scene.old), separators=(",", ":")).encode()
     more = {"Node": 500, "Pod": 500}
-    crowd = [each for each in scene.cluster if each.get("kind") in ("VirtualMachine", "VirtualMachineInstance", *more)]
-    copies = [_named(each, number) for each in crowd for number in range(more.get(each["kind"], 2_000))]
+    crowd = [
+        each
+        for each in scene.cluster
+        if each.get("kind") in ("VirtualMachine", "VirtualMachineInstance", *more)
+    ]
+    copies = [
+        _named(each, number) for each in crowd for number in range(more.get(each["kind"], 2_000))
+    ]
     cluster = Snapshot(map(Object, [*scene.cluster, *copies]), complete=["*"])
     with measured() as work:
         for decide in (review, fix):
-            reply = answer(body, decide, rules().at_admission, cluster, default_policy(), review_limits())
+            reply = answer(
+                body, decide, rules().at_admission, cluster, default_policy(), review_limits()
+            )
             assert not reply.response.errors, reply.response.errors
             assert reply.response.patch or len(reply.body) < MOST_ANSWERED
     what = f"{'.'.join(map(str, path))} of {kinds.of(Object(obj))}"
@@ -185,7 +220,11 @@ def _named(data: Json, number: int) -> Json:
     metadata = data.get("metadata") or {}
     found = data | {"metadata": metadata | {"name": f"{metadata.get('name')}-{number}"}}
     status = data.get("status")
-    if data["kind"] == "VirtualMachineInstance" and isinstance(status, dict) and "nodeName" in status:
+    if (
+        data["kind"] == "VirtualMachineInstance"
+        and isinstance(status, dict)
+        and "nodeName" in status
+    ):
         found["status"] = status | {"nodeName": f"{status['nodeName']}-{number % 100}"}
     return found
 
@@ -195,7 +234,9 @@ def verdicts(response: Response) -> list[tuple[str, str, str]]:
 
 
 def files(chance: random.Random) -> None:
-    """``check`` of damaged text ends with a known code, in time, in every format; its JSON can be read."""
+    """``check`` of damaged text ends with a known code, in time, in every format;
+    its JSON can be read.
+    """
     text = changed_text(chance, chance.choice(corpus.manifests()), corpus.manifests())
     kind = chance.choice(["text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html"])
     result = run(["check", "-o", kind, "-"], text)
@@ -224,11 +265,15 @@ def policies(chance: random.Random) -> None:
 
 
 def fixes(chance: random.Random) -> None:
-    """``check --fix`` leaves a file that has nothing more to fix, and writes nothing into one that it cannot read."""
+    """``check --fix`` leaves a file that has nothing more to fix,
+    and writes nothing into one that it cannot read.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "a.yaml")
         text = chance.choice(corpus.manifests())
-        file.write_bytes(changed_text(chance, text, corpus.manifests()) if chance.random() < 0.7 else text)
+        file.write_bytes(
+            changed_text(chance, text, corpus.manifests()) if chance.random() < 0.7 else text
+        )
         before = file.read_bytes()
         first = run(["check", "--fix", str(file)])
         once = file.read_bytes()
@@ -255,7 +300,19 @@ def run(args: list[str], text: bytes | None = None) -> Result:
 TARGETS: Final[dict[str, Target]] = {
     target.__name__.replace("_", "-"): target
     for target in (
-        *(engine, body, key_order, idle_metadata, less_seen, unchanged, size, files, policies, fixes, wire),
+        *(
+            engine,
+            body,
+            key_order,
+            idle_metadata,
+            less_seen,
+            unchanged,
+            size,
+            files,
+            policies,
+            fixes,
+            wire,
+        ),
         *(snapshots, item_order, hostile_names, wrong_types),
     )
 }

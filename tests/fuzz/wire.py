@@ -19,7 +19,9 @@ from tests.fuzz.mutation import changed_text
 from tests.https.reviews import review, vm
 
 PATIENCE: Final = 0.3
-"""Seconds to wait for an answer to damaged bytes. None may come: half a request waits for its rest."""
+"""Seconds to wait for an answer to damaged bytes. None may come:
+half a request waits for its rest.
+"""
 SLOWEST: Final = 10.0
 """Seconds within which a valid review is answered meanwhile: the API server's usual time-out."""
 HEADERS: Final = (
@@ -46,7 +48,9 @@ def webhook() -> Webhook:
 
 
 def wire(chance: random.Random) -> None:
-    """Damaged bytes are answered or dropped; a valid review right after them is answered, and no traceback is logged."""
+    """Damaged bytes are answered or dropped; a valid review right after them is answered, and no
+    traceback is logged.
+    """
     server = webhook()
     logged = server.log.stat().st_size
     send_damaged(server, chance)
@@ -59,7 +63,9 @@ def wire(chance: random.Random) -> None:
 
 
 def send_damaged(server: Webhook, chance: random.Random) -> None:
-    """Send a request that is damaged somewhere, with TLS or without, and read what comes back for a moment."""
+    """Send a request that is damaged somewhere, with TLS or without,
+    and read what comes back for a moment.
+    """
     body = chance.choice(corpus.reviews())
     head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % chance.choice(
         [b"/validate", b"/mutate"]

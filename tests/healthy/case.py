@@ -10,7 +10,8 @@ UNKNOWN = frozenset({None})
 
 NO_CHECK = frozenset({"node-without-health-check"})
 COVERED: frozenset[str] = frozenset()
-# KubeVirt never updates the launchers of VMs that cannot migrate, so the rule that says so is right.
+# KubeVirt never updates the launchers of VMs that cannot migrate, so the rule that says so is
+# right.
 NEVER_UPDATED = frozenset({"workload-update-live-migrate-only"})
 
 Verdicts = frozenset[bool | None]
@@ -27,7 +28,8 @@ class Healthy:
         upgrade: the right answers of `upgrade`.
         outage: a node and the right answers of `outage` for it, where upstream decides them.
         findings: the rules that warn, because what they say is true of this cluster.
-        wider: whether two nodes may be updated at once: neither etcd nor a storage operator would stop working.
+        wider: whether two nodes may be updated at once: neither etcd nor a storage operator would
+            stop working.
     """
 
     name: str

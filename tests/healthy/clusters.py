@@ -4,7 +4,19 @@ from collections.abc import Iterable
 
 from .case import COVERED, UNKNOWN, YES, Healthy, all_yes
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
-from .parts import Object, budget, conditions, deployment, namespaces, node, obj, owner, service, snapshot, webhook
+from .parts import (
+    Object,
+    budget,
+    conditions,
+    deployment,
+    namespaces,
+    node,
+    obj,
+    owner,
+    service,
+    snapshot,
+    webhook,
+)
 from .releases import MASTERS, TAINT, WORKERS
 
 CAPI = "cluster.x-k8s.io/v1beta1"
@@ -21,8 +33,12 @@ def plain(release: tuple[int, int] = (1, 6), **fields: object) -> list[Object]:
 
 def k3s() -> Healthy:
     items = [*namespaces("vms", "kubevirt"), node("edge", roles=("control-plane", "master"))]
-    items += kubevirt((1, 6), ["edge"], ["edge"]) + storage_class("local-path", "rancher.io/local-path")
-    items += deployment("local-path-provisioner", "kube-system", ["edge"], {"app": "local-path-provisioner"})
+    items += kubevirt((1, 6), ["edge"], ["edge"]) + storage_class(
+        "local-path", "rancher.io/local-path"
+    )
+    items += deployment(
+        "local-path-provisioner", "kube-system", ["edge"], {"app": "local-path-provisioner"}
+    )
     local = claim(
         "app",
         modes=("ReadWriteOnce",),
@@ -33,8 +49,8 @@ def k3s() -> Healthy:
     state = NON_SHARED | {"message": NON_SHARED["message"].format("app")}
     items += machine("app", "edge", strategy="None", disks=["app"], migratable=state) + local
     source = (
-        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#syncPodDisruptionBudgetForDeployment "
-        "(none with one replica)"
+        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/"
+        "apps.go#syncPodDisruptionBudgetForDeployment (none with one replica)"
     )
     return Healthy(
         "k3s-single-node",
@@ -50,12 +66,23 @@ def k3s() -> Healthy:
 def capi_machine(name: str, of: Object, cluster: str, *, control_plane: bool) -> list[Object]:
     labels = {"cluster.x-k8s.io/cluster-name": cluster}
     labels |= (
-        {"cluster.x-k8s.io/control-plane": ""} if control_plane else {"cluster.x-k8s.io/deployment-name": "workers"}
+        {"cluster.x-k8s.io/control-plane": ""}
+        if control_plane
+        else {"cluster.x-k8s.io/deployment-name": "workers"}
     )
-    spec = {"clusterName": cluster, "version": "v1.33.4", "providerID": f"metal3://{name}", "nodeDrainTimeout": "0s"}
+    spec = {
+        "clusterName": cluster,
+        "version": "v1.33.4",
+        "providerID": f"metal3://{name}",
+        "nodeDrainTimeout": "0s",
+    }
     status = {"phase": "Running", "nodeRef": {"kind": "Node", "name": name, "apiVersion": "v1"}}
     status["conditions"] = conditions(
-        Ready=True, BootstrapReady=True, InfrastructureReady=True, NodeHealthy=True, HealthCheckSucceeded=True
+        Ready=True,
+        BootstrapReady=True,
+        InfrastructureReady=True,
+        NodeHealthy=True,
+        HealthCheckSucceeded=True,
     )
     return [
         obj(
@@ -71,7 +98,9 @@ def capi_machine(name: str, of: Object, cluster: str, *, control_plane: bool) ->
 
 
 def capi_check(name: str, labels: dict[str, str], limit: str) -> Object:
-    bad = [{"type": "Ready", "status": status, "timeout": "300s"} for status in ("Unknown", "False")]
+    bad = [
+        {"type": "Ready", "status": status, "timeout": "300s"} for status in ("Unknown", "False")
+    ]
     spec = {
         "clusterName": "c1",
         "selector": {"matchLabels": labels},
@@ -91,13 +120,30 @@ def capi_check(name: str, labels: dict[str, str], limit: str) -> Object:
 def control_plane(talos: bool) -> list[Object]:
     """Return a Cluster and the object that owns its control-plane machines."""
     group = "controlplane.cluster.x-k8s.io"
-    kind, version = ("TalosControlPlane", "v1alpha3") if talos else ("KubeadmControlPlane", "v1beta1")
-    reference = {"apiVersion": f"{group}/{version}", "kind": kind, "name": "c1-cp", "namespace": "capi"}
-    state = dict.fromkeys(("Ready", "ControlPlaneInitialized", "ControlPlaneReady", "InfrastructureReady"), True)
-    status: Object = {"phase": "Provisioned", "infrastructureReady": True, "controlPlaneReady": True}
+    kind, version = (
+        ("TalosControlPlane", "v1alpha3") if talos else ("KubeadmControlPlane", "v1beta1")
+    )
+    reference = {
+        "apiVersion": f"{group}/{version}",
+        "kind": kind,
+        "name": "c1-cp",
+        "namespace": "capi",
+    }
+    state = dict.fromkeys(
+        ("Ready", "ControlPlaneInitialized", "ControlPlaneReady", "InfrastructureReady"), True
+    )
+    status: Object = {
+        "phase": "Provisioned",
+        "infrastructureReady": True,
+        "controlPlaneReady": True,
+    }
     status["conditions"] = conditions(**state)
     ready: Object = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas"), 3)
-    ready |= {"initialized": True, "ready": True, "conditions": conditions(Ready=True, Available=True)}
+    ready |= {
+        "initialized": True,
+        "ready": True,
+        "conditions": conditions(Ready=True, Available=True),
+    }
     spec = {"replicas": 3, "version": "v1.33.4"}
     return [
         obj(kind, f"{group}/{version}", "c1-cp", "capi", spec=spec, status=ready),
@@ -107,17 +153,28 @@ def control_plane(talos: bool) -> list[Object]:
 
 def worker_machines() -> list[Object]:
     """Return the MachineSet of the workers, and its MachineDeployment."""
-    selector = {"cluster.x-k8s.io/cluster-name": "c1", "cluster.x-k8s.io/deployment-name": "workers"}
+    selector = {
+        "cluster.x-k8s.io/cluster-name": "c1",
+        "cluster.x-k8s.io/deployment-name": "workers",
+    }
     inner = {"clusterName": "c1", "version": "v1.33.4", "nodeDrainTimeout": "0s"}
     spec: Object = {"clusterName": "c1", "replicas": 3, "selector": {"matchLabels": selector}}
     spec["template"] = {"metadata": {"labels": selector}, "spec": inner}
-    spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    status: Object = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 3)
+    spec["strategy"] = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+    status: Object = dict.fromkeys(
+        ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 3
+    )
     status |= {"phase": "Running", "conditions": conditions(Ready=True, Available=True)}
     top = obj("MachineDeployment", CAPI, "workers", "capi", spec=spec, status=status)
     metadata: Object = {"labels": selector, "ownerReferences": owner(top)}
     metadata["annotations"] = {"machinedeployment.clusters.x-k8s.io/revision": "1"}
-    return [obj("MachineSet", CAPI, "workers-x7", "capi", metadata=metadata, spec=spec, status=status), top]
+    return [
+        obj("MachineSet", CAPI, "workers-x7", "capi", metadata=metadata, spec=spec, status=status),
+        top,
+    ]
 
 
 def cluster_api(talos: bool) -> Healthy:
@@ -126,10 +183,21 @@ def cluster_api(talos: bool) -> Healthy:
     for each in items:
         if each["kind"] == "Node":
             name = each["metadata"]["name"]
-            each["metadata"]["annotations"] |= {"cluster.x-k8s.io/machine": name, "cluster.x-k8s.io/cluster-name": "c1"}
+            each["metadata"]["annotations"] |= {
+                "cluster.x-k8s.io/machine": name,
+                "cluster.x-k8s.io/cluster-name": "c1",
+            }
     items += control + workers
-    items += [each for name in MASTERS for each in capi_machine(name, control[0], "c1", control_plane=True)]
-    items += [each for name in WORKERS for each in capi_machine(name, workers[0], "c1", control_plane=False)]
+    items += [
+        each
+        for name in MASTERS
+        for each in capi_machine(name, control[0], "c1", control_plane=True)
+    ]
+    items += [
+        each
+        for name in WORKERS
+        for each in capi_machine(name, workers[0], "c1", control_plane=False)
+    ]
     items.append(capi_check("workers", {"cluster.x-k8s.io/deployment-name": "workers"}, "40%"))
     if not talos:
         items.append(capi_check("control-plane", {"cluster.x-k8s.io/control-plane": ""}, "40%"))
@@ -148,7 +216,9 @@ def cluster_api(talos: bool) -> Healthy:
 
 
 def hypershift_management() -> Healthy:
-    """Return a cluster that hosts another one: its nodes are VMs that Cluster API's provider evacuates."""
+    """Return a cluster that hosts another one:
+    its nodes are VMs that Cluster API's provider evacuates.
+    """
     items = plain((1, 6)) + namespaces("clusters-guest")
     pool = {
         "clusterName": "guest",
@@ -156,8 +226,20 @@ def hypershift_management() -> Healthy:
         "platform": {"type": "KubeVirt"},
         "management": {"upgradeType": "Replace", "autoRepair": True},
     }
-    state = {"replicas": 2, "conditions": conditions(Ready=True, AllNodesHealthy=True, AllMachinesReady=True)}
-    items.append(obj("NodePool", "hypershift.openshift.io/v1beta1", "guest", "clusters", spec=pool, status=state))
+    state = {
+        "replicas": 2,
+        "conditions": conditions(Ready=True, AllNodesHealthy=True, AllMachinesReady=True),
+    }
+    items.append(
+        obj(
+            "NodePool",
+            "hypershift.openshift.io/v1beta1",
+            "guest",
+            "clusters",
+            spec=pool,
+            status=state,
+        )
+    )
     for name, place in (("guest-a", "w1"), ("guest-b", "w2")):
         worker = obj(
             "KubevirtMachine",
@@ -171,7 +253,10 @@ def hypershift_management() -> Healthy:
             "capk.cluster.x-k8s.io/kubevirt-machine-name": name,
             "capk.cluster.x-k8s.io/kubevirt-machine-namespace": "clusters-guest",
         }
-        labels |= {"cluster.x-k8s.io/cluster-name": "guest", "hypershift.openshift.io/nodePool": "guest"}
+        labels |= {
+            "cluster.x-k8s.io/cluster-name": "guest",
+            "hypershift.openshift.io/nodePool": "guest",
+        }
         disks = claim(f"{name}-rhcos", "clusters-guest")
         items += [worker, *disks]
         items += machine(
@@ -183,7 +268,9 @@ def hypershift_management() -> Healthy:
             labels=labels,
             of=worker,
         )
-    source = "kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go#DrainNodeIfNeeded"
+    source = (
+        "kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go#DrainNodeIfNeeded"
+    )
     nodes = all_yes((*MASTERS, "w3")) | {"w1": UNKNOWN, "w2": UNKNOWN}
     return Healthy(
         "hypershift-management",
@@ -195,7 +282,9 @@ def hypershift_management() -> Healthy:
     )
 
 
-def postgres(space: str, group: str = "postgresql.cnpg.io", on: Iterable[str] = WORKERS) -> list[Object]:
+def postgres(
+    space: str, group: str = "postgresql.cnpg.io", on: Iterable[str] = WORKERS
+) -> list[Object]:
     status = {
         "readyInstances": 3,
         "instances": 3,
@@ -203,22 +292,44 @@ def postgres(space: str, group: str = "postgresql.cnpg.io", on: Iterable[str] = 
         "targetPrimary": "pg-1",
         "phase": "Cluster in healthy state",
     }
-    top = obj("Cluster", f"{group}/v1", "pg", space, spec={"instances": 3, "enablePDB": True}, status=status)
+    top = obj(
+        "Cluster",
+        f"{group}/v1",
+        "pg",
+        space,
+        spec={"instances": 3, "enablePDB": True},
+        status=status,
+    )
     found = [top]
     for index, place in enumerate(on, start=1):
         role = "primary" if index == 1 else "replica"
-        labels = {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": role, "cnpg.io/instanceName": f"pg-{index}"}
+        labels = {
+            "cnpg.io/cluster": "pg",
+            "cnpg.io/instanceRole": role,
+            "cnpg.io/instanceName": f"pg-{index}",
+        }
         found.append(deployment("x", space, [place], labels)[2])
-        found[-1]["metadata"] |= {"name": f"pg-{index}", "uid": f"uid-pg-{index}", "ownerReferences": owner(top)}
+        found[-1]["metadata"] |= {
+            "name": f"pg-{index}",
+            "uid": f"uid-pg-{index}",
+            "ownerReferences": owner(top),
+        }
     managed = {"app.kubernetes.io/managed-by": "cloudnative-pg", "cnpg.io/cluster": "pg"}
-    primary, replica = ({"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": role} for role in ("primary", "replica"))
+    primary, replica = (
+        {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": role} for role in ("primary", "replica")
+    )
     found.append(budget("pg-primary", space, primary, 1, available=1, of=top, labels=managed))
     return [*found, budget("pg", space, replica, 2, available=1, of=top, labels=managed)]
 
 
 def kafka(space: str) -> list[Object]:
     top = obj(
-        "Kafka", "kafka.strimzi.io/v1beta2", "events", space, spec={}, status={"conditions": conditions(Ready=True)}
+        "Kafka",
+        "kafka.strimzi.io/v1beta2",
+        "events",
+        space,
+        spec={},
+        status={"conditions": conditions(Ready=True)},
     )
     brokers = obj(
         "StrimziPodSet",
@@ -229,7 +340,11 @@ def kafka(space: str) -> list[Object]:
         spec={},
         status={"pods": 3, "readyPods": 3},
     )
-    labels = {"strimzi.io/cluster": "events", "strimzi.io/name": "events-kafka", "strimzi.io/kind": "Kafka"}
+    labels = {
+        "strimzi.io/cluster": "events",
+        "strimzi.io/name": "events-kafka",
+        "strimzi.io/kind": "Kafka",
+    }
     found = [top, brokers]
     for index, place in enumerate(WORKERS):
         found.append(deployment("x", space, [place], labels)[2])
@@ -238,16 +353,32 @@ def kafka(space: str) -> list[Object]:
             "uid": f"uid-events-{index}",
             "ownerReferences": owner(brokers),
         }
-    chosen = {"strimzi.io/cluster": "events", "strimzi.io/kind": "Kafka", "strimzi.io/name": "events-kafka"}
+    chosen = {
+        "strimzi.io/cluster": "events",
+        "strimzi.io/kind": "Kafka",
+        "strimzi.io/name": "events-kafka",
+    }
     found.append(
-        budget("events-kafka", space, chosen, 3, unavailable=0, of=top, labels={"strimzi.io/cluster": "events"})
+        budget(
+            "events-kafka",
+            space,
+            chosen,
+            3,
+            unavailable=0,
+            of=top,
+            labels={"strimzi.io/cluster": "events"},
+        )
     )
     cleaner = "strimzi-drain-cleaner"
     found += deployment(cleaner, cleaner, ["w1", "w2"], {"app": cleaner}) + service(
         cleaner, cleaner, {"app": cleaner}, ["w1", "w2"]
     )
     rules = {f"{cleaner}.strimzi.io": ("", ["pods/eviction"], ["CREATE"])}
-    return [*found, webhook("Validating", cleaner, (cleaner, cleaner), rules, policy="Ignore"), *namespaces(cleaner)]
+    return [
+        *found,
+        webhook("Validating", cleaner, (cleaner, cleaner), rules, policy="Ignore"),
+        *namespaces(cleaner),
+    ]
 
 
 def elastic(space: str) -> list[Object]:
@@ -260,9 +391,17 @@ def elastic(space: str) -> list[Object]:
         spec=spec,
         status={"health": "green", "phase": "Ready", "availableNodes": 3},
     )
-    labels = {"elasticsearch.k8s.elastic.co/cluster-name": "logs", "common.k8s.elastic.co/type": "elasticsearch"}
-    roles = {f"elasticsearch.k8s.elastic.co/node-{role}": "true" for role in ("master", "data", "ingest")}
-    found = [top, *deployment("logs-es-default", space, WORKERS, labels | roles, kind="StatefulSet")]
+    labels = {
+        "elasticsearch.k8s.elastic.co/cluster-name": "logs",
+        "common.k8s.elastic.co/type": "elasticsearch",
+    }
+    roles = {
+        f"elasticsearch.k8s.elastic.co/node-{role}": "true" for role in ("master", "data", "ingest")
+    }
+    found = [
+        top,
+        *deployment("logs-es-default", space, WORKERS, labels | roles, kind="StatefulSet"),
+    ]
     return [
         *found,
         budget(
@@ -281,7 +420,9 @@ def operators() -> Healthy:
     items = plain() + namespaces("data", "istio-system", "cert-manager")
     items += postgres("data") + kafka("data") + elastic("data")
     items += deployment("istiod", "istio-system", ["w1", "w2"], {"app": "istiod"})
-    items.append(budget("istiod", "istio-system", {"app": "istiod", "istio": "pilot"}, 2, available=1))
+    items.append(
+        budget("istiod", "istio-system", {"app": "istiod", "istio": "pilot"}, 2, available=1)
+    )
     items[-1]["spec"]["selector"]["matchLabels"].pop("istio")
     items += service("istiod", "istio-system", {"app": "istiod"}, ["w1", "w2"])
     sidecar = {"namespaceSelector": {"matchLabels": {"istio-injection": "enabled"}}}
@@ -296,11 +437,21 @@ def operators() -> Healthy:
     )
     for name in ("cert-manager", "cert-manager-webhook", "cert-manager-cainjector"):
         items += deployment(name, "cert-manager", ["w3"], {"app": name})
-    items += service("cert-manager-webhook", "cert-manager", {"app": "cert-manager-webhook"}, ["w3"])
+    items += service(
+        "cert-manager-webhook", "cert-manager", {"app": "cert-manager-webhook"}, ["w3"]
+    )
     rules = {"webhook.cert-manager.io": ("cert-manager.io", ["*"], ["CREATE", "UPDATE"])}
-    items.append(webhook("Validating", "cert-manager-webhook", ("cert-manager", "cert-manager-webhook"), rules))
+    items.append(
+        webhook(
+            "Validating", "cert-manager-webhook", ("cert-manager", "cert-manager-webhook"), rules
+        )
+    )
     for name, on, policy in (("bindings", ["w1", "w2"], "Fail"), ("audit", [], "Ignore")):
-        items += deployment(name, name, on, {"app": name}) + service(name, name, {"app": name}, on) + namespaces(name)
+        items += (
+            deployment(name, name, on, {"app": name})
+            + service(name, name, {"app": name}, on)
+            + namespaces(name)
+        )
         entry = {f"{name}.example.com": ("", ["pods/binding", "pods"], ["CREATE", "DELETE"])}
         items.append(webhook("Validating", name, (name, name), entry, policy=policy))
     items += machine("web", "w1", strategy="LiveMigrate", disks=["web"]) + claim("web")
@@ -308,8 +459,16 @@ def operators() -> Healthy:
         "cloudnative-pg:pkg/specs/poddisruptionbudget.go; strimzi/drain-cleaner:README.md; elastic/"
         "cloud-on-k8s:pkg/controller/elasticsearch/pdb"
     )
-    return Healthy("operators", source, snapshot(items), all_yes(MASTERS + WORKERS), {"web": "migrates"})
+    return Healthy(
+        "operators", source, snapshot(items), all_yes(MASTERS + WORKERS), {"web": "migrates"}
+    )
 
 
 def clusters() -> list[Healthy]:
-    return [k3s(), cluster_api(talos=False), cluster_api(talos=True), hypershift_management(), operators()]
+    return [
+        k3s(),
+        cluster_api(talos=False),
+        cluster_api(talos=True),
+        hypershift_management(),
+        operators(),
+    ]

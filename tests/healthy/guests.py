@@ -6,7 +6,19 @@ from .case import COVERED, NEVER_UPDATED, NO_CHECK, UNKNOWN, Healthy, all_yes
 from .clusters import plain
 from .machines import HOST_DEVICE, NON_SHARED, claim, machine, storage_class
 from .motion import migrating
-from .parts import Object, ago, conditions, deployment, namespaces, obj, owner, pod, service, snapshot, webhook
+from .parts import (
+    Object,
+    ago,
+    conditions,
+    deployment,
+    namespaces,
+    obj,
+    owner,
+    pod,
+    service,
+    snapshot,
+    webhook,
+)
 from .releases import MASTERS, WORKERS
 
 POD_NETWORK = {
@@ -33,18 +45,34 @@ def volumes_and_state() -> Healthy:
         + claim("hot")
         + claim("data")
     )
-    for name, place, modes in (("shared-state", "w2", ("ReadWriteMany",)), ("own-state", "w3", RWO)):
+    for name, place, modes in (
+        ("shared-state", "w2", ("ReadWriteMany",)),
+        ("own-state", "w3", RWO),
+    ):
         state = {
             "volumeStatus": [
                 {"name": name, "target": "vda"},
-                {"name": "backend", "persistentVolumeClaimInfo": {"claimName": f"persistent-state-for-{name}"}},
+                {
+                    "name": "backend",
+                    "persistentVolumeClaimInfo": {"claimName": f"persistent-state-for-{name}"},
+                },
             ]
         }
         items += machine(
-            name, place, (1, 8), strategy="LiveMigrate", disks=[name], domain=efi | tpm, status=state
+            name,
+            place,
+            (1, 8),
+            strategy="LiveMigrate",
+            disks=[name],
+            domain=efi | tpm,
+            status=state,
         ) + claim(name)
         items += claim(
-            f"persistent-state-for-{name}", modes=modes, volume_mode="Filesystem", storage_class="fs", size="10Mi"
+            f"persistent-state-for-{name}",
+            modes=modes,
+            volume_mode="Filesystem",
+            storage_class="fs",
+            size="10Mi",
         )
     source = (
         "kubevirt/kubevirt:pkg/storage/backend-storage/"
@@ -60,22 +88,37 @@ def volumes_and_state() -> Healthy:
 
 
 def devices() -> Healthy:
-    items = plain((1, 7), extra={"openshift.io/sriov": "4", "nvidia.com/A100": "1", "hugepages-1Gi": "32Gi"})
+    items = plain(
+        (1, 7), extra={"openshift.io/sriov": "4", "nvidia.com/A100": "1", "hugepages-1Gi": "32Gi"}
+    )
     note = {"annotations": {"k8s.v1.cni.cncf.io/resourceName": "openshift.io/sriov"}}
-    network = obj("NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1", "sriov", "vms", metadata=note)
+    network = obj(
+        "NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1", "sriov", "vms", metadata=note
+    )
     items.append(network | {"spec": {"config": '{"type":"sriov"}'}})
     fast: Object = {"strategy": "LiveMigrate", "requests": {"openshift.io/sriov": "1"}}
     fast["domain"] = {"devices": {"interfaces": [{"name": "fast", "sriov": {}}]}}
     fast["spec"] = {"networks": [{"name": "fast", "multus": {"networkName": "vms/sriov"}}]}
-    card: Object = {"strategy": "None", "requests": {"nvidia.com/A100": "1"}, "migratable": HOST_DEVICE}
+    card: Object = {
+        "strategy": "None",
+        "requests": {"nvidia.com/A100": "1"},
+        "migratable": HOST_DEVICE,
+    }
     card["domain"] = {"devices": {"gpus": [{"name": "gpu", "deviceName": "nvidia.com/A100"}]}}
-    huge: Object = {"strategy": "LiveMigrate", "selector": {"cpumanager": "true"}, "memory": "8Gi", "cores": 4}
+    huge: Object = {
+        "strategy": "LiveMigrate",
+        "selector": {"cpumanager": "true"},
+        "memory": "8Gi",
+        "cores": 4,
+    }
     huge["domain"] = {
         "memory": {"guest": "8Gi", "hugepages": {"pageSize": "1Gi"}},
         "cpu": {"cores": 4, "sockets": 1, "threads": 1, "dedicatedCpuPlacement": True},
     }
     huge["requests"] = {"hugepages-1Gi": "8Gi", "memory": "400Mi", "cpu": "4"}
-    for (name, options), place in zip({"sriov": fast, "gpu": card, "huge": huge}.items(), WORKERS, strict=True):
+    for (name, options), place in zip(
+        {"sriov": fast, "gpu": card, "huge": huge}.items(), WORKERS, strict=True
+    ):
         items += machine(name, place, (1, 7), disks=[name], **options) + claim(name)
     source = "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition"
     outcomes = {"sriov": "migrates", "gpu": "restarts elsewhere", "huge": "migrates"}
@@ -84,34 +127,70 @@ def devices() -> Healthy:
 
 def shut_down() -> Healthy:
     items = plain() + storage_class("topolvm", "topolvm.io")
-    items += machine("plain", "w1", strategy="None", disks=["plain"], migratable=not_shared("plain")) + claim(
-        "plain", modes=RWO
-    )
     items += machine(
-        "ifpossible", "w2", strategy="LiveMigrateIfPossible", disks=["ifpossible"], migratable=not_shared("ifpossible")
+        "plain", "w1", strategy="None", disks=["plain"], migratable=not_shared("plain")
+    ) + claim("plain", modes=RWO)
+    items += machine(
+        "ifpossible",
+        "w2",
+        strategy="LiveMigrateIfPossible",
+        disks=["ifpossible"],
+        migratable=not_shared("ifpossible"),
     )
     items += claim("ifpossible", modes=RWO, volume_mode="Filesystem")
-    items += machine("local", "w3", strategy="None", disks=["local"], migratable=not_shared("local"))
+    items += machine(
+        "local", "w3", strategy="None", disks=["local"], migratable=not_shared("local")
+    )
     items += claim(
-        "local", modes=RWO, storage_class="topolvm", driver="topolvm.io", affinity={"kubernetes.io/hostname": "w3"}
+        "local",
+        modes=RWO,
+        storage_class="topolvm",
+        driver="topolvm.io",
+        affinity={"kubernetes.io/hostname": "w3"},
     )
-    outcomes = {"plain": "restarts elsewhere", "ifpossible": "restarts elsewhere", "local": "waits for its node"}
+    outcomes = {
+        "plain": "restarts elsewhere",
+        "ifpossible": "restarts elsewhere",
+        "local": "waits for its node",
+    }
     source = (
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go#admitLauncherPod"
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+        "pod-eviction-admitter.go#admitLauncherPod"
     )
-    return Healthy("shut-down-and-back", source, snapshot(items), NODES, outcomes, findings=NO_CHECK | NEVER_UPDATED)
+    return Healthy(
+        "shut-down-and-back",
+        source,
+        snapshot(items),
+        NODES,
+        outcomes,
+        findings=NO_CHECK | NEVER_UPDATED,
+    )
 
 
 def pool() -> list[Object]:
     """Return a pool with two VMs."""
-    spec = {"runStrategy": "Always", "template": {"spec": POD_NETWORK | {"evictionStrategy": "LiveMigrate"}}}
+    spec = {
+        "runStrategy": "Always",
+        "template": {"spec": POD_NETWORK | {"evictionStrategy": "LiveMigrate"}},
+    }
     template = {"metadata": {"labels": {"pool": "web"}}, "spec": spec}
-    body = {"replicas": 2, "selector": {"matchLabels": {"pool": "web"}}, "virtualMachineTemplate": template}
+    body = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"pool": "web"}},
+        "virtualMachineTemplate": template,
+    }
     status = {"replicas": 2, "readyReplicas": 2}
-    group = obj("VirtualMachinePool", "pool.kubevirt.io/v1beta1", "web", "vms", spec=body, status=status)
+    group = obj(
+        "VirtualMachinePool", "pool.kubevirt.io/v1beta1", "web", "vms", spec=body, status=status
+    )
     found = [group]
     for name, place in zip(("web-0", "web-1"), WORKERS, strict=False):
-        options: Object = {"strategy": "LiveMigrate", "disks": [name], "labels": {"pool": "web"}, "of": group}
+        options: Object = {
+            "strategy": "LiveMigrate",
+            "disks": [name],
+            "labels": {"pool": "web"},
+            "of": group,
+        }
         found += machine(name, place, (1, 7), **options) + claim(name)
     return found
 
@@ -131,17 +210,27 @@ def typed() -> list[Object]:
         del template["spec"]["domain"][field]
     kept[0]["spec"]["template"] = template
     types = obj("VirtualMachineClusterInstancetype", version, "u1.medium", spec=size)
-    return [types, obj("VirtualMachineClusterPreference", version, "linux", spec=disks), *kept, *claim("typed")]
+    return [
+        types,
+        obj("VirtualMachineClusterPreference", version, "linux", spec=disks),
+        *kept,
+        *claim("typed"),
+    ]
 
 
 def groups() -> Healthy:
     items = plain((1, 7)) + pool() + typed()
-    paused = {"type": "Paused", "status": "True", "reason": "PausedByUser", "lastTransitionTime": ago(hours=2)}
+    paused = {
+        "type": "Paused",
+        "status": "True",
+        "reason": "PausedByUser",
+        "lastTransitionTime": ago(hours=2),
+    }
     options: Object = {"strategy": "LiveMigrate", "disks": ["paused"], "extra_conditions": [paused]}
     items += machine("paused", "w3", (1, 7), **options) + claim("paused")
     source = (
-        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition (a paused guest migrates); "
-        "pkg/virt-controller/watch/pool"
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition (a paused guest "
+        "migrates); pkg/virt-controller/watch/pool"
     )
     outcomes = dict.fromkeys(("web-0", "web-1", "typed", "paused"), "migrates")
     return Healthy("pools-and-types", source, snapshot(items), NODES, outcomes)
@@ -149,27 +238,52 @@ def groups() -> Healthy:
 
 def starting() -> Healthy:
     items = plain()
-    new = machine("fresh", "w1", strategy="LiveMigrateIfPossible", disks=["fresh"], migratable=None, age=0)
+    new = machine(
+        "fresh", "w1", strategy="LiveMigrateIfPossible", disks=["fresh"], migratable=None, age=0
+    )
     vmi, launcher = new[1], new[2]
     vmi["status"]["phase"] = "Scheduled"
     vmi["status"]["conditions"] = [
-        {"type": "Ready", "status": "False", "reason": "GuestNotRunning", "lastTransitionTime": ago(seconds=20)}
+        {
+            "type": "Ready",
+            "status": "False",
+            "reason": "GuestNotRunning",
+            "lastTransitionTime": ago(seconds=20),
+        }
     ]
     vmi["status"]["phaseTransitionTimestamps"] = vmi["status"]["phaseTransitionTimestamps"][:3]
-    new[0]["status"] = {"created": True, "printableStatus": "Starting", "conditions": conditions(Ready=False)}
+    new[0]["status"] = {
+        "created": True,
+        "printableStatus": "Starting",
+        "conditions": conditions(Ready=False),
+    }
     launcher["metadata"]["creationTimestamp"] = ago(seconds=58)
-    items += new + claim("fresh") + machine("web", "w2", strategy="LiveMigrate", disks=["web"]) + claim("web")
-    source = (
-        "kubevirt/kubevirt:…/pod-eviction-admitter.go#admitLauncherPod (LiveMigrateIfPossible passes until "
-        "the condition is True)"
+    items += (
+        new
+        + claim("fresh")
+        + machine("web", "w2", strategy="LiveMigrate", disks=["web"])
+        + claim("web")
     )
-    return Healthy("just-starting", source, snapshot(items), NODES, {"fresh": "restarts elsewhere", "web": "migrates"})
+    source = (
+        "kubevirt/kubevirt:…/pod-eviction-admitter.go#admitLauncherPod (LiveMigrateIfPossible "
+        "passes until the condition is True)"
+    )
+    return Healthy(
+        "just-starting",
+        source,
+        snapshot(items),
+        NODES,
+        {"fresh": "restarts elsewhere", "web": "migrates"},
+    )
 
 
 def importing() -> Healthy:
     items = plain() + data_importer("w2") + namespaces("cdi")
     image = {"source": {"http": {"url": "https://images.example.com/disk.qcow2"}}}
-    status = {"phase": "ImportInProgress", "conditions": conditions(Bound=True, Running=True, Ready=False)}
+    status = {
+        "phase": "ImportInProgress",
+        "conditions": conditions(Bound=True, Running=True, Ready=False),
+    }
     top = obj("DataVolume", "cdi.kubevirt.io/v1beta1", "new", "vms", spec=image, status=status)
     body: Object = {**POD_NETWORK, "evictionStrategy": "LiveMigrate"}
     body["volumes"] = [{"name": "new", "dataVolume": {"name": "new"}}]
@@ -179,23 +293,40 @@ def importing() -> Healthy:
     disk = claim("new")
     disk[0]["metadata"]["ownerReferences"] = owner(top)
     labels = {"app": "containerized-data-importer", "cdi.kubevirt.io": "importer"}
-    items += [*disk, pod("importer-prime-1", "vms", "w1", labels, disk[0], spec={"restartPolicy": "OnFailure"})]
+    items += [
+        *disk,
+        pod("importer-prime-1", "vms", "w1", labels, disk[0], spec={"restartPolicy": "OnFailure"}),
+    ]
     items += machine("web", "w2", strategy="LiveMigrate", disks=["web"]) + claim("web")
-    source = "kubevirt/containerized-data-importer:pkg/operator/controller/callbacks.go (applyStorageProfile)"
+    source = (
+        "kubevirt/containerized-data-importer:pkg/operator/controller/callbacks.go "
+        "(applyStorageProfile)"
+    )
     return Healthy("cdi-import", source, snapshot(items), NODES, {"web": "migrates"})
 
 
 def data_importer(place: str) -> list[Object]:
-    """Return CDI on one node, with the webhook that changes claims with a label of its own alone."""
+    """Return CDI on one node, with the webhook that changes claims with a label of its own
+    alone.
+    """
     found = [obj("CDI", "cdi.kubevirt.io/v1beta1", "cdi", spec={}, status={"phase": "Deployed"})]
     for name in ("cdi-apiserver", "cdi-deployment", "cdi-uploadproxy", "cdi-operator"):
         found += deployment(name, "cdi", [place], {"cdi.kubevirt.io": name})
     found += service("cdi-api", "cdi", {"cdi.kubevirt.io": "cdi-apiserver"}, [place])
-    rules = {"datavolume-validate.cdi.kubevirt.io": ("cdi.kubevirt.io", ["datavolumes"], ["CREATE", "UPDATE"])}
+    rules = {
+        "datavolume-validate.cdi.kubevirt.io": (
+            "cdi.kubevirt.io",
+            ["datavolumes"],
+            ["CREATE", "UPDATE"],
+        )
+    }
     found.append(webhook("Validating", "cdi-api-datavolume-validate", ("cdi", "cdi-api"), rules))
     profile = {"objectSelector": {"matchLabels": {"cdi.kubevirt.io/applyStorageProfile": "true"}}}
     render = {"pvc-mutate.cdi.kubevirt.io": ("", ["persistentvolumeclaims"], ["CREATE"])}
-    return [*found, webhook("Mutating", "cdi-api-pvc-mutate", ("cdi", "cdi-api"), render, **profile)]
+    return [
+        *found,
+        webhook("Mutating", "cdi-api-pvc-mutate", ("cdi", "cdi-api"), render, **profile),
+    ]
 
 
 def one_migration() -> Healthy:
@@ -203,14 +334,27 @@ def one_migration() -> Healthy:
     for name, place in (("web", "w1"), ("db", "w2")):
         items += machine(name, place, (1, 9), strategy="LiveMigrate", disks=[name]) + claim(name)
     items = migrating(items, "web", "w1", "w3", evacuation=False)
-    source = "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#processMigrationPhase"
-    return Healthy("one-migration", source, snapshot(items), NODES, {"web": "migrates", "db": "migrates"})
+    source = (
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#processMigrationPhase"
+    )
+    return Healthy(
+        "one-migration", source, snapshot(items), NODES, {"web": "migrates", "db": "migrates"}
+    )
 
 
 def read_only_role() -> Healthy:
     items = [each for each in plain() if each["kind"] in ("Node", "Namespace")]
-    items += [each for each in machine("web", "w1", strategy="LiveMigrate", disks=["web"]) if each["kind"] != "Pod"]
-    kinds = ["nodes", "namespaces", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"]
+    items += [
+        each
+        for each in machine("web", "w1", strategy="LiveMigrate", disks=["web"])
+        if each["kind"] != "Pod"
+    ]
+    kinds = [
+        "nodes",
+        "namespaces",
+        "virtualmachines.kubevirt.io",
+        "virtualmachineinstances.kubevirt.io",
+    ]
     hidden = [
         "pods",
         "poddisruptionbudgets.policy",

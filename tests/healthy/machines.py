@@ -27,7 +27,11 @@ INFRA = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": f"node-role.kubernetes.io/{role}", "operator": "Exists"}]}
+                    {
+                        "matchExpressions": [
+                            {"key": f"node-role.kubernetes.io/{role}", "operator": "Exists"}
+                        ]
+                    }
                     for role in ("control-plane", "master")
                 ]
             }
@@ -61,12 +65,22 @@ def kubevirt(
         found += deployment(name, namespace, places, {"kubevirt.io": name}, spec=infra)
         if name != "virt-operator" and len(places) > 1:
             chosen = {"kubevirt.io": name}
-            found.append(budget(f"{name}-pdb", namespace, chosen, len(places), available=len(places) - 1))
-    found += deployment("virt-handler", namespace, nodes, {"kubevirt.io": "virt-handler"}, kind="DaemonSet")
+            found.append(
+                budget(f"{name}-pdb", namespace, chosen, len(places), available=len(places) - 1)
+            )
+    found += deployment(
+        "virt-handler", namespace, nodes, {"kubevirt.io": "virt-handler"}, kind="DaemonSet"
+    )
     found += service("virt-api", namespace, {"kubevirt.io": "virt-api"}, places)
-    found += service("kubevirt-operator-webhook", namespace, {"kubevirt.io": "virt-operator"}, places)
+    found += service(
+        "kubevirt-operator-webhook", namespace, {"kubevirt.io": "virt-operator"}, places
+    )
     renewed = ago(seconds=3)[:-1] + ".000000Z"
-    lease = {"holderIdentity": "virt-controller-x0", "leaseDurationSeconds": 15, "renewTime": renewed}
+    lease = {
+        "holderIdentity": "virt-controller-x0",
+        "leaseDurationSeconds": 15,
+        "renewTime": renewed,
+    }
     found.append(obj("Lease", "coordination.k8s.io/v1", "virt-controller", namespace, spec=lease))
     target = (namespace, "virt-api")
     return (
@@ -77,48 +91,108 @@ def kubevirt(
 
 
 def _custom_resource(
-    release: tuple[int, int], namespace: str, configuration: Mapping[str, Any], managed: bool, *, single: bool
+    release: tuple[int, int],
+    namespace: str,
+    configuration: Mapping[str, Any],
+    managed: bool,
+    *,
+    single: bool,
 ) -> Object:
     version = f"v{release[0]}.{release[1]}.0"
     updates = {"workloadUpdateMethods": ["LiveMigrate"]}
-    spec: Object = {"configuration": {"developerConfiguration": {}, **configuration}, "workloadUpdateStrategy": updates}
+    spec: Object = {
+        "configuration": {"developerConfiguration": {}, **configuration},
+        "workloadUpdateStrategy": updates,
+    }
     if single:
         spec["infra"] = {"replicas": 1}
-    status: Object = {"phase": "Deployed", "observedGeneration": 1, "outdatedVirtualMachineInstanceWorkloads": 0}
-    status |= dict.fromkeys(("observedKubeVirtVersion", "targetKubeVirtVersion", "operatorVersion"), version)
+    status: Object = {
+        "phase": "Deployed",
+        "observedGeneration": 1,
+        "outdatedVirtualMachineInstanceWorkloads": 0,
+    }
+    status |= dict.fromkeys(
+        ("observedKubeVirtVersion", "targetKubeVirtVersion", "operatorVersion"), version
+    )
     status |= dict.fromkeys(("observedDeploymentID", "targetDeploymentID"), "4f3d")
-    status["conditions"] = conditions(Created=True, Available=True, Progressing=False, Degraded=False)
+    status["conditions"] = conditions(
+        Created=True, Available=True, Progressing=False, Degraded=False
+    )
     metadata: Object = {"generation": 1}
     if managed:
-        metadata["labels"] = {"app": "kubevirt-hyperconverged", "app.kubernetes.io/managed-by": "hco-operator"}
+        metadata["labels"] = {
+            "app": "kubevirt-hyperconverged",
+            "app.kubernetes.io/managed-by": "hco-operator",
+        }
     name = "kubevirt-kubevirt-hyperconverged" if managed else "kubevirt"
-    return obj("KubeVirt", "kubevirt.io/v1", name, namespace, metadata=metadata, spec=spec, status=status)
+    return obj(
+        "KubeVirt", "kubevirt.io/v1", name, namespace, metadata=metadata, spec=spec, status=status
+    )
 
 
 def _webhooks(release: tuple[int, int], target: tuple[str, str]) -> list[Object]:
-    """Return the webhooks of virt-api and virt-operator; the one on evictions fails closed since 1.5."""
+    """Return the webhooks of virt-api and virt-operator;
+    the one on evictions fails closed since 1.5.
+    """
     group = "kubevirt.io"
     validators = {
-        "virtualmachineinstances-create-validator.kubevirt.io": (group, ["virtualmachineinstances"], ["CREATE"]),
-        "virtualmachineinstances-update-validator.kubevirt.io": (group, ["virtualmachineinstances"], ["UPDATE"]),
+        "virtualmachineinstances-create-validator.kubevirt.io": (
+            group,
+            ["virtualmachineinstances"],
+            ["CREATE"],
+        ),
+        "virtualmachineinstances-update-validator.kubevirt.io": (
+            group,
+            ["virtualmachineinstances"],
+            ["UPDATE"],
+        ),
         "virtualmachine-validator.kubevirt.io": (group, ["virtualmachines"], ANY),
-        "migration-create-validator.kubevirt.io": (group, ["virtualmachineinstancemigrations"], ["CREATE"]),
-        "migration-update-validator.kubevirt.io": (group, ["virtualmachineinstancemigrations"], ["UPDATE"]),
-        "kubevirt-crd-status-validator.kubevirt.io": (group, ["virtualmachineinstances/status"], ANY),
+        "migration-create-validator.kubevirt.io": (
+            group,
+            ["virtualmachineinstancemigrations"],
+            ["CREATE"],
+        ),
+        "migration-update-validator.kubevirt.io": (
+            group,
+            ["virtualmachineinstancemigrations"],
+            ["UPDATE"],
+        ),
+        "kubevirt-crd-status-validator.kubevirt.io": (
+            group,
+            ["virtualmachineinstances/status"],
+            ANY,
+        ),
     }
     validating = webhook("Validating", "virt-api-validator", target, validators)
     eviction = {"virt-launcher-eviction-interceptor.kubevirt.io": ("", ["pods/eviction"], ["*"])}
-    names = {"matchConditions": [{"name": "only-vms", "expression": 'request.name.startsWith("virt-launcher")'}]}
+    names = {
+        "matchConditions": [
+            {"name": "only-vms", "expression": 'request.name.startsWith("virt-launcher")'}
+        ]
+    }
     late = release >= (1, 5)
-    entry = webhook("Validating", "x", target, eviction, policy="Fail" if late else "Ignore", **names if late else {})
+    entry = webhook(
+        "Validating",
+        "x",
+        target,
+        eviction,
+        policy="Fail" if late else "Ignore",
+        **names if late else {},
+    )
     validating["webhooks"] += entry["webhooks"]
     mutators = {
         "virtualmachines-mutator.kubevirt.io": (group, ["virtualmachines"], ANY),
-        "virtualmachineinstances-mutator.kubevirt.io": (group, ["virtualmachineinstances"], ["CREATE"]),
+        "virtualmachineinstances-mutator.kubevirt.io": (
+            group,
+            ["virtualmachineinstances"],
+            ["CREATE"],
+        ),
         "migrations-mutator.kubevirt.io": (group, ["virtualmachineinstancemigrations"], ["CREATE"]),
     }
     guard = {"kubevirt-validator.kubevirt.io": (group, ["kubevirts"], ["DELETE"])}
-    operator = webhook("Validating", "virt-operator-validator", (target[0], "kubevirt-operator-webhook"), guard)
+    operator = webhook(
+        "Validating", "virt-operator-validator", (target[0], "kubevirt-operator-webhook"), guard
+    )
     return [validating, webhook("Mutating", "virt-api-mutator", target, mutators), operator]
 
 
@@ -134,19 +208,34 @@ def claim(
     size: str = "20Gi",
 ) -> list[Object]:
     volume = f"pvc-{namespace}-{name}"
-    spec: Object = {"accessModes": list(modes), "volumeMode": volume_mode, "storageClassName": storage_class}
+    spec: Object = {
+        "accessModes": list(modes),
+        "volumeMode": volume_mode,
+        "storageClassName": storage_class,
+    }
     request = {"resources": {"requests": {"storage": size}}, "volumeName": volume}
     bound = {"phase": "Bound", "accessModes": list(modes), "capacity": {"storage": size}}
-    persistent: Object = spec | {"capacity": {"storage": size}, "csi": {"driver": driver, "volumeHandle": volume}}
+    persistent: Object = spec | {
+        "capacity": {"storage": size},
+        "csi": {"driver": driver, "volumeHandle": volume},
+    }
     persistent["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name}
     persistent["persistentVolumeReclaimPolicy"] = "Delete"
     if affinity:
         terms = [
-            {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in affinity.items()]}
+            {
+                "matchExpressions": [
+                    {"key": key, "operator": "In", "values": [value]}
+                    for key, value in affinity.items()
+                ]
+            }
         ]
         persistent["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     found = obj("PersistentVolumeClaim", "v1", name, namespace, spec=spec | request, status=bound)
-    return [found, obj("PersistentVolume", "v1", volume, spec=persistent, status={"phase": "Bound"})]
+    return [
+        found,
+        obj("PersistentVolume", "v1", volume, spec=persistent, status={"phase": "Bound"}),
+    ]
 
 
 def storage_class(name: str, driver: str) -> list[Object]:
@@ -158,10 +247,23 @@ def storage_class(name: str, driver: str) -> list[Object]:
         reclaimPolicy="Delete",
         volumeBindingMode="Immediate",
     )
-    return [made, obj("CSIDriver", "storage.k8s.io/v1", driver, spec={"attachRequired": True, "podInfoOnMount": False})]
+    return [
+        made,
+        obj(
+            "CSIDriver",
+            "storage.k8s.io/v1",
+            driver,
+            spec={"attachRequired": True, "podInfoOnMount": False},
+        ),
+    ]
 
 
-MIGRATABLE = {"type": "LiveMigratable", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
+MIGRATABLE = {
+    "type": "LiveMigratable",
+    "status": "True",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+}
 
 
 def unmigratable(reason: str, message: str) -> Object:
@@ -170,8 +272,8 @@ def unmigratable(reason: str, message: str) -> Object:
 
 NON_SHARED = unmigratable(
     "DisksNotLiveMigratable",
-    "cannot migrate VMI: PVC {} is not shared, live migration requires that all PVCs must be shared "
-    "(using ReadWriteMany access mode)",
+    "cannot migrate VMI: PVC {} is not shared, live migration requires that all PVCs must be "
+    "shared (using ReadWriteMany access mode)",
 )
 HOST_DEVICE = unmigratable("HostDeviceNotLiveMigratable", "VMI uses a PCI host devices")
 
@@ -211,25 +313,43 @@ class Guest:
         own = dict(self.domain)
         disks = [{"name": each, "disk": {"bus": "virtio"}} for each in self.disks]
         disks += [{"name": each, "disk": {"bus": "scsi"}} for each in self.hotplugged]
-        devices: Object = {"disks": disks, "interfaces": [{"name": "default", "masquerade": {}}], "rng": {}}
+        devices: Object = {
+            "disks": disks,
+            "interfaces": [{"name": "default", "masquerade": {}}],
+            "rng": {},
+        }
         cpu = {"cores": self.cores, "sockets": 1, "threads": 1, "model": "host-model"}
         inner: Object = {"cpu": cpu, "memory": {"guest": self.memory}, "machine": machine_type}
-        inner |= {"devices": devices | own.pop("devices", {}), "resources": {"requests": {"memory": self.memory}}} | own
-        plain = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in self.disks]
+        inner |= {
+            "devices": devices | own.pop("devices", {}),
+            "resources": {"requests": {"memory": self.memory}},
+        } | own
+        plain = [
+            {"name": each, "persistentVolumeClaim": {"claimName": each}} for each in self.disks
+        ]
         plugged = [
             {"name": each, "persistentVolumeClaim": {"claimName": each, "hotpluggable": True}}
             for each in self.hotplugged
         ]
-        found: Object = {"domain": inner, "volumes": plain + plugged, "networks": [{"name": "default", "pod": {}}]}
+        found: Object = {
+            "domain": inner,
+            "volumes": plain + plugged,
+            "networks": [{"name": "default", "pod": {}}],
+        }
         found |= {"architecture": "amd64", "terminationGracePeriodSeconds": 180} | dict(self.spec)
         return found | ({"evictionStrategy": self.strategy} if self.strategy else {})
 
     def running(self, name: str, on: str, pod_uid: str, machine_type: Object) -> Object:
         """Return the status of the VMI."""
         started = {"Pending": 60, "Scheduling": 58, "Scheduled": 45, "Running": 40}
-        volumes: list[Object] = [{"name": each, "target": f"vd{index}"} for index, each in enumerate(self.disks)]
+        volumes: list[Object] = [
+            {"name": each, "target": f"vd{index}"} for index, each in enumerate(self.disks)
+        ]
         attached = {"phase": "Ready", "hotplugVolume": {"attachPodName": f"hp-volume-{name}"}}
-        volumes += [{"name": each, "target": f"sd{index}"} | attached for index, each in enumerate(self.hotplugged)]
+        volumes += [
+            {"name": each, "target": f"sd{index}"} | attached
+            for index, each in enumerate(self.hotplugged)
+        ]
         reported = [self.migratable] if self.migratable else []
         sizes = dict.fromkeys(("guestAtBoot", "guestCurrent", "guestRequested"), self.memory)
         return {
@@ -255,19 +375,33 @@ class Guest:
 
 
 def machine(name: str, on: str, release: tuple[int, int] = (1, 6), **fields: Any) -> list[Object]:
-    """Return a running VM, its VMI, its virt-launcher pod, and what else KubeVirt creates for it; fields: see Guest."""
+    """Return a running VM, its VMI, its virt-launcher pod, and what else KubeVirt creates for it;
+    fields: see Guest.
+    """
     guest = Guest(**fields)
     machine_type = {"type": "pc-q35-rhel9.6.0" if release >= (1, 6) else "q35"}
     body = guest.body(machine_type)
     template = {"metadata": {"labels": dict(guest.labels)}, "spec": body}
-    status = {"created": True, "ready": True, "printableStatus": "Running", "conditions": conditions(Ready=True)}
+    status = {
+        "created": True,
+        "ready": True,
+        "printableStatus": "Running",
+        "conditions": conditions(Ready=True),
+    }
     spec = {"runStrategy": guest.run, "template": template} | dict(guest.vm_spec)
     vm = obj("VirtualMachine", "kubevirt.io/v1", name, guest.namespace, spec=spec, status=status)
     if guest.of is not None:
         vm["metadata"]["ownerReferences"] = owner(guest.of)
     launcher = f"virt-launcher-{name}-k2x7q"
     live = guest.running(name, on, f"uid-pod-{guest.namespace}-{launcher}", machine_type)
-    vmi = obj("VirtualMachineInstance", "kubevirt.io/v1", name, guest.namespace, spec=copy.deepcopy(body), status=live)
+    vmi = obj(
+        "VirtualMachineInstance",
+        "kubevirt.io/v1",
+        name,
+        guest.namespace,
+        spec=copy.deepcopy(body),
+        status=live,
+    )
     labels = {"kubevirt.io/nodeName": on, **guest.labels}
     since = ago(days=guest.age, seconds=60)
     vmi["metadata"] |= {"ownerReferences": owner(vm), "labels": labels, "creationTimestamp": since}
@@ -283,7 +417,9 @@ def machine(name: str, on: str, release: tuple[int, int] = (1, 6), **fields: Any
     return [vm, vmi, *pods]
 
 
-def _pods(launcher: str, on: str, vmi: Object, guest: Guest, release: tuple[int, int]) -> list[Object]:
+def _pods(
+    launcher: str, on: str, vmi: Object, guest: Guest, release: tuple[int, int]
+) -> list[Object]:
     """Return the virt-launcher pod, and the pod that attaches hotplugged volumes."""
     name = vmi["metadata"]["name"]
     marks = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": vmi["metadata"]["uid"]}
@@ -294,13 +430,30 @@ def _pods(launcher: str, on: str, vmi: Object, guest: Guest, release: tuple[int,
     if release >= (1, 6):
         where["machine-type.node.kubevirt.io/pc-q35-rhel9.6.0"] = "true"
     claims = [{"name": disk, "persistentVolumeClaim": {"claimName": disk}} for disk in guest.disks]
-    empty = [{"name": each, "emptyDir": {}} for each in ("private", "public", "sockets", "libvirt-runtime")]
+    empty = [
+        {"name": each, "emptyDir": {}}
+        for each in ("private", "public", "sockets", "libvirt-runtime")
+    ]
     spec: Object = {"nodeSelector": where, "volumes": claims + empty, "restartPolicy": "Never"}
     spec["terminationGracePeriodSeconds"] = 210
     notes = {"kubevirt.io/domain": name}
-    made = pod(launcher, guest.namespace, on, marks, vmi, requests=need, spec=spec, annotations=notes)
-    plugged = [{"name": disk, "persistentVolumeClaim": {"claimName": disk}} for disk in guest.hotplugged]
+    made = pod(
+        launcher, guest.namespace, on, marks, vmi, requests=need, spec=spec, annotations=notes
+    )
+    plugged = [
+        {"name": disk, "persistentVolumeClaim": {"claimName": disk}} for disk in guest.hotplugged
+    ]
     if not plugged:
         return [made]
     helper = {"volumes": plugged, "nodeSelector": {"kubernetes.io/hostname": on}}
-    return [made, pod(f"hp-volume-{name}", guest.namespace, on, {"kubevirt.io": "hotplug-disk"}, made, spec=helper)]
+    return [
+        made,
+        pod(
+            f"hp-volume-{name}",
+            guest.namespace,
+            on,
+            {"kubevirt.io": "hotplug-disk"},
+            made,
+            spec=helper,
+        ),
+    ]

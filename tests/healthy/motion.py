@@ -1,4 +1,6 @@
-"""Healthy clusters in the middle of something: a node update, and a migration at its normal pace."""
+"""Healthy clusters in the middle of something: a node update,
+and a migration at its normal pace.
+"""
 
 from .case import COVERED, Healthy, all_yes
 from .machines import claim, kubevirt, machine, storage_class
@@ -19,7 +21,9 @@ def draining(rebooting: bool) -> Healthy:
     away = {"desiredConfig": new, "desiredDrain": f"drain-{new}", "state": "Working"}
     if rebooting:
         away |= {"lastAppliedDrain": f"drain-{new}", "state": "Rebooting"}
-    state: Object = {"unschedulable": True} | ({"ready": "False", "heartbeat": ago(minutes=2)} if rebooting else {})
+    state: Object = {"unschedulable": True} | (
+        {"ready": "False", "heartbeat": ago(minutes=2)} if rebooting else {}
+    )
     items = cluster(worker_notes={"w0": done, "w1": away}, states={"w1": state})
     items += [
         pool("worker", WORKERS, target="2", updated=1, unavailable=1),
@@ -39,13 +43,28 @@ def draining(rebooting: bool) -> Healthy:
                 each["spec"]["nodeName"] = "w0"
     else:
         items = migrating(items, "db", "w1", "w0")
-    source = "openshift/machine-config-operator:pkg/controller/common/layered_node_state.go#IsUnavailableForUpdate"
+    source = (
+        "openshift/machine-config-operator:pkg/controller/common/"
+        "layered_node_state.go#IsUnavailableForUpdate"
+    )
     name = "openshift-node-reboots" if rebooting else "openshift-node-drains"
-    return Healthy(name, source, snapshot(items), all_yes(MASTERS + WORKERS), MIGRATE, findings=COVERED, wider=True)
+    return Healthy(
+        name,
+        source,
+        snapshot(items),
+        all_yes(MASTERS + WORKERS),
+        MIGRATE,
+        findings=COVERED,
+        wider=True,
+    )
 
 
-def migrating(items: list[Object], name: str, source: str, target: str, evacuation: bool = True) -> list[Object]:
-    """Return the items with a migration that has copied memory for 20 seconds, and its target pod."""
+def migrating(
+    items: list[Object], name: str, source: str, target: str, evacuation: bool = True
+) -> list[Object]:
+    """Return the items with a migration that has copied memory for 20 seconds,
+    and its target pod.
+    """
     notes = {"kubevirt.io/evacuationMigration": source} if evacuation else {}
     move = obj(
         "VirtualMachineInstanceMigration",
@@ -54,8 +73,18 @@ def migrating(items: list[Object], name: str, source: str, target: str, evacuati
         "vms",
         spec={"vmiName": name},
     )
-    times = {"Pending": 40, "Scheduling": 39, "Scheduled": 28, "PreparingTarget": 26, "TargetReady": 22, "Running": 20}
-    phases = [{"phase": phase, "phaseTransitionTimestamp": ago(seconds=late)} for phase, late in times.items()]
+    times = {
+        "Pending": 40,
+        "Scheduling": 39,
+        "Scheduled": 28,
+        "PreparingTarget": 26,
+        "TargetReady": 22,
+        "Running": 20,
+    }
+    phases = [
+        {"phase": phase, "phaseTransitionTimestamp": ago(seconds=late)}
+        for phase, late in times.items()
+    ]
     state = {
         "migrationUid": move["metadata"]["uid"],
         "startTimestamp": ago(seconds=20),
@@ -75,8 +104,16 @@ def migrating(items: list[Object], name: str, source: str, target: str, evacuati
         "allowAutoConverge": False,
     }
     labels = {"kubevirt.io/vmi-name": name}
-    move["metadata"] |= {"annotations": notes, "labels": labels, "creationTimestamp": ago(seconds=40)}
-    move["status"] = {"phase": "Running", "phaseTransitionTimestamps": phases, "migrationState": state}
+    move["metadata"] |= {
+        "annotations": notes,
+        "labels": labels,
+        "creationTimestamp": ago(seconds=40),
+    }
+    move["status"] = {
+        "phase": "Running",
+        "phaseTransitionTimestamps": phases,
+        "migrationState": state,
+    }
     launcher = machine(name, target, disks=[name], age=0)[2]
     launcher["metadata"] |= {
         "name": f"virt-launcher-{name}-tgt",
@@ -84,8 +121,14 @@ def migrating(items: list[Object], name: str, source: str, target: str, evacuati
         "creationTimestamp": ago(seconds=39),
     }
     launcher["metadata"]["labels"]["kubevirt.io/migrationJobUID"] = move["metadata"]["uid"]
-    vmi = next(each for each in items if each["kind"] == "VirtualMachineInstance" and each["metadata"]["name"] == name)
-    vmi["status"] |= {"migrationState": state} | ({"evacuationNodeName": source} if evacuation else {})
+    vmi = next(
+        each
+        for each in items
+        if each["kind"] == "VirtualMachineInstance" and each["metadata"]["name"] == name
+    )
+    vmi["status"] |= {"migrationState": state} | (
+        {"evacuationNodeName": source} if evacuation else {}
+    )
     vmi["status"]["activePods"][launcher["metadata"]["uid"]] = target
     return [*items, move, launcher]
 
@@ -99,22 +142,40 @@ TEMPLATE = {
 
 
 def by_hand() -> Healthy:
-    """Return an upgrade of the nodes by hand: w3 was drained and reboots, and the health check is paused meanwhile."""
+    """Return an upgrade of the nodes by hand: w3 was drained and reboots,
+    and the health check is paused meanwhile.
+    """
     masters = ["cp1", "cp2", "cp3"]
-    new = [node(name, None, roles=("control-plane",), taints=TAINT) for name in masters] + [node("w1"), node("w2")]
+    new = [node(name, None, roles=("control-plane",), taints=TAINT) for name in masters] + [
+        node("w1"),
+        node("w2"),
+    ]
     old = node("w3", unschedulable=True, ready="Unknown", heartbeat=ago(minutes=3))
     for each in new:
         each["status"]["nodeInfo"]["kubeletVersion"] = "v1.34.1"
-    spec: Object = {"selector": {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]}}
-    paused = spec | {"minHealthy": "51%", "pauseRequests": ["upgrade-1.34"], "remediationTemplate": TEMPLATE}
+    spec: Object = {
+        "selector": {
+            "matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]
+        }
+    }
+    paused = spec | {
+        "minHealthy": "51%",
+        "pauseRequests": ["upgrade-1.34"],
+        "remediationTemplate": TEMPLATE,
+    }
     items = [*namespaces("vms", "kubevirt"), *new, old, *kubevirt((1, 6), masters, ["w1", "w2"])]
     items += [obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "workers", spec=paused)]
     template = {
         "metadata": {"namespace": "medik8s"},
         "spec": {"template": {"spec": {"remediationStrategy": "Automatic"}}},
     }
-    items += [obj("SelfNodeRemediationTemplate", TEMPLATE["apiVersion"], TEMPLATE["name"], **template)]
-    items += [*storage_class("block", "csi.example.com"), *machine("web", "w1", strategy="LiveMigrate", disks=["web"])]
+    items += [
+        obj("SelfNodeRemediationTemplate", TEMPLATE["apiVersion"], TEMPLATE["name"], **template)
+    ]
+    items += [
+        *storage_class("block", "csi.example.com"),
+        *machine("web", "w1", strategy="LiveMigrate", disks=["web"]),
+    ]
     source = "https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/upgrading-linux-nodes"
     names = [*masters, "w1", "w2", "w3"]
     return Healthy(

@@ -1,11 +1,24 @@
-"""OpenShift Virtualization: with ODF, with health checks of both kinds, as a hosted cluster, and on one node."""
+"""OpenShift Virtualization: with ODF, with health checks of both kinds, as a hosted cluster,
+and on one node.
+"""
 
 from collections.abc import Iterable, Mapping
 
 from .case import COVERED, YES, Healthy, all_yes
 from .clusters import postgres
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
-from .parts import Object, budget, conditions, deployment, namespaces, node, obj, owner, pod, snapshot
+from .parts import (
+    Object,
+    budget,
+    conditions,
+    deployment,
+    namespaces,
+    node,
+    obj,
+    owner,
+    pod,
+    snapshot,
+)
 from .storage import rook
 
 MASTERS = ("m0", "m1", "m2")
@@ -29,11 +42,19 @@ def config_notes(role: str, **notes: str) -> dict[str, str]:
 
 
 def pool(
-    role: str, nodes: Iterable[str], target: str = "1", updated: int | None = None, unavailable: int = 0
+    role: str,
+    nodes: Iterable[str],
+    target: str = "1",
+    updated: int | None = None,
+    unavailable: int = 0,
 ) -> Object:
     count = len(list(nodes))
     done = count if updated is None else updated
-    spec: Object = {"paused": False, "maxUnavailable": 1, "configuration": {"name": f"rendered-{role}-{target}"}}
+    spec: Object = {
+        "paused": False,
+        "maxUnavailable": 1,
+        "configuration": {"name": f"rendered-{role}-{target}"},
+    }
     spec |= {"nodeSelector": {"matchLabels": {f"node-role.kubernetes.io/{role}": ""}}}
     status: Object = {
         "machineCount": count,
@@ -47,7 +68,11 @@ def pool(
         "observedGeneration": 1,
     }
     status["conditions"] = conditions(
-        Updated=done == count, Updating=done < count, Degraded=False, NodeDegraded=False, RenderDegraded=False
+        Updated=done == count,
+        Updating=done < count,
+        Degraded=False,
+        NodeDegraded=False,
+        RenderDegraded=False,
     )
     return obj("MachineConfigPool", f"{CONFIG}/v1", role, spec=spec, status=status)
 
@@ -60,7 +85,9 @@ def openshift_machine(name: str, of: Object | None, role: str) -> Object:
     metadata: Object = {"labels": labels}
     if of is not None:
         metadata["ownerReferences"] = owner(of)
-        metadata["labels"] = labels | {"machine.openshift.io/cluster-api-machineset": of["metadata"]["name"]}
+        metadata["labels"] = labels | {
+            "machine.openshift.io/cluster-api-machineset": of["metadata"]["name"]
+        }
     status = {
         "phase": "Running",
         "nodeRef": {"kind": "Node", "name": name},
@@ -88,7 +115,12 @@ def machines(workers: Iterable[str]) -> list[Object]:
     }
     status = {"replicas": len(names), "readyReplicas": len(names), "availableReplicas": len(names)}
     group = obj(
-        "MachineSet", "machine.openshift.io/v1beta1", "workers", "openshift-machine-api", spec=spec, status=status
+        "MachineSet",
+        "machine.openshift.io/v1beta1",
+        "workers",
+        "openshift-machine-api",
+        spec=spec,
+        status=status,
     )
     return [
         group,
@@ -100,7 +132,14 @@ def machines(workers: Iterable[str]) -> list[Object]:
 def guards(space: str, component: str) -> list[Object]:
     labels = {"app": "guard"}
     ready = [
-        pod(f"{component}-guard-{name}", space, name, labels, None, spec={"tolerations": [{"operator": "Exists"}]})
+        pod(
+            f"{component}-guard-{name}",
+            space,
+            name,
+            labels,
+            None,
+            spec={"tolerations": [{"operator": "Exists"}]},
+        )
         for name in MASTERS
     ]
     return [*ready, budget(f"{component}-guard-pdb", space, labels, 3, available=2)]
@@ -109,7 +148,9 @@ def guards(space: str, component: str) -> list[Object]:
 def hyperconverged(
     masters: Iterable[str], nodes: Iterable[str], release: tuple[int, int], strategy: str
 ) -> list[Object]:
-    state = conditions(Available=True, Progressing=False, Degraded=False, Upgradeable=True, ReconcileComplete=True)
+    state = conditions(
+        Available=True, Progressing=False, Degraded=False, Upgradeable=True, ReconcileComplete=True
+    )
     limits = {
         "parallelMigrationsPerCluster": 5,
         "parallelOutboundMigrationsPerNode": 2,
@@ -135,7 +176,9 @@ def hyperconverged(
         "migrations": limits | {"allowAutoConverge": False, "allowPostCopy": False},
         "evictionStrategy": strategy,
     }
-    return found + kubevirt(release, masters, nodes, namespace=CNV, configuration=migrations, managed=True)
+    return found + kubevirt(
+        release, masters, nodes, namespace=CNV, configuration=migrations, managed=True
+    )
 
 
 def cluster(
@@ -144,7 +187,12 @@ def cluster(
     states: Mapping[str, Object] = {},
 ) -> list[Object]:
     found = namespaces(
-        "vms", CNV, "openshift-etcd", "openshift-machine-api", "openshift-image-registry", "openshift-ingress"
+        "vms",
+        CNV,
+        "openshift-etcd",
+        "openshift-machine-api",
+        "openshift-image-registry",
+        "openshift-ingress",
     )
     topology = {
         "controlPlaneTopology": "HighlyAvailable",
@@ -153,8 +201,18 @@ def cluster(
     }
     found.append(obj("Infrastructure", "config.openshift.io/v1", "cluster", status=topology))
     for name in MASTERS:
-        notes = config_notes("master") | {"machine.openshift.io/machine": f"openshift-machine-api/{name}"}
-        found.append(node(name, None, roles=("control-plane", "master"), annotations=notes, taints=MASTER_TAINT))
+        notes = config_notes("master") | {
+            "machine.openshift.io/machine": f"openshift-machine-api/{name}"
+        }
+        found.append(
+            node(
+                name,
+                None,
+                roles=("control-plane", "master"),
+                annotations=notes,
+                taints=MASTER_TAINT,
+            )
+        )
     for name in WORKERS:
         notes = config_notes("worker", **worker_notes.get(name, {})) | {
             "machine.openshift.io/machine": f"openshift-machine-api/{name}"
@@ -177,15 +235,24 @@ def cluster(
     found += deployment("router-default", "openshift-ingress", WORKERS[1:], router)
     found.append(budget("router-default", "openshift-ingress", router, 2, unavailable="50%"))
     prometheus = {"app.kubernetes.io/name": "prometheus", "prometheus": "k8s"}
-    found += deployment("prometheus-k8s", "openshift-monitoring", WORKERS[1:], prometheus, kind="StatefulSet")
+    found += deployment(
+        "prometheus-k8s", "openshift-monitoring", WORKERS[1:], prometheus, kind="StatefulSet"
+    )
     found.append(budget("prometheus-k8s", "openshift-monitoring", prometheus, 2, available=1))
     return [*found, pool("master", MASTERS), *namespaces("openshift-monitoring")]
 
 
 def health_check() -> Object:
-    bad = [{"type": "Ready", "status": status, "timeout": "300s"} for status in ("False", "Unknown")]
+    bad = [
+        {"type": "Ready", "status": status, "timeout": "300s"} for status in ("False", "Unknown")
+    ]
     selector = {"matchLabels": {"machine.openshift.io/cluster-api-machine-role": "worker"}}
-    spec = {"selector": selector, "unhealthyConditions": bad, "maxUnhealthy": "40%", "nodeStartupTimeout": "10m"}
+    spec = {
+        "selector": selector,
+        "unhealthyConditions": bad,
+        "maxUnhealthy": "40%",
+        "nodeStartupTimeout": "10m",
+    }
     status = {
         "currentHealthy": 3,
         "expectedMachines": 3,
@@ -211,31 +278,65 @@ def medik8s() -> list[Object]:
         "name": "automatic",
         "namespace": space,
     }
-    workers = {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]}
-    bad = [{"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")]
-    spec = {"selector": workers, "minHealthy": "51%", "unhealthyConditions": bad, "remediationTemplate": reference}
-    status = {"phase": "Enabled", "healthyNodes": 3, "observedNodes": 3, "conditions": conditions(Disabled=False)}
-    found = [obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "workers", spec=spec, status=status)]
-    found.append(obj("SelfNodeRemediationTemplate", f"{group}/v1alpha1", "automatic", space, **template))
+    workers = {
+        "matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]
+    }
+    bad = [
+        {"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")
+    ]
+    spec = {
+        "selector": workers,
+        "minHealthy": "51%",
+        "unhealthyConditions": bad,
+        "remediationTemplate": reference,
+    }
+    status = {
+        "phase": "Enabled",
+        "healthyNodes": 3,
+        "observedNodes": 3,
+        "conditions": conditions(Disabled=False),
+    }
+    found = [
+        obj(
+            "NodeHealthCheck",
+            "remediation.medik8s.io/v1alpha1",
+            "workers",
+            spec=spec,
+            status=status,
+        )
+    ]
+    found.append(
+        obj("SelfNodeRemediationTemplate", f"{group}/v1alpha1", "automatic", space, **template)
+    )
     timing = {
         "safeTimeToAssumeNodeRebootedSeconds": 180,
         "isSoftwareRebootEnabled": True,
         "watchdogFilePath": "/dev/watchdog",
     }
     found.append(
-        obj("SelfNodeRemediationConfig", f"{group}/v1alpha1", "self-node-remediation-config", space, spec=timing)
+        obj(
+            "SelfNodeRemediationConfig",
+            f"{group}/v1alpha1",
+            "self-node-remediation-config",
+            space,
+            spec=timing,
+        )
     )
     return (
         found
         + namespaces(space)
-        + deployment("self-node-remediation-ds", space, MASTERS + WORKERS, {"app": "snr"}, kind="DaemonSet")
+        + deployment(
+            "self-node-remediation-ds", space, MASTERS + WORKERS, {"app": "snr"}, kind="DaemonSet"
+        )
     )
 
 
 def guests() -> list[Object]:
     found: list[Object] = []
     for name, place in zip(("web", "db", "queue"), WORKERS, strict=True):
-        found += machine(name, place, effective="LiveMigrate", disks=[name]) + claim(name, storage_class="block")
+        found += machine(name, place, effective="LiveMigrate", disks=[name]) + claim(
+            name, storage_class="block"
+        )
     return found
 
 
@@ -250,11 +351,13 @@ def with_odf() -> Healthy:
         *guests(),
         *rook(WORKERS, 3, "HEALTH_OK", "openshift-storage"),
     ]
-    items += deployment("noobaa-core", "openshift-storage", ["w1"], {"noobaa-core": "noobaa"}, kind="StatefulSet")
+    items += deployment(
+        "noobaa-core", "openshift-storage", ["w1"], {"noobaa-core": "noobaa"}, kind="StatefulSet"
+    )
     items += postgres("openshift-storage", "postgresql.cnpg.noobaa.io", WORKERS)
     source = (
-        "openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go; rook/rook:…/"
-        "clusterdisruption/osd.go"
+        "openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go; "
+        "rook/rook:…/clusterdisruption/osd.go"
     )
     return Healthy(
         "openshift-odf-mhc",
@@ -275,7 +378,10 @@ def with_node_health_check() -> Healthy:
         *medik8s(),
         *storage_class("block", "csi.example.com"),
     ]
-    source = "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile"
+    source = (
+        "medik8s/node-healthcheck-operator:internal/controller/"
+        "nodehealthcheck_controller.go#Reconcile"
+    )
     return Healthy(
         "openshift-nhc-snr",
         source,
@@ -292,7 +398,10 @@ def hosted() -> Healthy:
     names = ("hc-a", "hc-b", "hc-c")
     items = namespaces("vms", CNV) + storage_class("block", "csi.example.com")
     labels = {"hypershift.openshift.io/nodePool": "hc-pool"}
-    notes = {name: config_notes("worker") | {"cluster.x-k8s.io/machine": f"hc-pool-{name}"} for name in names}
+    notes = {
+        name: config_notes("worker") | {"cluster.x-k8s.io/machine": f"hc-pool-{name}"}
+        for name in names
+    }
     items += [node(name, labels=labels, annotations=notes[name]) for name in names]
     topology = {"controlPlaneTopology": "External", "infrastructureTopology": "HighlyAvailable"}
     items.append(obj("Infrastructure", "config.openshift.io/v1", "cluster", status=topology))
@@ -310,15 +419,26 @@ def hosted() -> Healthy:
         )
     )
     items += kubevirt(
-        (1, 6), names, names, namespace=CNV, configuration={"evictionStrategy": "LiveMigrate"}, infra=workers
+        (1, 6),
+        names,
+        names,
+        namespace=CNV,
+        configuration={"evictionStrategy": "LiveMigrate"},
+        infra=workers,
     )
     items += machine("web", "hc-a", effective="LiveMigrate", disks=["web"]) + claim("web")
     source = (
-        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go (External topology); "
-        "openshift/hypershift:api NodePool"
+        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go (External "
+        "topology); openshift/hypershift:api NodePool"
     )
     return Healthy(
-        "hypershift-hosted", source, snapshot(items), all_yes(names), {"web": "migrates"}, findings=COVERED, wider=True
+        "hypershift-hosted",
+        source,
+        snapshot(items),
+        all_yes(names),
+        {"web": "migrates"},
+        findings=COVERED,
+        wider=True,
     )
 
 
@@ -326,11 +446,20 @@ def single_node() -> Healthy:
     roles = ("control-plane", "master", "worker")
     items = namespaces("vms", CNV) + storage_class("topolvm", "topolvm.io")
     items.append(
-        node("sno", roles=roles, annotations=config_notes("master"), labels={"topology.topolvm.io/node": "sno"})
+        node(
+            "sno",
+            roles=roles,
+            annotations=config_notes("master"),
+            labels={"topology.topolvm.io/node": "sno"},
+        )
     )
     topology = {"controlPlaneTopology": "SingleReplica", "infrastructureTopology": "SingleReplica"}
     items.append(obj("Infrastructure", "config.openshift.io/v1", "cluster", status=topology))
-    items += [*hyperconverged(["sno"], ["sno"], (1, 6), "None"), pool("master", ["sno"]), pool("worker", [])]
+    items += [
+        *hyperconverged(["sno"], ["sno"], (1, 6), "None"),
+        pool("master", ["sno"]),
+        pool("worker", []),
+    ]
     local = claim(
         "web",
         modes=("ReadWriteOnce",),

@@ -14,12 +14,22 @@ def ago(**delta: float) -> str:
 
 
 def snapshot(items: Iterable[Object], **fields: object) -> Object:
-    head: Object = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "serverVersion": "v1.33.4"}
-    return head | {"time": ago(), "complete": ["*"], "unreadable": [], "items": list(items)} | fields
+    head: Object = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "serverVersion": "v1.33.4",
+    }
+    return (
+        head | {"time": ago(), "complete": ["*"], "unreadable": [], "items": list(items)} | fields
+    )
 
 
 def obj(kind: str, version: str, name: str, namespace: str | None = None, **fields: Any) -> Object:
-    metadata = {"name": name, "uid": f"uid-{kind}-{namespace}-{name}".lower(), "creationTimestamp": ago(days=30)}
+    metadata = {
+        "name": name,
+        "uid": f"uid-{kind}-{namespace}-{name}".lower(),
+        "creationTimestamp": ago(days=30),
+    }
     if namespace:
         metadata["namespace"] = namespace
     metadata |= fields.pop("metadata", {})
@@ -28,18 +38,32 @@ def obj(kind: str, version: str, name: str, namespace: str | None = None, **fiel
 
 def owner(of: Object) -> list[Object]:
     meta = of["metadata"]
-    owned: Object = {"apiVersion": of["apiVersion"], "kind": of["kind"], "name": meta["name"], "uid": meta["uid"]}
+    owned: Object = {
+        "apiVersion": of["apiVersion"],
+        "kind": of["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+    }
     return [owned | {"controller": True, "blockOwnerDeletion": True}]
 
 
 def conditions(**statuses: str | bool) -> list[Object]:
     return [
-        {"type": name, "status": str(status), "lastTransitionTime": ago(days=2), "lastProbeTime": None}
+        {
+            "type": name,
+            "status": str(status),
+            "lastTransitionTime": ago(days=2),
+            "lastProbeTime": None,
+        }
         for name, status in statuses.items()
     ]
 
 
-KVM = {"devices.kubevirt.io/kvm": "1k", "devices.kubevirt.io/tun": "1k", "devices.kubevirt.io/vhost-net": "1k"}
+KVM = {
+    "devices.kubevirt.io/kvm": "1k",
+    "devices.kubevirt.io/tun": "1k",
+    "devices.kubevirt.io/vhost-net": "1k",
+}
 
 
 def kubevirt_labels(release: tuple[int, int], *, cpu_manager: bool = False) -> dict[str, str]:
@@ -63,7 +87,8 @@ def kubevirt_labels(release: tuple[int, int], *, cpu_manager: bool = False) -> d
     }
     if release >= (1, 6):
         labels |= {
-            f"machine-type.node.kubevirt.io/{name}": "true" for name in ("q35", "pc-q35-rhel9.6.0", "pc-q35-9.2")
+            f"machine-type.node.kubevirt.io/{name}": "true"
+            for name in ("q35", "pc-q35-rhel9.6.0", "pc-q35-9.2")
         }
     if release >= (1, 8):
         labels["kubevirt.io/cpumanager"] = str(cpu_manager).lower()
@@ -89,21 +114,40 @@ def node(
     ready: str = "True",
     heartbeat: str | None = None,
 ) -> Object:
-    own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    own = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
     own |= {f"node-role.kubernetes.io/{role}": "" for role in roles} | dict(labels)
     notes = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"} | dict(annotations)
     size = SIZE | {"cpu": cpu, "memory": memory}
     if release is not None:
         own = kubevirt_labels(release, cpu_manager=cpu_manager) | own
-        notes |= {"kubevirt.io/heartbeat": ago(seconds=30), "kubevirt.io/ksm-handler-managed": "false"}
+        notes |= {
+            "kubevirt.io/heartbeat": ago(seconds=30),
+            "kubevirt.io/ksm-handler-managed": "false",
+        }
         size |= KVM
     spec: Object = {"podCIDR": "10.244.0.0/24", "providerID": f"metal3://{name}"}
     stains = [dict(taint) for taint in taints]
     if unschedulable:
         spec["unschedulable"] = True
-        stains.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": ago(minutes=4)})
+        stains.append(
+            {
+                "key": "node.kubernetes.io/unschedulable",
+                "effect": "NoSchedule",
+                "timeAdded": ago(minutes=4),
+            }
+        )
     if ready != "True":
-        stains.append({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule", "timeAdded": ago(minutes=2)})
+        stains.append(
+            {
+                "key": "node.kubernetes.io/not-ready",
+                "effect": "NoSchedule",
+                "timeAdded": ago(minutes=2),
+            }
+        )
     if stains:
         spec["taints"] = stains
     state = conditions(MemoryPressure=False, DiskPressure=False, PIDPressure=False, Ready=ready)
@@ -115,14 +159,25 @@ def node(
         "conditions": state,
         "capacity": size | dict(extra),
         "allocatable": size | dict(extra),
-        "nodeInfo": {"kubeletVersion": "v1.33.4", "architecture": "amd64", "operatingSystem": "linux"},
+        "nodeInfo": {
+            "kubeletVersion": "v1.33.4",
+            "architecture": "amd64",
+            "operatingSystem": "linux",
+        },
         "addresses": [{"type": "Hostname", "address": name}],
     }
-    return obj("Node", "v1", name, metadata={"labels": own, "annotations": notes}, spec=spec, status=status)
+    return obj(
+        "Node", "v1", name, metadata={"labels": own, "annotations": notes}, spec=spec, status=status
+    )
 
 
 TOLERATED = [
-    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    {
+        "key": f"node.kubernetes.io/{what}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
     for what in ("not-ready", "unreachable")
 ]
 CONTROL_PLANE = [
@@ -145,7 +200,11 @@ def pod(
     metadata: Object = {"labels": dict(labels), "annotations": dict(annotations)}
     if of is not None:
         metadata["ownerReferences"] = owner(of)
-    container = {"name": "main", "image": "registry/main:1", "resources": {"requests": dict(requests)}}
+    container = {
+        "name": "main",
+        "image": "registry/main:1",
+        "resources": {"requests": dict(requests)},
+    }
     body = {
         "nodeName": on,
         "containers": [container],
@@ -154,9 +213,19 @@ def pod(
         "restartPolicy": "Always",
     } | dict(spec)
     state = conditions(Initialized=True, Ready=True, ContainersReady=True, PodScheduled=True)
-    status = {"phase": "Running", "conditions": state, "startTime": ago(days=20), "qosClass": "Burstable"}
+    status = {
+        "phase": "Running",
+        "conditions": state,
+        "startTime": ago(days=20),
+        "qosClass": "Burstable",
+    }
     status["containerStatuses"] = [
-        {"name": "main", "ready": True, "restartCount": 0, "state": {"running": {"startedAt": ago(days=20)}}}
+        {
+            "name": "main",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": ago(days=20)}},
+        }
     ]
     return obj("Pod", "v1", name, namespace, metadata=metadata, spec=body, status=status)
 
@@ -170,19 +239,35 @@ def deployment(
     spec: Mapping[str, Any] = {},
     kind: str = "Deployment",
 ) -> list[Object]:
-    """Return a Deployment with its ReplicaSet, or a StatefulSet or DaemonSet, and a ready pod on each node."""
+    """Return a Deployment with its ReplicaSet, or a StatefulSet or DaemonSet,
+    and a ready pod on each node.
+    """
     places = list(on)
     template = {
         "metadata": {"labels": dict(labels)},
         "spec": {"containers": [{"name": "main", "image": "registry/main:1"}], **spec},
     }
-    body = {"replicas": len(places), "selector": {"matchLabels": dict(labels)}, "template": template}
+    body = {
+        "replicas": len(places),
+        "selector": {"matchLabels": dict(labels)},
+        "template": template,
+    }
     count = len(places)
-    status = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), count)
+    status = dict.fromkeys(
+        ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), count
+    )
     if kind == "DaemonSet":
         del body["replicas"]
         status = dict.fromkeys(("desiredNumberScheduled", "numberReady", "numberAvailable"), count)
-    top = obj(kind, "apps/v1", name, namespace, metadata={"labels": dict(labels)}, spec=body, status=status)
+    top = obj(
+        kind,
+        "apps/v1",
+        name,
+        namespace,
+        metadata={"labels": dict(labels)},
+        spec=body,
+        status=status,
+    )
     found, parent = [top], top
     if kind == "Deployment":
         parent = obj(
@@ -199,17 +284,28 @@ def deployment(
         for index in range(count)
     ]
     return found + [
-        pod(each, namespace, place, labels, parent, spec=spec) for each, place in zip(names, places, strict=True)
+        pod(each, namespace, place, labels, parent, spec=spec)
+        for each, place in zip(names, places, strict=True)
     ]
 
 
-def service(name: str, namespace: str, selector: Mapping[str, str], on: Iterable[str]) -> list[Object]:
+def service(
+    name: str, namespace: str, selector: Mapping[str, str], on: Iterable[str]
+) -> list[Object]:
     ports = [{"name": "https", "port": 443, "targetPort": 8443, "protocol": "TCP"}]
     found = obj(
-        "Service", "v1", name, namespace, spec={"selector": dict(selector), "ports": ports, "type": "ClusterIP"}
+        "Service",
+        "v1",
+        name,
+        namespace,
+        spec={"selector": dict(selector), "ports": ports, "type": "ClusterIP"},
     )
     ready = [
-        {"addresses": [f"10.0.0.{index}"], "conditions": {"ready": True, "serving": True}, "nodeName": at}
+        {
+            "addresses": [f"10.0.0.{index}"],
+            "conditions": {"ready": True, "serving": True},
+            "nodeName": at,
+        }
         for index, at in enumerate(on)
     ]
     labels = {"kubernetes.io/service-name": name}
@@ -235,7 +331,9 @@ def budget(
     of: Object | None = None,
     labels: Mapping[str, str] = {},
 ) -> Object:
-    """Return a budget whose status is what the disruption controller computes with all pods healthy."""
+    """Return a budget whose status is what the disruption controller computes with all pods
+    healthy.
+    """
     spec: Object = {"selector": {"matchLabels": dict(selector)}}
     if available is not None:
         spec["minAvailable"] = available
@@ -260,7 +358,15 @@ def budget(
         "lastTransitionTime": ago(days=3),
     }
     status |= {"observedGeneration": 1, "conditions": [allowed]}
-    return obj("PodDisruptionBudget", "policy/v1", name, namespace, metadata=metadata, spec=spec, status=status)
+    return obj(
+        "PodDisruptionBudget",
+        "policy/v1",
+        name,
+        namespace,
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
 
 
 def webhook(
@@ -276,7 +382,14 @@ def webhook(
     entries = [
         {
             "name": entry,
-            "clientConfig": {"service": {"namespace": target[0], "name": target[1], "path": f"/{entry}", "port": 443}},
+            "clientConfig": {
+                "service": {
+                    "namespace": target[0],
+                    "name": target[1],
+                    "path": f"/{entry}",
+                    "port": 443,
+                }
+            },
             "rules": [
                 {
                     "apiGroups": [group],
@@ -297,19 +410,37 @@ def webhook(
         | more
         for entry, (group, what, operations) in rules.items()
     ]
-    return obj(f"{kind}WebhookConfiguration", "admissionregistration.k8s.io/v1", name, webhooks=entries)
+    return obj(
+        f"{kind}WebhookConfiguration", "admissionregistration.k8s.io/v1", name, webhooks=entries
+    )
 
 
 def api_service(version: str, group: str, target: tuple[str, str]) -> Object:
-    spec = {"group": group, "version": version, "service": {"namespace": target[0], "name": target[1], "port": 443}}
-    status = {
-        "conditions": [{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"}]
+    spec = {
+        "group": group,
+        "version": version,
+        "service": {"namespace": target[0], "name": target[1], "port": 443},
     }
-    return obj("APIService", "apiregistration.k8s.io/v1", f"{version}.{group}", spec=spec, status=status)
+    status = {
+        "conditions": [
+            {
+                "type": "Available",
+                "status": "True",
+                "reason": "Passed",
+                "message": "all checks passed",
+            }
+        ]
+    }
+    return obj(
+        "APIService", "apiregistration.k8s.io/v1", f"{version}.{group}", spec=spec, status=status
+    )
 
 
 def namespaces(*names: str) -> list[Object]:
     labels = "kubernetes.io/metadata.name"
     return [
-        obj("Namespace", "v1", name, metadata={"labels": {labels: name}}, status={"phase": "Active"}) for name in names
+        obj(
+            "Namespace", "v1", name, metadata={"labels": {labels: name}}, status={"phase": "Active"}
+        )
+        for name in names
     ]

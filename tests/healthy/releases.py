@@ -15,7 +15,15 @@ def release(number: tuple[int, int]) -> Healthy:
     items += [node(name, None, roles=("control-plane",), taints=TAINT) for name in MASTERS]
     items += [node(name, number, cpu_manager=True) for name in WORKERS]
     items += kubevirt(number, MASTERS, WORKERS)
-    pinned = {"cpu": {"cores": 2, "sockets": 1, "threads": 1, "model": "host-model", "dedicatedCpuPlacement": True}}
+    pinned = {
+        "cpu": {
+            "cores": 2,
+            "sockets": 1,
+            "threads": 1,
+            "model": "host-model",
+            "dedicatedCpuPlacement": True,
+        }
+    }
     key = "kubevirt.io/cpumanager" if number >= (1, 8) else "cpumanager"
     items += machine("web", "w1", number, strategy="LiveMigrate", disks=["web"]) + claim("web")
     items += machine(
@@ -32,7 +40,13 @@ def release(number: tuple[int, int]) -> Healthy:
     named = {"cpu": {"cores": 2, "sockets": 1, "threads": 1, "model": "Haswell"}}
     chosen = {"cpu-model.node.kubevirt.io/Haswell": "true"}
     items += machine(
-        "haswell", "w3", number, strategy="LiveMigrateIfPossible", domain=named, selector=chosen, disks=["haswell"]
+        "haswell",
+        "w3",
+        number,
+        strategy="LiveMigrateIfPossible",
+        domain=named,
+        selector=chosen,
+        disks=["haswell"],
     ) + claim("haswell")
     source = (
         "kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/"
@@ -41,7 +55,9 @@ def release(number: tuple[int, int]) -> Healthy:
     labels = "pkg/virt-controller/services/nodeselectorrenderer.go#Render"
     outcomes = dict.fromkeys(("web", "pinned", "haswell"), "migrates")
     nodes = all_yes(MASTERS + WORKERS)
-    return Healthy(f"kubevirt-{number[0]}.{number[1]}", f"{source}; {labels}", snapshot(items), nodes, outcomes)
+    return Healthy(
+        f"kubevirt-{number[0]}.{number[1]}", f"{source}; {labels}", snapshot(items), nodes, outcomes
+    )
 
 
 def releases() -> list[Healthy]:

@@ -4,7 +4,20 @@ from collections.abc import Iterable
 
 from .case import COVERED, NEVER_UPDATED, YES, Healthy, all_yes
 from .machines import HOST_DEVICE, INFRA, claim, kubevirt, machine, storage_class
-from .parts import Object, ago, budget, conditions, deployment, namespaces, node, obj, pod, service, snapshot, webhook
+from .parts import (
+    Object,
+    ago,
+    budget,
+    conditions,
+    deployment,
+    namespaces,
+    node,
+    obj,
+    pod,
+    service,
+    snapshot,
+    webhook,
+)
 
 LONGHORN = "driver.longhorn.io"
 HARVESTER = ("h1", "h2", "h3")
@@ -20,8 +33,18 @@ def instance_manager(on: str) -> list[Object]:
         "longhorn.io/data-engine": "v1",
     }
     name = f"instance-manager-{on}7c2a"
-    spec = {"nodeID": on, "type": "aio", "dataEngine": "v1", "image": "longhornio/longhorn-instance-manager:v1.7.2"}
-    status = {"currentState": "running", "instanceEngines": {}, "instanceReplicas": {}, "ownerID": on}
+    spec = {
+        "nodeID": on,
+        "type": "aio",
+        "dataEngine": "v1",
+        "image": "longhornio/longhorn-instance-manager:v1.7.2",
+    }
+    status = {
+        "currentState": "running",
+        "instanceEngines": {},
+        "instanceReplicas": {},
+        "ownerID": on,
+    }
     manager = obj(
         "InstanceManager",
         "longhorn.io/v1beta2",
@@ -32,13 +55,22 @@ def instance_manager(on: str) -> list[Object]:
         status=status,
     )
     space = "longhorn-system"
-    return [manager, pod(name, space, on, labels, manager), budget(name, space, labels, 1, available=1)]
+    return [
+        manager,
+        pod(name, space, on, labels, manager),
+        budget(name, space, labels, 1, available=1),
+    ]
 
 
 def longhorn_volume(name: str, on: str | None, replicas: Iterable[str]) -> list[Object]:
     """Return a migratable volume; `on` is the node that it is attached to."""
     volume, state, places = f"pvc-vms-{name}", "running" if on else "stopped", list(replicas)
-    spec = {"nodeID": on or "", "numberOfReplicas": len(places), "accessMode": "rwx", "migratable": True}
+    spec = {
+        "nodeID": on or "",
+        "numberOfReplicas": len(places),
+        "accessMode": "rwx",
+        "migratable": True,
+    }
     status = {"state": "attached" if on else "detached", "currentNodeID": on or ""}
     status["robustness"] = "healthy" if on else "unknown"
     engine = {"nodeID": on or "", "volumeName": volume, "desireState": state}
@@ -50,7 +82,13 @@ def longhorn_volume(name: str, on: str | None, replicas: Iterable[str]) -> list[
 
 
 def _longhorn_replica(volume: str, place: str, state: str) -> Object:
-    spec = {"nodeID": place, "volumeName": volume, "healthyAt": ago(days=3), "failedAt": "", "desireState": state}
+    spec = {
+        "nodeID": place,
+        "volumeName": volume,
+        "healthyAt": ago(days=3),
+        "failedAt": "",
+        "desireState": state,
+    }
     manager = f"instance-manager-{place}7c2a" if state == "running" else ""
     status = {"currentState": state, "instanceManagerName": manager, "ownerID": place}
     made = _longhorn("Replica", f"{volume}-r-{place}", spec | {"active": True}, status)
@@ -64,12 +102,34 @@ def _longhorn(kind: str, name: str, spec: Object, status: Object) -> Object:
 
 def longhorn(nodes: Iterable[str], policy: str) -> list[Object]:
     places, space = list(nodes), "longhorn-system"
-    found = [obj("Setting", "longhorn.io/v1beta2", "node-drain-policy", space, value=policy, status={"applied": True})]
+    found = [
+        obj(
+            "Setting",
+            "longhorn.io/v1beta2",
+            "node-drain-policy",
+            space,
+            value=policy,
+            status={"applied": True},
+        )
+    ]
     for place in places:
         found += instance_manager(place)
-        ready = {"conditions": [{"type": kind, "status": "True"} for kind in ("Ready", "Schedulable")]}
-        found.append(obj("Node", "longhorn.io/v1beta2", place, space, spec={"allowScheduling": True}, status=ready))
-    found += deployment("longhorn-manager", space, places, {"app": "longhorn-manager"}, kind="DaemonSet")
+        ready = {
+            "conditions": [{"type": kind, "status": "True"} for kind in ("Ready", "Schedulable")]
+        }
+        found.append(
+            obj(
+                "Node",
+                "longhorn.io/v1beta2",
+                place,
+                space,
+                spec={"allowScheduling": True},
+                status=ready,
+            )
+        )
+    found += deployment(
+        "longhorn-manager", space, places, {"app": "longhorn-manager"}, kind="DaemonSet"
+    )
     for name in ("csi-attacher", "csi-provisioner"):
         found += deployment(name, space, (places * 3)[:3], {"app": name})
         found.append(budget(name, space, {"app": name}, 3, available=1))
@@ -81,12 +141,20 @@ def longhorn(nodes: Iterable[str], policy: str) -> list[Object]:
             ["CREATE", "UPDATE", "DELETE"],
         )
     }
-    found.append(webhook("Validating", "longhorn-webhook-validator", (space, "longhorn-admission-webhook"), rules))
+    found.append(
+        webhook(
+            "Validating", "longhorn-webhook-validator", (space, "longhorn-admission-webhook"), rules
+        )
+    )
     return found + storage_class("harvester-longhorn", LONGHORN)
 
 
 def harvester(
-    release: tuple[int, int], names: Iterable[str], policy: str, webhooks: int = 3, drained: Iterable[str] | None = None
+    release: tuple[int, int],
+    names: Iterable[str],
+    policy: str,
+    webhooks: int = 3,
+    drained: Iterable[str] | None = None,
 ) -> list[Object]:
     """Return nodes, KubeVirt in harvester-system, Longhorn and Harvester's own webhooks."""
     places = list(names)
@@ -94,25 +162,51 @@ def harvester(
     space = "harvester-system"
     found = namespaces("vms", space, "longhorn-system")
     reset = '{"enable":true,"period":300}'
-    found.append(obj("Setting", "harvesterhci.io/v1beta1", "vm-force-reset-policy", default=reset, value=""))
+    found.append(
+        obj("Setting", "harvesterhci.io/v1beta1", "vm-force-reset-policy", default=reset, value="")
+    )
     managed = {"harvesterhci.io/managed": "true", "network.harvesterhci.io/mgmt": "true"}
     for place in places:
         witness = place not in workers
-        taints = [{"key": "node-role.kubernetes.io/etcd", "value": "true", "effect": "NoExecute"}] if witness else []
+        taints = (
+            [{"key": "node-role.kubernetes.io/etcd", "value": "true", "effect": "NoExecute"}]
+            if witness
+            else []
+        )
         roles = ("etcd",) if witness else ("control-plane", "etcd", "master")
-        found.append(node(place, None if witness else release, roles=roles, labels=managed, taints=taints))
-    gates = {"developerConfiguration": {"featureGates": ["LiveMigration", "HotplugVolumes", "HostDevices", "GPU"]}}
-    found += kubevirt(release, workers, workers, namespace=space, configuration=gates | {"network": {}})
+        found.append(
+            node(place, None if witness else release, roles=roles, labels=managed, taints=taints)
+        )
+    gates = {
+        "developerConfiguration": {
+            "featureGates": ["LiveMigration", "HotplugVolumes", "HostDevices", "GPU"]
+        }
+    }
+    found += kubevirt(
+        release, workers, workers, namespace=space, configuration=gates | {"network": {}}
+    )
     found += longhorn(workers, policy)
-    found += deployment("harvester", space, (workers * 3)[:3], {"app.kubernetes.io/name": "harvester"})
     found += deployment(
-        "harvester-webhook", space, (workers * 3)[:webhooks], {"app.kubernetes.io/component": "webhook-server"}
+        "harvester", space, (workers * 3)[:3], {"app.kubernetes.io/name": "harvester"}
+    )
+    found += deployment(
+        "harvester-webhook",
+        space,
+        (workers * 3)[:webhooks],
+        {"app.kubernetes.io/component": "webhook-server"},
     )
     found += service(
-        "harvester-webhook", space, {"app.kubernetes.io/component": "webhook-server"}, (workers * 3)[:webhooks]
+        "harvester-webhook",
+        space,
+        {"app.kubernetes.io/component": "webhook-server"},
+        (workers * 3)[:webhooks],
     )
     judged = {
-        "validator.harvesterhci.io": ("kubevirt.io", ["virtualmachines"], ["CREATE", "UPDATE", "DELETE"]),
+        "validator.harvesterhci.io": (
+            "kubevirt.io",
+            ["virtualmachines"],
+            ["CREATE", "UPDATE", "DELETE"],
+        ),
         "validator-core.harvesterhci.io": (
             "",
             ["nodes", "persistentvolumeclaims", "namespaces", "secrets"],
@@ -128,50 +222,104 @@ def harvester(
         ),
     }
     found.append(webhook("Validating", "harvester-validator", (space, "harvester-webhook"), judged))
-    return [*found, webhook("Mutating", "harvester-mutator", (space, "harvester-webhook"), changed, policy="Ignore")]
+    return [
+        *found,
+        webhook(
+            "Mutating", "harvester-mutator", (space, "harvester-webhook"), changed, policy="Ignore"
+        ),
+    ]
 
 
 def harvester_vm(
-    name: str, on: str, release: tuple[int, int], replicas: Iterable[str] = HARVESTER, **fields: object
+    name: str,
+    on: str,
+    release: tuple[int, int],
+    replicas: Iterable[str] = HARVESTER,
+    **fields: object,
 ) -> list[Object]:
     volume = claim(name, storage_class="harvester-longhorn", driver=LONGHORN)
-    options: Object = {"strategy": "LiveMigrateIfPossible", "run": "RerunOnFailure", "disks": [name]} | fields
+    options: Object = {
+        "strategy": "LiveMigrateIfPossible",
+        "run": "RerunOnFailure",
+        "disks": [name],
+    } | fields
     return machine(name, on, release, **options) + volume + longhorn_volume(name, on, replicas)
 
 
-MANAGER = "longhorn/longhorn-manager:controller/instance_manager_controller.go#canDeleteInstanceManagerPDB"
+MANAGER = (
+    "longhorn/longhorn-manager:controller/"
+    "instance_manager_controller.go#canDeleteInstanceManagerPDB"
+)
 STOPPED = "allow-if-replica-is-stopped"
 
 
 def three_replicas() -> Healthy:
-    items = harvester((1, 1), HARVESTER, STOPPED) + harvester_vm("web", "h1", (1, 1)) + harvester_vm("db", "h2", (1, 1))
-    source = f"{MANAGER}; harvester/harvester:package/upgrade/upgrade_manifests.sh (nodeDrainPolicy)"
+    items = (
+        harvester((1, 1), HARVESTER, STOPPED)
+        + harvester_vm("web", "h1", (1, 1))
+        + harvester_vm("db", "h2", (1, 1))
+    )
+    source = (
+        f"{MANAGER}; harvester/harvester:package/upgrade/upgrade_manifests.sh (nodeDrainPolicy)"
+    )
     vms = {"web": "migrates", "db": "migrates"}
     loss = ("h1", YES)
-    return Healthy("harvester-1.3", source, snapshot(items), all_yes(HARVESTER), vms, outage=loss, findings=COVERED)
+    return Healthy(
+        "harvester-1.3",
+        source,
+        snapshot(items),
+        all_yes(HARVESTER),
+        vms,
+        outage=loss,
+        findings=COVERED,
+    )
 
 
 def default_policy() -> Healthy:
     items = harvester((1, 3), HARVESTER, "block-if-contains-last-replica", webhooks=1)
-    items += harvester_vm("web", "h1", (1, 3)) + harvester_vm("db", "h2", (1, 3), replicas=("h2", "h3"))
+    items += harvester_vm("web", "h1", (1, 3)) + harvester_vm(
+        "db", "h2", (1, 3), replicas=("h2", "h3")
+    )
     vms = {"web": "migrates", "db": "migrates"}
-    return Healthy("harvester-1.4", MANAGER, snapshot(items), all_yes(HARVESTER), vms, findings=COVERED)
+    return Healthy(
+        "harvester-1.4", MANAGER, snapshot(items), all_yes(HARVESTER), vms, findings=COVERED
+    )
 
 
 def with_gpu() -> Healthy:
-    """Return a cluster with a VM on a GPU of which another node has one too, and a stopped VM with a single replica."""
+    """Return a cluster with a VM on a GPU of which another node has one too,
+    and a stopped VM with a single replica.
+    """
     items = harvester((1, 4), HARVESTER, STOPPED)
     for each in items:
-        if each["kind"] == "Node" and each["apiVersion"] == "v1" and each["metadata"]["name"] != "h3":
-            each["status"]["allocatable"]["nvidia.com/A2"] = each["status"]["capacity"]["nvidia.com/A2"] = "1"
+        if (
+            each["kind"] == "Node"
+            and each["apiVersion"] == "v1"
+            and each["metadata"]["name"] != "h3"
+        ):
+            each["status"]["allocatable"]["nvidia.com/A2"] = each["status"]["capacity"][
+                "nvidia.com/A2"
+            ] = "1"
     device = {"devices": {"hostDevices": [{"deviceName": "nvidia.com/A2", "name": "gpu"}]}}
-    options: Object = {"migratable": HOST_DEVICE, "domain": device, "requests": {"nvidia.com/A2": "1"}, "run": "Always"}
+    options: Object = {
+        "migratable": HOST_DEVICE,
+        "domain": device,
+        "requests": {"nvidia.com/A2": "1"},
+        "run": "Always",
+    }
     items += harvester_vm("train", "h1", (1, 4), **options)
     items += longhorn_volume("stopped", None, ["h1"])
     items += claim("stopped", storage_class="harvester-longhorn", driver=LONGHORN)
     vms = {"train": "restarts elsewhere"}
     source = f"{MANAGER} (stopped replicas do not count)"
-    return Healthy("harvester-1.5-gpu", source, snapshot(items), all_yes(HARVESTER), vms, findings=NEVER_UPDATED)
+    return Healthy(
+        "harvester-1.5-gpu",
+        source,
+        snapshot(items),
+        all_yes(HARVESTER),
+        vms,
+        findings=NEVER_UPDATED,
+    )
 
 
 def with_witness() -> Healthy:
@@ -180,12 +328,19 @@ def with_witness() -> Healthy:
     labels = {"harvesterhci.io/latestUpgrade": "true", "harvesterhci.io/upgradeState": "Succeeded"}
     done = {key: {"state": "Succeeded"} for key in ("h1", "h2", "w1")}
     status = {"nodeStatuses": done, "conditions": conditions(Completed=True)}
-    upgrade = obj("Upgrade", "harvesterhci.io/v1beta1", "hvst-upgrade-x", "harvester-system", status=status)
+    upgrade = obj(
+        "Upgrade", "harvesterhci.io/v1beta1", "hvst-upgrade-x", "harvester-system", status=status
+    )
     upgrade["metadata"]["labels"] = labels
-    items += [upgrade | {"spec": {"version": "v1.6.0"}}, *harvester_vm("web", "h1", (1, 5), replicas=("h1", "h2"))]
+    items += [
+        upgrade | {"spec": {"version": "v1.6.0"}},
+        *harvester_vm("web", "h1", (1, 5), replicas=("h1", "h2")),
+    ]
     source = f"{MANAGER}; harvester/docs:docs/advanced/witness.md"
     nodes, vms, loss = all_yes(("h1", "h2")), {"web": "migrates"}, ("h1", YES)
-    return Healthy("harvester-1.6-witness", source, snapshot(items), nodes, vms, outage=loss, findings=COVERED)
+    return Healthy(
+        "harvester-1.6-witness", source, snapshot(items), nodes, vms, outage=loss, findings=COVERED
+    )
 
 
 def harvesters() -> list[Healthy]:
@@ -196,16 +351,34 @@ def rook(hosts: Iterable[str], mons: int, health: str, space: str = "rook-ceph")
     places = list(hosts)
     spec = {"mon": {"count": mons}, "disruptionManagement": {"managePodBudgets": True}}
     state = {"phase": "Ready", "state": "Created", "ceph": {"health": health}}
-    cluster = obj("CephCluster", "ceph.rook.io/v1", f"{space}-cluster", space, spec=spec, status=state)
+    cluster = obj(
+        "CephCluster", "ceph.rook.io/v1", f"{space}-cluster", space, spec=spec, status=state
+    )
     found = [cluster, *namespaces(space)]
     for index, place in enumerate(place for place in places for _ in range(2)):
-        labels = {"app": "rook-ceph-osd", "ceph-osd-id": str(index), "topology-location-host": place}
+        labels = {
+            "app": "rook-ceph-osd",
+            "ceph-osd-id": str(index),
+            "topology-location-host": place,
+        }
         found += pinned(f"rook-ceph-osd-{index}", space, place, labels | {"failure-domain": place})
     osds = 2 * len(places)
-    found.append(budget("rook-ceph-osd", space, {"app": "rook-ceph-osd"}, osds, unavailable=1, of=cluster))
+    found.append(
+        budget("rook-ceph-osd", space, {"app": "rook-ceph-osd"}, osds, unavailable=1, of=cluster)
+    )
     for letter, place in zip("abcde"[:mons], places * 2, strict=False):
-        found += pinned(f"rook-ceph-mon-{letter}", space, place, {"app": "rook-ceph-mon", "mon": letter})
-    found.append(budget("rook-ceph-mon-pdb", space, {"app": "rook-ceph-mon"}, mons, unavailable=2 if mons >= 5 else 1))
+        found += pinned(
+            f"rook-ceph-mon-{letter}", space, place, {"app": "rook-ceph-mon", "mon": letter}
+        )
+    found.append(
+        budget(
+            "rook-ceph-mon-pdb",
+            space,
+            {"app": "rook-ceph-mon"},
+            mons,
+            unavailable=2 if mons >= 5 else 1,
+        )
+    )
     found += rook_services(space, places[:2], cluster)
     found += deployment("rook-ceph-operator", space, places[:1], {"app": "rook-ceph-operator"})
     state_map = {"draining-failure-domain": "", "set-no-out": ""}
@@ -214,7 +387,9 @@ def rook(hosts: Iterable[str], mons: int, health: str, space: str = "rook-ceph")
 
 
 def pinned(name: str, space: str, place: str, labels: dict[str, str]) -> list[Object]:
-    return deployment(name, space, [place], labels, spec={"nodeSelector": {"kubernetes.io/hostname": place}})
+    return deployment(
+        name, space, [place], labels, spec={"nodeSelector": {"kubernetes.io/hostname": place}}
+    )
 
 
 def rook_services(space: str, places: Iterable[str], cluster: Object) -> list[Object]:
@@ -222,8 +397,12 @@ def rook_services(space: str, places: Iterable[str], cluster: Object) -> list[Ob
     ready = {"phase": "Ready"}
     owners = {
         "rook-ceph-mgr": cluster,
-        "rook-ceph-mds": obj("CephFilesystem", "ceph.rook.io/v1", "store", space, spec={}, status=ready),
-        "rook-ceph-rgw": obj("CephObjectStore", "ceph.rook.io/v1", "store", space, spec={}, status=ready),
+        "rook-ceph-mds": obj(
+            "CephFilesystem", "ceph.rook.io/v1", "store", space, spec={}, status=ready
+        ),
+        "rook-ceph-rgw": obj(
+            "CephObjectStore", "ceph.rook.io/v1", "store", space, spec={}, status=ready
+        ),
     }
     found = [each for each in owners.values() if each is not cluster]
     for app, of in owners.items():
@@ -248,5 +427,7 @@ def rooks() -> list[Healthy]:
         for index, name in enumerate(("web", "db", "queue")):
             items += machine(name, names[index], strategy="LiveMigrate", disks=[name]) + claim(name)
         outcomes = dict.fromkeys(("web", "db", "queue"), "migrates")
-        found.append(Healthy(f"rook-{count}-hosts", source, snapshot(items), all_yes(names), outcomes))
+        found.append(
+            Healthy(f"rook-{count}-hosts", source, snapshot(items), all_yes(names), outcomes)
+        )
     return found

@@ -41,7 +41,9 @@ def test_drain(case, ask):
     found = ask("drain", "--all")["nodes"]
     drainable = {node["name"]: node["drainable"] for node in found}
     assert drainable.keys() >= case.nodes.keys()
-    wrong = {name: drainable[name] for name, right in case.nodes.items() if drainable[name] not in right}
+    wrong = {
+        name: drainable[name] for name, right in case.nodes.items() if drainable[name] not in right
+    }
     assert not wrong, [node for node in found if node["name"] in wrong]
     outcomes = {vm["name"]: vm["outcome"] for node in found for vm in node["vms"] if not vm["from"]}
     assert outcomes == case.vms
@@ -56,7 +58,11 @@ def test_upgrade(case, ask):
 
 def test_scan(case, ask):
     found = ask("scan")["results"]
-    accused = {result["rule"]: result["message"] for result in found if result["action"] in ("warn", "deny")}
+    accused = {
+        result["rule"]: result["message"]
+        for result in found
+        if result["action"] in ("warn", "deny")
+    }
     assert accused.keys() == case.findings, accused
 
 
@@ -78,8 +84,9 @@ def text_of(name, tmp_path, *words):
 def test_a_migration_at_its_normal_pace_is_not_announced_as_cancelled(tmp_path):
     report = text_of("one-migration", tmp_path, "drain", "--all")
     assert (
-        "has been migrating to w3 for 20 s; if it has not ended at 12:12 UTC, KubeVirt cancels it; a person" in report
-    )
+        "has been migrating to w3 for 20 s; if it has not ended at 12:12 UTC, KubeVirt cancels "
+        "it; a person"
+    ) in report
 
 
 def test_a_node_that_a_vm_arrives_on_is_not_listed_as_empty(tmp_path):
@@ -94,7 +101,12 @@ def test_nodes_that_something_else_remediates_are_not_named_as_uncovered(name, t
 
 
 def test_an_external_controller_is_not_told_to_stop_its_vms(tmp_path):
-    for words in (("drain", "--all"), ("upgrade",), ("explain", "vm/guest-a", "-n", "clusters-guest"), ("plan",)):
+    for words in (
+        ("drain", "--all"),
+        ("upgrade",),
+        ("explain", "vm/guest-a", "-n", "clusters-guest"),
+        ("plan",),
+    ):
         report = text_of("hypershift-management", tmp_path, *words)
         assert "guest-a" in report
         assert "virtctl stop" not in report
@@ -103,8 +115,9 @@ def test_an_external_controller_is_not_told_to_stop_its_vms(tmp_path):
 def test_live_migrate_is_not_advised_to_a_vm_that_cannot_migrate(tmp_path):
     report = text_of("shut-down-and-back", tmp_path, "scan")
     assert (
-        "None lets a drain shut the guest down. With runStrategy Always the VM restarts. It cannot migrate:" in report
-    )
+        "None lets a drain shut the guest down. With runStrategy Always the VM restarts. It "
+        "cannot migrate:"
+    ) in report
     assert "Set LiveMigrate" not in report
 
 
@@ -122,9 +135,9 @@ def test_a_check_that_refuses_is_changed_instead_of_a_second_one(tmp_path):
 def test_what_frees_the_pods_is_a_sentence(tmp_path):
     report = text_of("openshift-odf-mhc", tmp_path, "outage", "w0")
     assert (
-        "frees the pods after at least 10 min: the Machine is deleted and MachineSet workers creates a new one"
-        in report
-    )
+        "frees the pods after at least 10 min: the Machine is deleted and MachineSet workers "
+        "creates a new one"
+    ) in report
 
 
 def test_scan_and_explain_agree_on_a_vm_whose_claims_cannot_be_read(tmp_path):
@@ -133,7 +146,9 @@ def test_scan_and_explain_agree_on_a_vm_whose_claims_cannot_be_read(tmp_path):
 
 
 def test_a_single_control_plane_node_that_is_lost(tmp_path):
-    assert "0 of 1 control-plane node is left" in text_of("k3s-single-node", tmp_path, "outage", "edge")
+    assert "0 of 1 control-plane node is left" in text_of(
+        "k3s-single-node", tmp_path, "outage", "edge"
+    )
 
 
 def test_a_guest_on_hugepages_is_not_overcommitted(tmp_path):

@@ -47,7 +47,9 @@ def metric(webhook: Webhook, name: str, labels: str = "") -> float:
 
 
 class Client:
-    """A client that learns of a new bundle late, as API servers do, and counts the certificates that it is shown."""
+    """A client that learns of a new bundle late, as API servers do,
+    and counts the certificates that it is shown.
+    """
 
     LATE = 0.3  # seconds
 
@@ -59,7 +61,9 @@ class Client:
         self.seen: set[bytes] = set()
 
     def __call__(self) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._trusting(), timeout=10)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._port, context=self._trusting(), timeout=10
+        )
         connection.connect()
         assert isinstance(connection.sock, ssl.SSLSocket)
         self.seen.add(hashlib.sha256(connection.sock.getpeercert(binary_form=True) or b"").digest())
@@ -68,7 +72,10 @@ class Client:
     def _trusting(self) -> ssl.SSLContext:
         with self._lock:
             if self._trust is None or time.monotonic() - self._read > self.LATE:
-                self._trust, self._read = ssl.create_default_context(cafile=self._ca), time.monotonic()
+                self._trust, self._read = (
+                    ssl.create_default_context(cafile=self._ca),
+                    time.monotonic(),
+                )
             return self._trust
 
 

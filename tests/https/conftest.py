@@ -20,7 +20,9 @@ def own_webhook(tmp_path_factory):
 
 @pytest.fixture
 def unharmed(webhook):
-    """After the test, the same workers run, the next request is answered, and the log has no new traceback."""
+    """After the test, the same workers run, the next request is answered,
+    and the log has no new traceback.
+    """
     workers, logged = webhook.workers, webhook.log.stat().st_size
     yield
     assert webhook.post("/validate", review(vm()))[0] == 200

@@ -10,7 +10,9 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object
 
 
-def review(obj: Any, old: Any = None, *, operation: str = "", uid: str = "42", **more: Any) -> dict[str, Any]:
+def review(
+    obj: Any, old: Any = None, *, operation: str = "", uid: str = "42", **more: Any
+) -> dict[str, Any]:
     """A review of an object as an API server sends it."""
     subject = Object(obj or old)
     kind = kinds.of(subject)
@@ -27,10 +29,16 @@ def review(obj: Any, old: Any = None, *, operation: str = "", uid: str = "42", *
         "oldObject": old,
         "dryRun": False,
     }
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request | more}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": request | more,
+    }
 
 
-def vm(name: str = "a", namespace: str = "shop", template: Any = None, **spec: Any) -> dict[str, Any]:
+def vm(
+    name: str = "a", namespace: str = "shop", template: Any = None, **spec: Any
+) -> dict[str, Any]:
     """A VirtualMachine on the pod network by masquerade, without disks."""
     spec = {"runStrategy": "Always"} | spec
     inner = {
@@ -41,7 +49,8 @@ def vm(name: str = "a", namespace: str = "shop", template: Any = None, **spec: A
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {key: value for key, value in spec.items() if value is not None} | {"template": {"spec": inner}},
+        "spec": {key: value for key, value in spec.items() if value is not None}
+        | {"template": {"spec": inner}},
     }
 
 

@@ -1,4 +1,6 @@
-"""Whatever comes in, a clear 4xx or an answer with the uid goes out: never a 500, never a traceback, never a hang."""
+"""Whatever comes in, a clear 4xx or an answer with the uid goes out: never a 500, never a
+traceback, never a hang.
+"""
 
 import contextlib
 import http.client
@@ -44,7 +46,11 @@ def post(webhook, body, content_type="application/json", path="/validate", metho
         (FINE, "application/x-www-form-urlencoded", 415),
         (FINE, "", 415),
         (FINE, "application/json; charset=utf-8", 200),
-        (FINE.replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"), "application/json", 400),
+        (
+            FINE.replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
+            "application/json",
+            400,
+        ),
         (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "application/json", 400),
         (FINE.replace(b'"42"', b'""'), "application/json", 400),
         (FINE.replace(b'"42"', b"42"), "application/json", 400),
@@ -68,12 +74,15 @@ def test_nothing_else_is_here(webhook, path):
 
 
 @pytest.mark.parametrize(
-    "host", ["x", "virt-admit-webhook.virt-admit.svc:443", "[::1]:8443", "a..b", "a b", "x" * 300, ""]
+    "host",
+    ["x", "virt-admit-webhook.virt-admit.svc:443", "[::1]:8443", "a..b", "a b", "x" * 300, ""],
 )
 def test_the_host_of_a_request_does_not_matter(webhook, host):
     connection = webhook.connect()
     try:
-        connection.request("POST", "/validate", FINE, {"Content-Type": "application/json", "Host": host})
+        connection.request(
+            "POST", "/validate", FINE, {"Content-Type": "application/json", "Host": host}
+        )
         assert connection.getresponse().status == 200
     finally:
         connection.close()
@@ -128,10 +137,14 @@ def _changed(change):
     return body
 
 
-@pytest.mark.parametrize(("size", "status"), [(7 * 1024 * 1024 - 4096, 200), (7 * 1024 * 1024 + 1, 413)])
+@pytest.mark.parametrize(
+    ("size", "status"), [(7 * 1024 * 1024 - 4096, 200), (7 * 1024 * 1024 + 1, 413)]
+)
 def test_size_limit(webhook, size, status):
     body = review(vm())
-    body["request"]["object"]["metadata"]["annotations"] = {"fill": "x" * (size - len(json.dumps(body)) - 100)}
+    body["request"]["object"]["metadata"]["annotations"] = {
+        "fill": "x" * (size - len(json.dumps(body)) - 100)
+    }
     text = json.dumps(body).encode()
     if status == 413:
         text += b" " * (size - len(text))
@@ -151,13 +164,17 @@ def send_chunks(connection, sizes):
 @pytest.mark.usefixtures("unharmed")
 def test_a_chunked_body_that_never_ends_is_refused(webhook):
     with contextlib.closing(webhook.connect()) as connection:
-        send_chunks(connection, [1024 * 1024] * 28 + [1])  # all that the webhook reads, so that no reset comes first
+        # all that the webhook reads, so that no reset comes first
+        send_chunks(connection, [1024 * 1024] * 28 + [1])
         assert connection.getresponse().status == 413
 
 
 @pytest.mark.usefixtures("unharmed")
 def test_a_client_that_never_stops_sending_is_disconnected(webhook):
-    with contextlib.closing(webhook.connect()) as connection, pytest.raises((ConnectionError, ssl.SSLError)):
+    with (
+        contextlib.closing(webhook.connect()) as connection,
+        pytest.raises((ConnectionError, ssl.SSLError)),
+    ):
         send_chunks(connection, [1024 * 1024] * 200)
 
 
@@ -179,7 +196,9 @@ def send(webhook, sent):
 @pytest.mark.parametrize("size", [10, 100, 100_000])
 def test_a_chunked_body_is_read(webhook, size):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in split(FINE, size))
-    status, answer = send(webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    status, answer = send(
+        webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    )
     assert status == 200
     assert b'"uid":"42"' in answer
 
@@ -208,8 +227,13 @@ def test_headers_that_are_not_supported_are_refused(webhook, header, status):
 
 
 def test_a_body_split_in_the_middle_is_read(webhook):
-    raw = webhook.tls().wrap_socket(socket.create_connection(("127.0.0.1", webhook.port)), server_hostname="localhost")
-    head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    raw = webhook.tls().wrap_socket(
+        socket.create_connection(("127.0.0.1", webhook.port)), server_hostname="localhost"
+    )
+    head = (
+        b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n"
+    )
     raw.sendall(head % len(FINE) + FINE[:100])
     time.sleep(0.2)
     raw.sendall(FINE[100:])
@@ -235,12 +259,16 @@ def test_400_silent_peers_do_not_slow_the_others(webhook, own_webhook):
 
 
 def assert_as_quick(crowded, idle):
-    """Assert that the median response of the crowded webhook takes 50 ms at most, or five times that of the idle one.
+    """Assert that the median response of the crowded webhook takes 50 ms at most, or five times
+    that of the idle one.
 
     The requests alternate, so other processes of the machine delay both alike.
     """
     times = {crowded: [], idle: []}
-    with contextlib.closing(crowded.connect()) as first, contextlib.closing(idle.connect()) as second:
+    with (
+        contextlib.closing(crowded.connect()) as first,
+        contextlib.closing(idle.connect()) as second,
+    ):
         first.connect()
         second.connect()
         for _ in range(20):
@@ -251,4 +279,6 @@ def assert_as_quick(crowded, idle):
                 response.read()
                 times[webhook].append(time.perf_counter() - start)
                 assert response.status == 200
-    assert statistics.median(times[crowded]) < max(0.05, 5 * statistics.median(times[idle])), times.values()
+    assert statistics.median(times[crowded]) < max(0.05, 5 * statistics.median(times[idle])), (
+        times.values()
+    )

@@ -1,4 +1,6 @@
-"""Bytes that are not valid TLS: rejected at once, without a traceback, while other clients are answered."""
+"""Bytes that are not valid TLS: rejected at once, without a traceback,
+while other clients are answered.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("unharmed")
 
 
 def client_hello(server_name: bytes) -> bytes:
-    """The first record of a TLS 1.2 client that asks for this name, with the few extensions that OpenSSL needs."""
+    """The first record of a TLS 1.2 client that asks for this name,
+    with the few extensions that OpenSSL needs.
+    """
 
     def sized(content: bytes, bytes_of_size: int = 2) -> bytes:
         return len(content).to_bytes(bytes_of_size, "big") + content
@@ -31,7 +35,9 @@ def client_hello(server_name: bytes) -> bytes:
         10: sized(b"\x00\x1d\x00\x17"),  # x25519, P-256
         13: sized(b"\x04\x03\x08\x04"),  # ECDSA with P-256, RSA-PSS
     }
-    listed = b"".join(number.to_bytes(2, "big") + sized(content) for number, content in extensions.items())
+    listed = b"".join(
+        number.to_bytes(2, "big") + sized(content) for number, content in extensions.items()
+    )
     suites = b"\xc0\x2b\xc0\x2f"  # ECDHE with AES-128-GCM
     body = b"\x03\x03" + os.urandom(32) + b"\0" + sized(suites) + b"\x01\0" + sized(listed)
     return b"\x16\x03\x01" + sized(b"\x01" + sized(body, 3))
@@ -105,15 +111,22 @@ def test_slow_or_silent_handshakes_do_not_delay_other_clients(webhook):
 @pytest.mark.slow
 def test_an_unfinished_handshake_times_out(webhook):
     with (
-        socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30) as silent,
-        socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30) as slow,
+        socket.create_connection(
+            ("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30
+        ) as silent,
+        socket.create_connection(
+            ("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30
+        ) as slow,
     ):
         slow.sendall(client_hello(b"localhost")[:50])
         assert (silent.recv(1), slow.recv(1)) == (b"", b"")
 
 
 def test_a_client_that_disconnects_during_a_request(webhook):
-    """The fixture ``unharmed`` has the assertions. ``unwrap`` waits until the webhook has seen the end."""
+    """The fixture ``unharmed`` has the assertions.
+
+    ``unwrap`` waits until the webhook has seen the end.
+    """
     plain = socket.create_connection(("127.0.0.1", webhook.port), timeout=10)
     tls = webhook.tls().wrap_socket(plain, server_hostname="localhost")
     tls.sendall(b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
@@ -122,7 +135,9 @@ def test_a_client_that_disconnects_during_a_request(webhook):
 
 
 def refuse(plain: socket.socket, trusting: ssl.SSLContext) -> None:
-    """Begin a handshake, refuse the certificate, and wait for the end: who closes first may take the alert back."""
+    """Begin a handshake, refuse the certificate, and wait for the end:
+    who closes first may take the alert back.
+    """
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
     refused = False
@@ -144,7 +159,9 @@ def test_a_client_that_distrusts_the_certificate_is_counted_and_triggers_a_recon
     with Webhook(tmp_path, environment={"VIRT_ADMIT_CERTS_CHECK_INTERVAL": "1h"}) as running:
 
         def metric(name: str) -> float:
-            found = re.search(rf"^virt_admit_{re.escape(name)} (.*)$", running.ops("/metrics")[1], re.MULTILINE)
+            found = re.search(
+                rf"^virt_admit_{re.escape(name)} (.*)$", running.ops("/metrics")[1], re.MULTILINE
+            )
             return float(found[1]) if found else 0
 
         looked = metric("certificate_last_check_timestamp_seconds")

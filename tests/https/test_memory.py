@@ -21,7 +21,10 @@ from tests.waiting import eventually
 from virt_admit.engine.decoding import MAX_BODY
 from virt_admit.serving.body_budget import BodyBudget, Overloaded
 
-HEAD = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+HEAD = (
+    b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n"
+)
 MEMORY_LIMIT = 512
 """MiB, as in manifests/base."""
 
@@ -60,7 +63,9 @@ def test_tiny_parts_cost_no_more_than_their_bytes() -> None:
 
 
 def unfinished(webhook: Webhook, size: int) -> ssl.SSLSocket:
-    """A connection that has sent all but the last byte of a body, or as much of it as the webhook took."""
+    """A connection that has sent all but the last byte of a body,
+    or as much of it as the webhook took.
+    """
     plain = socket.create_connection(("127.0.0.1", webhook.port), timeout=30)
     peer = webhook.tls().wrap_socket(plain, server_hostname="localhost")
     with contextlib.suppress(OSError):
@@ -71,11 +76,20 @@ def unfinished(webhook: Webhook, size: int) -> ssl.SSLSocket:
 def memory(webhook: Webhook) -> int:
     """MiB of the worker, at its highest."""
     states = [Path(worker, "status").read_text() for worker in webhook.workers]
-    return max(int(peak) for state in states for peak in re.findall(r"^VmHWM:\s+(\d+) kB", state, re.MULTILINE)) >> 10
+    return (
+        max(
+            int(peak)
+            for state in states
+            for peak in re.findall(r"^VmHWM:\s+(\d+) kB", state, re.MULTILINE)
+        )
+        >> 10
+    )
 
 
 @pytest.mark.slow
-def test_100_unfinished_large_bodies_stay_under_the_memory_limit(webhook: Webhook, own_webhook: Webhook) -> None:
+def test_100_unfinished_large_bodies_stay_under_the_memory_limit(
+    webhook: Webhook, own_webhook: Webhook
+) -> None:
     with ThreadPoolExecutor(8) as threads:
         peers = list(threads.map(lambda _: unfinished(own_webhook, MAX_BODY), range(100)))
     try:
@@ -92,7 +106,9 @@ def test_100_unfinished_large_bodies_stay_under_the_memory_limit(webhook: Webhoo
 
 @pytest.mark.slow
 def test_closed_connections_hold_no_memory(own_webhook: Webhook) -> None:
-    """Each held 65 KiB until the next garbage collection: 250 MiB at 300 new connections a second."""
+    """Each held 65 KiB until the next garbage collection:
+    250 MiB at 300 new connections a second.
+    """
     context = own_webhook.tls()
 
     def connect_and_close(_: int) -> None:
@@ -107,7 +123,10 @@ def test_closed_connections_hold_no_memory(own_webhook: Webhook) -> None:
 
 
 def is_overloaded(peer: ssl.SSLSocket) -> bool:
-    """Return whether a response begins, and with 503. There is none if the webhook closed while the peer was sending."""
+    """Return whether a response begins, and with 503.
+
+    There is none if the webhook closed while the peer was sending.
+    """
     peer.settimeout(0.05)
     try:
         return peer.recv(12) == b"HTTP/1.1 503"

@@ -22,7 +22,9 @@ def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
     """Not ready at once, so that no more calls come; and who has not noticed yet is answered."""
     with Webhook(tmp_path, "--stop-delay", "10") as webhook:
         client = Client(webhook.ca, webhook.port)
-        with Load(*(Poster(client, "/validate", FINE, keep=keep) for keep in (False, True))) as load:
+        with Load(
+            *(Poster(client, "/validate", FINE, keep=keep) for keep in (False, True))
+        ) as load:
             load.more(50)
             asked = time.monotonic()
             webhook.terminate()
@@ -37,7 +39,9 @@ def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
 
 
 class Balancer:
-    """TCP in front of several instances: a new connection goes to the next one that is ready, and stays there."""
+    """TCP in front of several instances: a new connection goes to the next one that is ready,
+    and stays there.
+    """
 
     def __init__(self, *instances: Webhook) -> None:
         self.instances = instances
@@ -47,7 +51,9 @@ class Balancer:
         self.connections = [0] * len(instances)
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
         self._ending = threading.Event()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._probe, self._accept)]
+        self._threads = [
+            threading.Thread(target=run, daemon=True) for run in (self._probe, self._accept)
+        ]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -65,7 +71,11 @@ class Balancer:
     def _probe(self) -> None:
         while not self._ending.wait(0.2):
             for number, instance in enumerate(self.instances):
-                self.ready = self.ready | {number} if instance.ops("/readyz")[0] == 200 else self.ready - {number}
+                self.ready = (
+                    self.ready | {number}
+                    if instance.ops("/readyz")[0] == 200
+                    else self.ready - {number}
+                )
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed: the end
@@ -74,7 +84,10 @@ class Balancer:
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client: socket.socket) -> None:
-        """Relay until one side ends. If the instance refuses, the client loses its connection, and its call."""
+        """Relay until one side ends.
+
+        If the instance refuses, the client loses its connection, and its call.
+        """
         with client, contextlib.suppress(OSError):
             number = min(eventually(lambda: self.ready), key=lambda each: self.connections[each])
             self.connections[number] += 1
@@ -103,7 +116,9 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
             instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
         balancer = stack.enter_context(Balancer(*instances))
         client = Client(shared / "ca.crt", balancer.port)
-        senders = [Poster(client, "/validate", FINE, keep=keep, pause=0.02) for keep in (False, True, True)]
+        senders = [
+            Poster(client, "/validate", FINE, keep=keep, pause=0.02) for keep in (False, True, True)
+        ]
         with Load(*senders) as load:
             for number, instance in [*enumerate(instances)] * 2:
                 load.more(100)
@@ -115,5 +130,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
             load.more(max(200, 1_000 - load.requests))
             eventually(lambda: min(balancer.connections) >= 50)
 
-    print(f"{load.requests} requests, {len(load.failures)} failed; {balancer.connections} connections")
+    print(
+        f"{load.requests} requests, {len(load.failures)} failed; {balancer.connections} connections"
+    )
     assert load.failures == []

@@ -34,10 +34,14 @@ WARM_UP = GC_INTERVAL + 2
 
 @pytest.mark.slow
 def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
-    """A signer announced is promoted before every client has learned of it: then the cross certificate convinces."""
+    """A signer announced is promoted before every client has learned of it: then the cross
+    certificate convinces.
+    """
     quick = {"PROPAGATION": "100ms", "SERVING_DURATION": "20s", "SERVING_RENEW_BEFORE": "10s"}
     quick |= {"SIGNER_DURATION": "40s", "SIGNER_RENEW_BEFORE": "20s"}
-    with Webhook(tmp_path, environment=QUICK | {f"VIRT_ADMIT_CERTS_{key}": quick[key] for key in quick}) as webhook:
+    with Webhook(
+        tmp_path, environment=QUICK | {f"VIRT_ADMIT_CERTS_{key}": quick[key] for key in quick}
+    ) as webhook:
         client, store = Client(webhook.ca, webhook.port), Directory(tmp_path / "certs")
 
         def rotate(times: int) -> None:
@@ -62,10 +66,16 @@ def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
             ):
                 rotate(15)
             after = metric(webhook, "process_resident_memory_bytes")
-        steps = {step: metric(webhook, ROTATIONS, step) for step in ("announce", "promote", "retire", "renew")}
+        steps = {
+            step: metric(webhook, ROTATIONS, step)
+            for step in ("announce", "promote", "retire", "renew")
+        }
         errors = metric(webhook, "virt_admit_certificate_errors_total")
 
-    print(f"{load.requests} requests, {len(load.failures)} failed; {steps}; {len(client.seen)} certificates seen;")
+    print(
+        f"{load.requests} requests, {len(load.failures)} failed; {steps}; {len(client.seen)} "
+        "certificates seen;"
+    )
     print(f"resident memory {before / 2**20:.1f} MiB, at the end {after / 2**20:.1f} MiB")
     assert load.failures == []
     assert steps["renew"] + steps["promote"] >= 100
@@ -86,7 +96,11 @@ class Mount:
         generation.mkdir()
         for name, content in files.items():
             (generation / name.replace("_", ".")).write_bytes(content)
-        before = self.path / os.readlink(self.path / "..data") if (self.path / "..data").is_symlink() else None
+        before = (
+            self.path / os.readlink(self.path / "..data")
+            if (self.path / "..data").is_symlink()
+            else None
+        )
         (self.path / "..new").symlink_to(generation.name)
         (self.path / "..new").rename(self.path / "..data")
         for name in ("tls.crt", "tls.key"):
@@ -123,10 +137,14 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
 
 
 @pytest.fixture(scope="module")
-def external(tmp_path_factory: pytest.TempPathFactory, mount: Mount, issuer: Issuer) -> Iterator[Webhook]:
+def external(
+    tmp_path_factory: pytest.TempPathFactory, mount: Mount, issuer: Issuer
+) -> Iterator[Webhook]:
     """A webhook that serves a mounted certificate. Every test leaves a valid one behind."""
     mount.put(**files(issuer.issue()))
-    with Webhook(tmp_path_factory.mktemp("external"), "--certs-external", mount.path, environment=QUICK) as webhook:
+    with Webhook(
+        tmp_path_factory.mktemp("external"), "--certs-external", mount.path, environment=QUICK
+    ) as webhook:
         yield webhook
 
 
@@ -151,7 +169,9 @@ def test_a_mount_that_is_not_valid_is_not_served(external, mount, issuer, fault)
     before, after = shown(external), issuer.issue()
     errors = metric(external, "virt_admit_certificate_errors_total", "certificate")
     good = files(after)
-    stranger = new_serving(new_signer(NOW, timedelta(days=1)), ("other.svc",), NOW, timedelta(hours=1))
+    stranger = new_serving(
+        new_signer(NOW, timedelta(days=1)), ("other.svc",), NOW, timedelta(hours=1)
+    )
     bad = {
         "another key": good | {"tls_key": files(issuer.issue())["tls_key"]},
         "no key": {"tls_crt": good["tls_crt"]},
@@ -163,7 +183,9 @@ def test_a_mount_that_is_not_valid_is_not_served(external, mount, issuer, fault)
     }
 
     mount.put(**bad[fault])
-    eventually(lambda: metric(external, "virt_admit_certificate_errors_total", "certificate") > errors)
+    eventually(
+        lambda: metric(external, "virt_admit_certificate_errors_total", "certificate") > errors
+    )
 
     assert shown(external) == before
     assert external.ops("/readyz")[0] == 200
@@ -176,7 +198,9 @@ def test_a_mount_that_vanishes_and_comes_back(external, mount, issuer):
     errors = metric(external, "virt_admit_certificate_errors_total", "certificate")
 
     shutil.rmtree(mount.path)
-    eventually(lambda: metric(external, "virt_admit_certificate_errors_total", "certificate") > errors)
+    eventually(
+        lambda: metric(external, "virt_admit_certificate_errors_total", "certificate") > errors
+    )
 
     assert shown(external) == before
     assert external.ops("/readyz")[0] == 200
@@ -186,7 +210,9 @@ def test_a_mount_that_vanishes_and_comes_back(external, mount, issuer):
 
 
 def test_an_expired_certificate_is_not_ready_but_still_served(external, mount, issuer):
-    """So that other replicas get the traffic, and who comes here all the same learns why it fails."""
+    """So that other replicas get the traffic,
+    and who comes here all the same learns why it fails.
+    """
     mount.put(**files(issuer.issue(life=timedelta(seconds=6))))
     eventually(lambda: external.ops("/readyz")[0] == 503)
 
@@ -205,7 +231,9 @@ def test_an_expired_certificate_is_not_ready_but_still_served(external, mount, i
 @pytest.mark.parametrize(("kind", "bits"), [("rsa2048", 2048), ("p384", 384)])
 def test_other_kinds_of_keys_and_long_names(tmp_path, kind, bits):
     name = f"webhook.{'n' * 63}.svc"
-    with Webhook(tmp_path, "--cert-name", name, environment={"VIRT_ADMIT_CERTS_KEY": kind}) as webhook:
+    with Webhook(
+        tmp_path, "--cert-name", name, environment={"VIRT_ADMIT_CERTS_KEY": kind}
+    ) as webhook:
         pem = ssl.get_server_certificate(("127.0.0.1", webhook.port))
         assert x509.load_pem_x509_certificate(pem.encode()).public_key().key_size == bits
         with (
@@ -232,7 +260,9 @@ def test_old_versions_of_tls_are_refused(webhook):
 def test_clients_are_verified_by_the_current_ca(tmp_path):
     ours, theirs, next_one = trustme.CA(), trustme.CA(), trustme.CA()
     ours.cert_pem.write_to_path(tmp_path / "clients.crt")
-    with Webhook(tmp_path, "--client-ca", tmp_path / "clients.crt", "--client-name", "apiserver") as webhook:
+    with Webhook(
+        tmp_path, "--client-ca", tmp_path / "clients.crt", "--client-name", "apiserver"
+    ) as webhook:
 
         def let_in(ca: trustme.CA | None, name: str = "apiserver") -> bool:
             trusting = webhook.tls()
@@ -244,7 +274,12 @@ def test_clients_are_verified_by_the_current_ca(tmp_path):
                 return False
             return True
 
-        assert [let_in(ours), let_in(ours, "kubelet"), let_in(theirs), let_in(None)] == [True, False, False, False]
+        assert [let_in(ours), let_in(ours, "kubelet"), let_in(theirs), let_in(None)] == [
+            True,
+            False,
+            False,
+            False,
+        ]
         (tmp_path / "clients.crt").write_text("no certificate")
         assert [let_in(ours), let_in(next_one)] == [True, False]
         next_one.cert_pem.write_to_path(tmp_path / "new.crt")

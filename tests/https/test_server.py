@@ -24,12 +24,16 @@ from tests.apiserver.webhook import VIRT_ADMIT
 from tests.waiting import eventually
 from virt_admit.serving import gunicorn_app, gunicorn_worker, ops_server
 
-WITH_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
+WITH_IPV6 = pytest.mark.skipif(
+    not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6"
+)
 GREETING = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def hello(_scope, _receive, send):
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+    )
     await send({"type": "http.response.body", "body": b"hi"})
 
 
@@ -166,7 +170,8 @@ def test_at_the_limit_the_oldest_tls_handshake_makes_room(monkeypatch):
                 with connect(port), connect(port):
                     assert closed(third)
                     secured.settimeout(0.1)
-                    with pytest.raises(TimeoutError):  # a connection whose handshake has ended stays
+                    # a connection whose handshake has ended stays
+                    with pytest.raises(TimeoutError):
                         secured.recv(1)
 
     async def run() -> None:
@@ -180,12 +185,15 @@ def test_at_the_limit_the_oldest_tls_handshake_makes_room(monkeypatch):
 
 def test_a_tls_connection_holds_a_small_read_buffer(monkeypatch):
     """2000 connections with asyncio's default of 256 KiB would take 500 MiB."""
-    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)  # so that other tests keep theirs
+    # so that other tests keep theirs
+    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)
     gunicorn_worker.limit_tls_buffers()
 
     async def buffer() -> int:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        connection = SSLProtocol(asyncio.get_running_loop(), asyncio.Protocol(), context, None, True)
+        connection = SSLProtocol(
+            asyncio.get_running_loop(), asyncio.Protocol(), context, None, True
+        )
         connection.connection_lost(None)
         return len(connection._ssl_buffer)
 
@@ -257,7 +265,9 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         flags = ("--certs", tmp_path / "certs", "--bind", "127.0.0.1:0", "--ops-bind", bind)
-        ended = subprocess.run([VIRT_ADMIT, "serve", *flags], check=False, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(
+            [VIRT_ADMIT, "serve", *flags], check=False, capture_output=True, text=True, timeout=60
+        )
 
     assert ended.returncode == 2
     assert f"virt-admit: --ops-bind {bind}: Address already in use\n" in ended.stderr
@@ -276,6 +286,8 @@ def test_a_process_with_keys_makes_no_core_dump():
         "import ctypes; from virt_admit.serving import worker; worker._disable_core_dumps(); "
         f"print(ctypes.CDLL(None).prctl({get_dumpable}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
 
     assert done.stdout == "0\n"

@@ -1,4 +1,6 @@
-"""Build and run images without a daemon and without a registry of images: Debian's buildah and debootstrap, as root."""
+"""Build and run images without a daemon and without a registry of images: Debian's buildah and
+debootstrap, as root.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ mount -o remount,ro "$root/dev"
 mount -t proc proc "$root/proc"
 [ -z "$inputs" ] || mount -o bind,ro "$inputs" "$root/mnt"
 exec chroot "$@"
-"""
+"""  # noqa: E501
 """A read-only root with a writable /tmp alone; not even /dev/shm, which Kubernetes provides."""
 
 
@@ -66,7 +68,13 @@ def run(*command: object, cwd: Path | None = None, environ: dict[str, str] | Non
     """Return what a program prints. Raises RuntimeError with its output if it fails."""
     words = [str(word) for word in command]
     done = subprocess.run(
-        words, cwd=cwd, env=os.environ | (environ or {}), capture_output=True, text=True, timeout=3000, check=False
+        words,
+        cwd=cwd,
+        env=os.environ | (environ or {}),
+        capture_output=True,
+        text=True,
+        timeout=3000,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
@@ -77,7 +85,14 @@ class Buildah:
     """A store of images in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        store = ("--root", f"{folder}/store", "--runroot", f"{folder}/run", "--storage-driver", "vfs")
+        store = (
+            "--root",
+            f"{folder}/store",
+            "--runroot",
+            f"{folder}/run",
+            "--storage-driver",
+            "vfs",
+        )
         self.command = ("buildah", *store)
         self.build = (*self.command, "bud", "--isolation", "chroot", "--layers=false", "--quiet")
         self.folder = folder
@@ -102,7 +117,11 @@ class Buildah:
     def size(self, image: str) -> int:
         """Return the bytes of all files of an image."""
         with self.mounted(image) as root:
-            return sum(path.lstat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+            return sum(
+                path.lstat().st_size
+                for path in root.rglob("*")
+                if path.is_file() and not path.is_symlink()
+            )
 
     @contextmanager
     def mounted(self, image: str) -> Iterator[Path]:
@@ -114,8 +133,21 @@ class Buildah:
             self("rm", container)
 
 
-def command(root: Path, config: dict[str, Any], *arguments: str, inputs: Path | str = "") -> list[str]:
-    """Return a command that runs a container as Kubernetes would with our manifests; ``inputs`` appears as /mnt."""
+def command(
+    root: Path, config: dict[str, Any], *arguments: str, inputs: Path | str = ""
+) -> list[str]:
+    """Return a command that runs a container as Kubernetes would with our manifests;
+    ``inputs`` appears as /mnt.
+    """
     users = config["User"]
     where = ["unshare", "--mount", "--", "bash", "-c", START, "start", str(root), str(inputs)]
-    return [*where, f"--userspec={users}", "--groups=", str(root), "/usr/bin/env", "-i", *config["Env"], *arguments]
+    return [
+        *where,
+        f"--userspec={users}",
+        "--groups=",
+        str(root),
+        "/usr/bin/env",
+        "-i",
+        *config["Env"],
+        *arguments,
+    ]

@@ -55,7 +55,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
         pytest.skip(f"building the image needs {lack}: make image-test, as root, installs it")
     buildah = Buildah(tmp_path_factory.mktemp("image"))
     buildah.add_base()
-    run("make", "image", f"ENGINE={' '.join(buildah.build)}", f"BASE={BASE}", "IMAGE=virt-admit", cwd=ROOT)
+    run(
+        "make",
+        "image",
+        f"ENGINE={' '.join(buildah.build)}",
+        f"BASE={BASE}",
+        "IMAGE=virt-admit",
+        cwd=ROOT,
+    )
     with buildah.mounted("virt-admit") as root:
         config = buildah.inspect("virt-admit")
         yield Image(config, root, buildah.size("virt-admit"), buildah.size(BASE))
@@ -63,9 +70,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
 
 def test_our_part_is_small(image: Image):
     ours = image.bytes - image.base_bytes
-    print(f"image {image.bytes / 1e6:.0f} MB, base {image.base_bytes / 1e6:.0f} MB, ours {ours / 1e6:.0f} MB")
+    print(
+        f"image {image.bytes / 1e6:.0f} MB, base {image.base_bytes / 1e6:.0f} MB, ours "
+        f"{ours / 1e6:.0f} MB"
+    )
     assert 20_000_000 < ours <= OUR_BYTES
-    blocks = run("du", "--summarize", "--block-size=1", image.root / "opt" / "virt-admit").split()[0]
+    blocks = run("du", "--summarize", "--block-size=1", image.root / "opt" / "virt-admit").split()[
+        0
+    ]
     assert int(blocks) <= OUR_BYTES
 
 
@@ -73,7 +85,9 @@ def test_it_is_labelled_with_version_and_revision(image: Image):
     labels = image.config["config"]["Labels"]
     prefix = "org.opencontainers.image"
     assert labels[f"{prefix}.version"] == __version__
-    assert labels[f"{prefix}.revision"].startswith(run("git", "rev-parse", "HEAD", cwd=ROOT).strip())
+    assert labels[f"{prefix}.revision"].startswith(
+        run("git", "rev-parse", "HEAD", cwd=ROOT).strip()
+    )
     assert labels[f"{prefix}.title"] == "virt-admit"
     assert f"VIRT_ADMIT_REVISION={labels[f'{prefix}.revision']}" in image.config["config"]["Env"]
 
@@ -84,7 +98,10 @@ def test_it_tells_its_version_without_any_right(image: Image):
 
 
 def test_only_tmp_is_writable(image: Image):
-    script = "id -u; for folder in / /opt/virt-admit /dev /home; do touch $folder/x; done; touch /tmp/x && echo tmp"
+    script = (
+        "id -u; for folder in / /opt/virt-admit /dev /home; do touch $folder/x; done; touch /tmp/x "
+        "&& echo tmp"
+    )
     done = image.run("sh", "-c", script)
     assert done.stdout == "65532\ntmp\n"
     assert done.stderr.count("touch: cannot touch") == 4
@@ -100,9 +117,12 @@ def test_every_command_runs_in_it(image: Image, tmp_path: Path):
     tmp_path.chmod(0o755)
     with inputs(tmp_path):
         for each in RUNS:
-            if not each.arguments.startswith("certs"):  # they write into the inputs, which are read-only here
+            # they write into the inputs, which are read-only here
+            if not each.arguments.startswith("certs"):
                 done = image.run("virt-admit", *each.words("/mnt"), inputs=tmp_path)
-                assert done.returncode == each.exit_code, f"{each.arguments}\n{done.stdout}{done.stderr}"
+                assert done.returncode == each.exit_code, (
+                    f"{each.arguments}\n{done.stdout}{done.stderr}"
+                )
                 assert each.says in done.stdout + done.stderr, each.arguments
 
 
@@ -110,22 +130,34 @@ def cpu_seconds(pid: int) -> float:
     """Return the processor time of a process and its children, those that ended included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(cpu_seconds, map(int, children)))
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(
+        map(cpu_seconds, map(int, children))
+    )
 
 
 def test_it_is_ready_soon_and_judges(image: Image):
     port, ops = free_port(), free_port()
-    arguments = ["--bind", f"127.0.0.1:{port}", "--ops-bind", f"127.0.0.1:{ops}", "--certs", "/tmp/certs"]
+    arguments = [
+        "--bind",
+        f"127.0.0.1:{port}",
+        "--ops-bind",
+        f"127.0.0.1:{ops}",
+        "--certs",
+        "/tmp/certs",
+    ]
     entry = image.config["config"]["Entrypoint"] + image.config["config"]["Cmd"]
     assert entry == ["virt-admit", "serve"]
     slow, began = slowness(), time.monotonic()
-    process = subprocess.Popen(image.command(*entry, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        image.command(*entry, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
         assert eventually(lambda: process.poll() is None and is_ready(ops))
         seconds, cpu = time.monotonic() - began, cpu_seconds(process.pid)
         slow = (slow + slowness()) / 2
         print(
-            f"start to ready: {seconds:.2f} s, {cpu:.2f} s of processor time, {cpu / slow:.2f} s on the reference machine"
+            f"start to ready: {seconds:.2f} s, {cpu:.2f} s of processor time, {cpu / slow:.2f} s "
+            "on the reference machine"
         )
         review = (ROOT / "tests" / "contract" / "denied.json").read_bytes()
         request = json.dumps(json.loads(review)["review"]).encode()

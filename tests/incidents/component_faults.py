@@ -1,4 +1,6 @@
-"""Reports in which a component of another product fails on a node, or refuses writes: its pod is the cause."""
+"""Reports in which a component of another product fails on a node, or refuses writes:
+its pod is the cause.
+"""
 
 import json
 
@@ -6,7 +8,19 @@ from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, storage_class
 from tests.healthy.parts import Object, ago, deployment, namespaces, obj, service, webhook
 
-from .machines import NO, UNKNOWN, YES, Incident, draining, event, find, guest, launcher_of, migration, target_pod
+from .machines import (
+    NO,
+    UNKNOWN,
+    YES,
+    Incident,
+    draining,
+    event,
+    find,
+    guest,
+    launcher_of,
+    migration,
+    target_pod,
+)
 from .starts import starting
 
 LONGHORN = "driver.longhorn.io"
@@ -20,23 +34,41 @@ def crashing(pod: Object, *, minutes: int, ended: Object, limit: str = "") -> No
     name = pod["spec"]["containers"][0]["name"]
     if limit:
         pod["spec"]["containers"][0]["resources"]["limits"] = {"memory": limit}
-    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off 5m0s restarting failed container={name}"}
+    waiting = {
+        "reason": "CrashLoopBackOff",
+        "message": f"back-off 5m0s restarting failed container={name}",
+    }
     status = {"name": name, "ready": False, "restartCount": 18, "image": "x", "imageID": "x"}
-    pod["status"]["containerStatuses"] = [status | {"state": {"waiting": waiting}, "lastState": {"terminated": ended}}]
+    pod["status"]["containerStatuses"] = [
+        status | {"state": {"waiting": waiting}, "lastState": {"terminated": ended}}
+    ]
 
 
 def drivers(*without: str) -> list[Object]:
-    """Return Longhorn with the CSINode of each worker. ``without``: the nodes on which its driver is not registered."""
+    """Return Longhorn with the CSINode of each worker.
+
+    ``without``: the nodes on which its driver is not registered.
+    """
     items = namespaces("longhorn-system") + storage_class("longhorn", LONGHORN)
     items += deployment(
-        "longhorn-csi-plugin", "longhorn-system", ["w1", "w2", "w3"], {"app": "longhorn-csi-plugin"}, kind="DaemonSet"
+        "longhorn-csi-plugin",
+        "longhorn-system",
+        ["w1", "w2", "w3"],
+        {"app": "longhorn-csi-plugin"},
+        kind="DaemonSet",
     )
     for name in ("w1", "w2", "w3"):
-        registered = [] if name in without else [{"name": LONGHORN, "nodeID": name, "topologyKeys": None}]
+        registered = (
+            [] if name in without else [{"name": LONGHORN, "nodeID": name, "topologyKeys": None}]
+        )
         items.append(obj("CSINode", "storage.k8s.io/v1", name, spec={"drivers": registered}))
     for pod in items:
         if pod["kind"] == "Pod" and pod["spec"]["nodeName"] in without:
-            crashing(pod, minutes=69, ended={"exitCode": 1, "reason": "Error", "finishedAt": ago(minutes=4)})
+            crashing(
+                pod,
+                minutes=69,
+                ended={"exitCode": 1, "reason": "Error", "finishedAt": ago(minutes=4)},
+            )
     return items
 
 
@@ -52,7 +84,9 @@ def not_attached(name: str, on: str) -> list[Object]:
     launcher = launcher_of(items, name)
     launcher["spec"]["nodeName"] = on
     launcher["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
-    find(items, "VirtualMachineInstance", name)["status"]["activePods"] = {launcher["metadata"]["uid"]: on}
+    find(items, "VirtualMachineInstance", name)["status"]["activePods"] = {
+        launcher["metadata"]["uid"]: on
+    }
     source = {"persistentVolumeName": f"pvc-vms-{name}"}
     error = {"message": f"CSINode {on} does not contain driver {LONGHORN}", "time": ago(minutes=1)}
     spec = {"attacher": LONGHORN, "nodeName": on, "source": source}
@@ -74,11 +108,15 @@ SOURCE = "https://github.com/longhorn/longhorn/issues/6435"
 def driver_not_registered() -> Incident:
     items = plain() + drivers("w2") + not_attached("db", "w2")
     facts = (
-        r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ is not ready for 69 min: "
-        r"CrashLoopBackOff, it ends with exit code 1\)",
+        (
+            r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ "
+            r"is not ready for 69 min: CrashLoopBackOff, it ends with exit code 1\)"
+        ),
         r"could start on +w1, w3, once what keeps it has ended, see below",
-        r"to run it before that, cordon w2, then stop and start the VM: kubectl logs longhorn-csi-plugin-\S+ -n "
-        r"longhorn-system --previous",
+        (
+            r"to run it before that, cordon w2, then stop and start the VM: kubectl logs "
+            r"longhorn-csi-plugin-\S+ -n longhorn-system --previous"
+        ),
     )
     return Incident("driver-not-registered", SOURCE, items, YES, facts, ("explain", "vm/db"))
 
@@ -86,8 +124,10 @@ def driver_not_registered() -> Incident:
 def target_without_driver() -> Incident:
     items = plain() + drivers("w2") + with_disk("mail", guest("mail", "w1"))
     facts = (
-        r"unknown +vms/mail +LiveMigrate, but kube-scheduler may choose w2, and CSI driver driver.longhorn.io is not "
-        r"registered on w2",
+        (
+            r"unknown +vms/mail +LiveMigrate, but kube-scheduler may choose w2, and CSI driver "
+            r"driver.longhorn.io is not registered on w2"
+        ),
         r"repair pod longhorn-csi-plugin-\S+ on w2; or cordon w2 until then: kubectl cordon w2",
     )
     return Incident("target-without-driver", SOURCE, items, UNKNOWN, facts)
@@ -96,7 +136,10 @@ def target_without_driver() -> Incident:
 def no_target_with_driver() -> Incident:
     items = plain() + drivers("w2", "w3") + with_disk("mail", guest("mail", "w1"))
     facts = (
-        r"no node that could take it is ready: w2, w3 \(CSI driver driver.longhorn.io is not registered on w2",
+        (
+            r"no node that could take it is ready: w2, w3 \(CSI driver driver.longhorn.io is not "
+            r"registered on w2"
+        ),
         r"to do: repair pod longhorn-csi-plugin-x1, whose last log says why it ends: kubectl logs",
     )
     return Incident("no-target-with-driver", SOURCE, items, NO, facts)
@@ -108,7 +151,9 @@ def drivers_everywhere() -> Incident:
 
 
 def kubemacpool() -> list[Object]:
-    """Return the webhooks of kubemacpool, whose only pod is ended for lack of memory: one of them selects no namespace."""
+    """Return the webhooks of kubemacpool, whose only pod is ended for lack of memory: one of them
+    selects no namespace.
+    """
     items = namespaces("hco")
     items += deployment("kubemacpool", "hco", ["w2"], {"control-plane": "mac"})
     items += service("kubemacpool-service", "hco", {"control-plane": "mac"}, ["w2"])
@@ -119,7 +164,9 @@ def kubemacpool() -> list[Object]:
     rules = {"pods.kubemacpool.io": ("", ["pods"], ["CREATE"])}
     rules |= {"vms.kubemacpool.io": ("kubevirt.io", ["virtualmachines"], ["CREATE", "UPDATE"])}
     found = webhook("Mutating", "kubemacpool-mutator", ("hco", "kubemacpool-service"), rules)
-    for entry, operator, value in zip(found["webhooks"], ("In", "NotIn"), ("allocate", "ignore"), strict=True):
+    for entry, operator, value in zip(
+        found["webhooks"], ("In", "NotIn"), ("allocate", "ignore"), strict=True
+    ):
         selected = {"key": entry["name"], "operator": operator, "values": [value]}
         entry["namespaceSelector"] = {"matchExpressions": [selected]}
     return [*items, found]
@@ -130,16 +177,25 @@ MACS = "https://github.com/kubevirt/monitoring/pull/60"
 
 def refused_start() -> Incident:
     items = plain() + kubemacpool() + guest("erp", "w1", run="Halted")
-    items = [each for each in items if each["kind"] != "VirtualMachineInstance" and each != launcher_of(items, "erp")]
+    items = [
+        each
+        for each in items
+        if each["kind"] != "VirtualMachineInstance" and each != launcher_of(items, "erp")
+    ]
     find(items, "VirtualMachine", "erp")["status"] |= {"printableStatus": "Stopped", "ready": False}
     facts = (
         r"it is not running, and virtctl start fails\n",
-        r"virtctl start fails, because webhook vms.kubemacpool.io refuses each change of a VM in namespace vms: Service "
-        r"hco/kubemacpool-service has no ready endpoint \(pod \S+ is not ready for 5 h 12: CrashLoopBackOff, container main "
-        r"OOMKilled at its limit of 300Mi\)\. It does not end by itself",
+        (
+            r"virtctl start fails, because webhook vms.kubemacpool.io refuses each change of a VM "
+            r"in namespace vms: Service hco/kubemacpool-service has no ready endpoint \(pod \S+ is "
+            r"not ready for 5 h 12: CrashLoopBackOff, container main OOMKilled at its limit of "
+            r"300Mi\)\. It does not end by itself"
+        ),
         r"give container main of pod \S+ more memory.*: kubectl logs \S+ -n hco --previous",
-        r"as a decision, leave namespace vms out of that webhook until then: kubectl label namespace vms "
-        r"vms.kubemacpool.io=ignore",
+        (
+            r"as a decision, leave namespace vms out of that webhook until then: kubectl label "
+            r"namespace vms vms.kubemacpool.io=ignore"
+        ),
         r"Commands\n  kubectl describe vm erp",
     )
     return Incident("refused-start", MACS, items, YES, facts, ("explain", "vm/erp"))
@@ -147,13 +203,22 @@ def refused_start() -> Incident:
 
 def refused_changes_in_a_drain() -> Incident:
     items = plain() + kubemacpool() + guest("web", "w1")
-    return Incident("refused-changes-in-a-drain", MACS, items, YES, (r"migrates +vms/web", r"A drain of w1 ends"))
+    return Incident(
+        "refused-changes-in-a-drain",
+        MACS,
+        items,
+        YES,
+        (r"migrates +vms/web", r"A drain of w1 ends"),
+    )
 
 
 def refused_changes() -> Incident:
     items = plain() + kubemacpool() + guest("web", "w1")
     facts = (
-        r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of VMs \(virtctl start, stop\) fail",
+        (
+            r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of "
+            r"VMs \(virtctl start, stop\) fail"
+        ),
         r"\[webhook-without-endpoint\]\n +to do: kubectl describe pod \S+ -n hco\n",
     )
     return Incident("refused-changes", MACS, items, YES, facts, ("scan",))
@@ -162,9 +227,14 @@ def refused_changes() -> Incident:
 def refused_changes_behind_a_long_name() -> Incident:
     """The state of the pod is said although little else fits into a warning."""
     items = plain() + kubemacpool() + guest("web", "w1")
-    text = json.dumps(items).replace("kubemacpool-service", "kubemacpool-service-of-the-mac-addresses-of-all-vms")
+    text = json.dumps(items).replace(
+        "kubemacpool-service", "kubemacpool-service-of-the-mac-addresses-of-all-vms"
+    )
     facts = (
-        r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of VMs \(virtctl start, stop\) fail",
+        (
+            r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of "
+            r"VMs \(virtctl start, stop\) fail"
+        ),
     )
     return Incident("refused-changes-long-name", MACS, json.loads(text), YES, facts, ("scan",))
 
@@ -173,42 +243,75 @@ NO_PORT = "configure nic failed ovs interface 99974c1c66d8_h is not ready after 
 
 
 def without_network(plugin: str, error: str, **fields: list[str]) -> list[Object]:
-    """Return a drain whose migrations are given up, as no target pod of db gets a network, while web came to w2 meanwhile."""
+    """Return a drain whose migrations are given up, as no target pod of db gets a network, while
+    web came to w2 meanwhile.
+    """
     items = draining(name="db", **fields)
     for minutes in (48, 32, 16):
         times = {"Pending": 60.0 * minutes, "Failed": 60.0 * minutes - 906}
         items.append(migration("db", times, name=f"kubevirt-evacuation-db-{minutes}"))
     move = migration("db", {"Pending": 372})
     items.append(move)
-    pod = target_pod(items, "db", "w2", move, 360, ready=False, waiting={"waiting": {"reason": "ContainerCreating"}})
-    said = f'Failed to create pod sandbox: failed to setup network for sandbox: plugin type="{plugin}" failed (add): {error}'
+    pod = target_pod(
+        items,
+        "db",
+        "w2",
+        move,
+        360,
+        ready=False,
+        waiting={"waiting": {"reason": "ContainerCreating"}},
+    )
+    said = (
+        "Failed to create pod sandbox: failed to setup network for sandbox: plugin "
+        f'type="{plugin}" failed (add): {error}'
+    )
     items.append(event(pod, "FailedCreatePodSandBox", said, "kubelet"))
     other = guest("web", "w2")
     launcher_of(other, "web")["metadata"]["creationTimestamp"] = ago(minutes=40)
-    daemons = deployment(f"{plugin}-cni", "kube-system", ["w1", "w2", "w3"], {"app": "cni"}, kind="DaemonSet")
+    daemons = deployment(
+        f"{plugin}-cni", "kube-system", ["w1", "w2", "w3"], {"app": "cni"}, kind="DaemonSet"
+    )
     return [*items, *other, *daemons]
 
 
 def port_that_waits_for_the_migration() -> Incident:
     items = without_network("kube-ovn", NO_PORT, hotplugged=["data"]) + claim("data")
     facts = (
-        r"its ovs interface is not ready after 30s\. Kube-OVN prepares it only after the phase Pending of the migration.* "
-        r"because of hotplugged volume data: on every node they wait for each other",
+        (
+            r"its ovs interface is not ready after 30s\. Kube-OVN prepares it only after the phase "
+            r"Pending of the migration.* because of hotplugged volume data: on every node they "
+            r"wait for each other"
+        ),
         r"virtctl removevolume db --volume-name=data -n vms",
     )
-    return Incident("port-waits-for-migration", "https://github.com/kubeovn/kube-ovn/issues/7416", items, NO, facts)
+    return Incident(
+        "port-waits-for-migration",
+        "https://github.com/kubeovn/kube-ovn/issues/7416",
+        items,
+        NO,
+        facts,
+    )
 
 
 def nodes_that_wait_for_the_migration() -> Incident:
     found = port_that_waits_for_the_migration()
     facts = (r"could go to +w2, w3, once what keeps it has ended, see below",)
-    return Incident("nodes-wait-for-migration", found.url, found.items, NO, facts, ("explain", "vm/db"))
+    return Incident(
+        "nodes-wait-for-migration", found.url, found.items, NO, facts, ("explain", "vm/db")
+    )
 
 
 def plugin_that_serves_others() -> Incident:
     items = without_network("calico", "no policy for this endpoint")
-    facts = (r"network plugin calico works on w2 for pod vms/virt-launcher-web-\w+, so see what it lacks for this one",)
-    return Incident("plugin-serves-others", "https://github.com/kubeovn/kube-ovn/issues/7416", items, NO, facts)
+    facts = (
+        (
+            r"network plugin calico works on w2 for pod vms/virt-launcher-web-\w+, so see what it "
+            r"lacks for this one"
+        ),
+    )
+    return Incident(
+        "plugin-serves-others", "https://github.com/kubeovn/kube-ovn/issues/7416", items, NO, facts
+    )
 
 
 def incidents() -> list[Incident]:

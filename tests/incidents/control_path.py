@@ -20,16 +20,27 @@ def bridge() -> Incident:
     release = (1, 6)
     text = (
         "cannot migrate VMI which does not use masquerade, bridge with "
-        "kubevirt.io/allow-pod-bridge-network-live-migration VM annotation or a migratable plugin to connect to the "
-        "pod network"
+        "kubevirt.io/allow-pod-bridge-network-live-migration VM annotation or a migratable plugin "
+        "to connect to the pod network"
     )
     domain = {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}}
     refusal = unmigratable("InterfaceNotLiveMigratable", text)
     items = plain(release) + guest("web", "w1", release, domain=domain, migratable=refusal)
-    find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["migrations"] = {"network": "migration-network"}
-    facts = (r"use masquerade, or annotate its template with kubevirt.io/allow-pod-bridge-network-live", r"pod network")
+    find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["migrations"] = {
+        "network": "migration-network"
+    }
+    facts = (
+        r"use masquerade, or annotate its template with kubevirt.io/allow-pod-bridge-network-live",
+        r"pod network",
+    )
     spec = {"config": '{"cniVersion":"0.3.1","type":"macvlan","master":"vlan300","mode":"bridge"}'}
-    network = obj("NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1", "migration-network", "kubevirt", spec=spec)
+    network = obj(
+        "NetworkAttachmentDefinition",
+        "k8s.cni.cncf.io/v1",
+        "migration-network",
+        "kubevirt",
+        spec=spec,
+    )
     return Incident("bridge", f"{KUBEVIRT}/issues/9440", [*items, network], NO, facts)
 
 
@@ -49,7 +60,11 @@ def single_replica() -> Incident:
         if each["kind"] == "EndpointSlice":
             service = each["metadata"]["labels"]["kubernetes.io/service-name"]
             for index, endpoint in enumerate(each["endpoints"]):
-                endpoint["targetRef"] = {"kind": "Pod", "namespace": "kubevirt", "name": f"{service}-5d8f-x{index}"}
+                endpoint["targetRef"] = {
+                    "kind": "Pod",
+                    "namespace": "kubevirt",
+                    "name": f"{service}-5d8f-x{index}",
+                }
     source = "https://github.com/kubevirt/hyperconverged-cluster-operator/pull/4516"
     return Incident("single-replica", source, items, NOT_YES, (r"virt-api",))
 
@@ -59,10 +74,14 @@ def expired_bundle() -> Incident:
     items = plain(release) + guest("web", "w1", release)
     bundle = base64.b64encode(_expired()).decode()
     for each in items:
-        if each["kind"].endswith("WebhookConfiguration") and each["metadata"]["name"].startswith("virt-api"):
+        if each["kind"].endswith("WebhookConfiguration") and each["metadata"]["name"].startswith(
+            "virt-api"
+        ):
             for entry in each["webhooks"]:
                 entry["clientConfig"]["caBundle"] = bundle
-    return Incident("expired-bundle", f"{KUBEVIRT}/issues/15210", items, NO, (r"expired", r"virt-api"))
+    return Incident(
+        "expired-bundle", f"{KUBEVIRT}/issues/15210", items, NO, (r"expired", r"virt-api")
+    )
 
 
 def _expired() -> bytes:
@@ -70,8 +89,14 @@ def _expired() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kubevirt.io")])
     ends = TIME - datetime.timedelta(days=1)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(ends - datetime.timedelta(days=7)).not_valid_after(ends)
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    )
+    made = (
+        made.serial_number(1)
+        .not_valid_before(ends - datetime.timedelta(days=7))
+        .not_valid_after(ends)
+    )
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
@@ -82,7 +107,12 @@ def pod_gone() -> Incident:
     items.remove(launcher_of(items, "web"))
     ask = ("explain", "vm/web", "-n", "vms")
     return Incident(
-        "pod-gone", f"{KUBEVIRT}/issues/6685", items, YES, (r"pod is gone|no longer exist|does not run",), ask
+        "pod-gone",
+        f"{KUBEVIRT}/issues/6685",
+        items,
+        YES,
+        (r"pod is gone|no longer exist|does not run",),
+        ask,
     )
 
 
@@ -90,16 +120,26 @@ def migration_network() -> Incident:
     """The network of the migrations does not exist: virt-handler does not start on any node."""
     release = (1, 7)
     items = plain(release) + guest("web", "w1", release)
-    find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["migrations"] = {"network": "migration-network"}
+    find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["migrations"] = {
+        "network": "migration-network"
+    }
     text = (
-        'Failed to create pod sandbox: plugin type="multus" failed (add): error adding pod kubevirt_virt-handler to CNI '
-        "network: cannot find a network-attachment-definition (migration-network) in namespace (kubevirt)"
+        'Failed to create pod sandbox: plugin type="multus" failed (add): error adding pod '
+        "kubevirt_virt-handler to CNI network: cannot find a network-attachment-definition "
+        "(migration-network) in namespace (kubevirt)"
     )
     for each in list(items):
         name = each["metadata"]["name"]
         if each["kind"] == "Pod" and name.startswith("virt-handler"):
-            each["status"] = {"phase": "Pending", "conditions": conditions(PodScheduled=True, Ready=False)}
-            waiting = {"name": "virt-handler", "ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
+            each["status"] = {
+                "phase": "Pending",
+                "conditions": conditions(PodScheduled=True, Ready=False),
+            }
+            waiting = {
+                "name": "virt-handler",
+                "ready": False,
+                "state": {"waiting": {"reason": "ContainerCreating"}},
+            }
             each["status"]["containerStatuses"] = [waiting | {"restartCount": 0}]
             each["metadata"]["creationTimestamp"] = ago(minutes=12)
             items.append(event(each, "FailedCreatePodSandBox", text, "kubelet"))

@@ -1,4 +1,6 @@
-"""Nodes that Harvester cordons again after each uncordon: a maintenance was asked for, and its drain does not end."""
+"""Nodes that Harvester cordons again after each uncordon: a maintenance was asked for,
+and its drain does not end.
+"""
 
 from tests.healthy.parts import Object, ago
 from tests.healthy.storage import harvester, harvester_vm, longhorn_volume
@@ -11,14 +13,25 @@ REQUESTED = "harvesterhci.io/drain-requested"
 
 
 def requested(*nodes: str, minutes: float, times: int = 0) -> list[Object]:
-    """Return a cluster of Harvester. ``times``: how often each of these nodes was uncordoned and is cordoned again."""
-    items = harvester((1, 4), HOSTS, "allow-if-replica-is-stopped") + harvester_vm("web", "h1", (1, 4))
+    """Return a cluster of Harvester.
+
+    ``times``: how often each of these nodes was uncordoned and is cordoned again.
+    """
+    items = harvester((1, 4), HOSTS, "allow-if-replica-is-stopped") + harvester_vm(
+        "web", "h1", (1, 4)
+    )
     for name in nodes:
         cordoned(items, name, minutes=minutes)
         node = find(items, "Node", name)
         node["metadata"].setdefault("annotations", {})[REQUESTED] = "true"
         if times:
-            seen = event(node, "NodeSchedulable", f"Node {name} status is now: NodeSchedulable", "kubelet", count=times)
+            seen = event(
+                node,
+                "NodeSchedulable",
+                f"Node {name} status is now: NodeSchedulable",
+                "kubelet",
+                count=times,
+            )
             items.append(seen | {"type": "Normal"})
     return items
 
@@ -31,10 +44,17 @@ def waiting(items: list[Object]) -> list[Object]:
     vmi["metadata"]["creationTimestamp"] = pod["metadata"]["creationTimestamp"] = ago(minutes=30)
     vmi["status"] = {"phase": "Scheduling", "activePods": {pod["metadata"]["uid"]: ""}}
     pod["spec"].pop("nodeName")
-    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    unschedulable = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes",
+    }
     pod["status"] = {"phase": "Pending", "conditions": [unschedulable]}
     volumes = ("Volume", "Engine", "Replica", "VolumeAttachment")
-    return [each for each in items if each["kind"] not in volumes] + longhorn_volume("web", None, HOSTS)
+    return [each for each in items if each["kind"] not in volumes] + longhorn_volume(
+        "web", None, HOSTS
+    )
 
 
 LOOP = r"h1 was uncordoned 8 times and cordoned again \(harvesterhci.io/drain-requested\)"
@@ -42,7 +62,10 @@ LOOP = r"h1 was uncordoned 8 times and cordoned again \(harvesterhci.io/drain-re
 
 def every_node(*ask: str) -> Incident:
     items = requested(*HOSTS, minutes=4, times=8)
-    facts: tuple[str, ...] = (LOOP, r"(?s)\A(?!.*in Harvester, which an uncordon)(?!.*: kubectl uncordon)")
+    facts: tuple[str, ...] = (
+        LOOP,
+        r"(?s)\A(?!.*in Harvester, which an uncordon)(?!.*: kubectl uncordon)",
+    )
     if ask[:2] == ("explain", "vm/web"):
         items = waiting(items)
         facts += (
@@ -53,7 +76,14 @@ def every_node(*ask: str) -> Incident:
         facts += (r"kubectl annotate node h1 harvesterhci.io/drain-requested-",)
     else:
         facts += (r"Node/h1: warn: .*cordoned by an unfinished maintenance request of Harvester",)
-    return Incident("-".join(("cordon-loop", *ask)), URL, items, NO if ask[-1] != "vm/web" else NO | YES, facts, ask)
+    return Incident(
+        "-".join(("cordon-loop", *ask)),
+        URL,
+        items,
+        NO if ask[-1] != "vm/web" else NO | YES,
+        facts,
+        ask,
+    )
 
 
 def failing_drain() -> Incident:

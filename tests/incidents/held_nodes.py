@@ -13,12 +13,23 @@ KURED = "https://github.com/kubereboot/kured"
 
 
 def locked(holder: str, seconds: int = 0) -> list[dict]:
-    """Return a cluster whose workers kured is to reboot; seconds: how long its lock lives, 0: for good."""
+    """Return a cluster whose workers kured is to reboot; seconds: how long its lock lives, 0:
+    for good.
+    """
     items = plain((1, 6)) + guest("web", "w1")
     for name in ("w1", "w2", "w3"):
-        find(items, "Node", name)["metadata"]["annotations"]["weave.works/kured-reboot-in-progress"] = ago(days=6)
-    lock = {"nodeID": holder, "metadata": {"unschedulable": False}, "created": ago(days=12), "TTL": seconds * 10**9}
-    daemon = deployment("kured", "kube-system", ["w1", "w2", "w3"], {"name": "kured"}, kind="DaemonSet")
+        find(items, "Node", name)["metadata"]["annotations"][
+            "weave.works/kured-reboot-in-progress"
+        ] = ago(days=6)
+    lock = {
+        "nodeID": holder,
+        "metadata": {"unschedulable": False},
+        "created": ago(days=12),
+        "TTL": seconds * 10**9,
+    }
+    daemon = deployment(
+        "kured", "kube-system", ["w1", "w2", "w3"], {"name": "kured"}, kind="DaemonSet"
+    )
     daemon[0]["metadata"]["annotations"] = {"weave.works/kured-node-lock": json.dumps(lock)}
     return items + daemon
 
@@ -30,19 +41,30 @@ def lock_of_a_node_that_is_gone(*ask: str) -> Incident:
         r"kubectl annotate daemonset kured -n kube-system weave.works/kured-node-lock-",
         r"(?s)\A(?!.*Yes:)(?!.*possible  yes)",
     )
-    return Incident("-".join(("lock-left", *ask)), f"{KURED}/issues/137", locked("w9"), YES, facts, ask)
+    return Incident(
+        "-".join(("lock-left", *ask)), f"{KURED}/issues/137", locked("w9"), YES, facts, ask
+    )
 
 
 def lock_in_the_scan() -> Incident:
-    facts = (r"Node/w1 and 2 more: warn: .*w9, which does not exist, holds its lock.*\[node-reboot-held\]",)
+    facts = (
+        (
+            r"Node/w1 and 2 more: warn: .*w9, which does not exist, holds its "
+            r"lock.*\[node-reboot-held\]"
+        ),
+    )
     return Incident("lock-in-scan", f"{KURED}/issues/137", locked("w9"), YES, facts, ("scan",))
 
 
 def locked_in_use(*arguments: str, seconds: int = 0, needed: bool = False) -> list[dict]:
-    """Return the cluster with a lock of yesterday and the marks that kured writes with these arguments."""
+    """Return the cluster with a lock of yesterday and the marks that kured writes with these
+    arguments.
+    """
     items = locked("w9", seconds)
     daemon = find(items, "DaemonSet", "kured")
-    lock = json.loads(daemon["metadata"]["annotations"]["weave.works/kured-node-lock"]) | {"created": ago(hours=20)}
+    lock = json.loads(daemon["metadata"]["annotations"]["weave.works/kured-node-lock"]) | {
+        "created": ago(hours=20)
+    }
     daemon["metadata"]["annotations"]["weave.works/kured-node-lock"] = json.dumps(lock)
     daemon["spec"]["template"]["spec"]["containers"][0]["args"] = list(arguments)
     for name in ("w1", "w2", "w3"):
@@ -58,10 +80,16 @@ def lock_and_nodes_that_need_a_reboot(*ask: str) -> Incident:
     facts: tuple[str, ...] = (r"w9, which does not exist",)
     if ask[0] == "scan":
         facts += (
-            r"\[node-reboot-held\]\n +to do: kubectl annotate daemonset kured -n kube-system weave.works/kured-node-lock-",
+            (
+                r"\[node-reboot-held\]\n +to do: kubectl annotate daemonset kured -n kube-system "
+                r"weave.works/kured-node-lock-"
+            ),
         )
     else:
-        facts += (r"w1, w2, w3 wait for a reboot, and that does not end by itself", r"No: |possible  no")
+        facts += (
+            r"w1, w2, w3 wait for a reboot, and that does not end by itself",
+            r"No: |possible  no",
+        )
     items = locked_in_use("--annotate-nodes=true", needed=True)
     return Incident("-".join(("lock-needed", *ask)), f"{KURED}/issues/137", items, YES, facts, ask)
 
@@ -70,10 +98,18 @@ def lock_and_nodes_without_marks(*ask: str) -> Incident:
     """Without its argument kured marks no node, so that those which wait are not known."""
     facts: tuple[str, ...] = (r"w9, which does not exist", r"weave.works/kured-node-lock")
     if ask[0] == "scan":
-        facts += (r"Kured never reboots any node", r"(?s)\A(?!.*node-reboot-held.*node-reboot-held)")
+        facts += (
+            r"Kured never reboots any node",
+            r"(?s)\A(?!.*node-reboot-held.*node-reboot-held)",
+        )
     else:
-        facts += (r"Each node that needs a reboot waits for it", r"(?s)\A(?!.*Yes: )(?!.*possible  yes)")
-    return Incident("-".join(("lock-unmarked", *ask)), f"{KURED}/issues/137", locked_in_use(), YES, facts, ask)
+        facts += (
+            r"Each node that needs a reboot waits for it",
+            r"(?s)\A(?!.*Yes: )(?!.*possible  yes)",
+        )
+    return Incident(
+        "-".join(("lock-unmarked", *ask)), f"{KURED}/issues/137", locked_in_use(), YES, facts, ask
+    )
 
 
 def lock_and_nodes_that_need_no_reboot() -> Incident:
@@ -85,8 +121,10 @@ def lock_and_nodes_that_need_no_reboot() -> Incident:
 def lock_that_still_lasts() -> Incident:
     facts = (
         r"Yes: ",
-        r"w1, w2, w3 wait for the lock of kured \(DaemonSet kube-system/kured\), which w9 has for 20 h\. That node does not "
-        r"exist any more\. Its lock expires at",
+        (
+            r"w1, w2, w3 wait for the lock of kured \(DaemonSet kube-system/kured\), which w9 has "
+            r"for 20 h\. That node does not exist any more\. Its lock expires at"
+        ),
         r"(?s)\A(?!.*reboots no node)",
     )
     items = locked_in_use("--annotate-nodes=true", seconds=86400, needed=True)
@@ -95,7 +133,9 @@ def lock_that_still_lasts() -> Incident:
 
 def lock_that_expires() -> Incident:
     facts = (r"(?s)\A(?!.*kured)(?!.*Kured)", r"Yes: ")
-    return Incident("lock-expires", f"{KURED}/issues/63", locked("w9", 3600), YES, facts, ("upgrade",))
+    return Incident(
+        "lock-expires", f"{KURED}/issues/63", locked("w9", 3600), YES, facts, ("upgrade",)
+    )
 
 
 def lock_of_a_node() -> Incident:
@@ -105,19 +145,32 @@ def lock_of_a_node() -> Incident:
 
 
 def volume_of_a_fenced_node(*ask: str) -> Incident:
-    """The node is back, but a pod that tolerates every taint came back, too, and keeps its volume attached."""
+    """The node is back, but a pod that tolerates every taint came back, too,
+    and keeps its volume attached.
+    """
     items = plain((1, 6)) + guest("web", "w2") + namespaces("edge")
     keys = ("medik8s.io/remediation", "node.kubernetes.io/out-of-service")
     back = find(items, "Node", "w1")
-    back["spec"] |= {"unschedulable": True, "taints": [{"key": key, "effect": "NoExecute"} for key in keys]}
+    back["spec"] |= {
+        "unschedulable": True,
+        "taints": [{"key": key, "effect": "NoExecute"} for key in keys],
+    }
     for each in back["status"]["conditions"]:
         each["lastTransitionTime"] = ago(minutes=139)
-    agent = deployment("agent", "edge", ["w1"], {"app": "agent"}, spec={"tolerations": [{"operator": "Exists"}]})
-    agent[-1]["spec"]["volumes"] = [{"name": "spool", "persistentVolumeClaim": {"claimName": "spool"}}]
+    agent = deployment(
+        "agent", "edge", ["w1"], {"app": "agent"}, spec={"tolerations": [{"operator": "Exists"}]}
+    )
+    agent[-1]["spec"]["volumes"] = [
+        {"name": "spool", "persistentVolumeClaim": {"claimName": "spool"}}
+    ]
     spool = claim("spool")
     volume = next(each for each in spool if each["kind"] == "PersistentVolume")
     volume["spec"]["claimRef"] = {"namespace": "edge", "name": "spool"}
-    spec = {"attacher": "csi", "nodeName": "w1", "source": {"persistentVolumeName": volume["metadata"]["name"]}}
+    spec = {
+        "attacher": "csi",
+        "nodeName": "w1",
+        "source": {"persistentVolumeName": volume["metadata"]["name"]},
+    }
     items += [
         *agent,
         *spool,
@@ -126,11 +179,19 @@ def volume_of_a_fenced_node(*ask: str) -> Incident:
     source = "https://github.com/medik8s/self-node-remediation/pull/270"
     facts = (r"remediator waits for the volume of pod edge/agent-5d8f-x0 \(claim edge/spool\)",)
     if ask[0] == "scan":
-        facts += (r"See virt-admit explain node/w1\. \[node-fence-taint-left\]\n +to do: virt-admit explain node/w1\n",)
+        facts += (
+            (
+                r"See virt-admit explain node/w1\. \[node-fence-taint-left\]\n +to do: virt-admit "
+                r"explain node/w1\n"
+            ),
+        )
     if ask[0] == "explain":
         facts += (
             r"taints medik8s.io/remediation, node.kubernetes.io/out-of-service",
-            r"which does not end by itself\. Scale Deployment edge/agent to 0 for this time, after which the remediator",
+            (
+                r"which does not end by itself\. Scale Deployment edge/agent to 0 for this time, "
+                r"after which the remediator"
+            ),
             r"kubectl scale deployment agent -n edge --replicas=0",
             r"(?s)\A(?!.*kubectl drain w1 )",
         )
@@ -156,17 +217,26 @@ def powered_on(*requests: dict) -> list[dict]:
     items = plain((1, 6)) + guest("web", "w2")
     node = find(items, "Node", "w1")
     for each in node["status"]["conditions"]:
-        each |= {"status": "Unknown", "lastTransitionTime": ago(days=35), "lastHeartbeatTime": ago(days=35)}
+        each |= {
+            "status": "Unknown",
+            "lastTransitionTime": ago(days=35),
+            "lastHeartbeatTime": ago(days=35),
+        }
     node["metadata"]["annotations"]["kubevirt.io/heartbeat"] = ago(days=35)
     return [*items, *requests]
 
 
 def certificate_that_expired(*ask: str) -> Incident:
-    items = powered_on(request("csr-a", "w1", 50), request("csr-b", "w1", 5), request("csr-c", "w9", 1))
+    items = powered_on(
+        request("csr-a", "w1", 50), request("csr-b", "w1", 5), request("csr-c", "w9", 1)
+    )
     facts = (r"csr-b", r"[Dd]o not fence|do not fence it", r"(?s)\A(?!.*csr-c)(?!.*or fence it)")
     if ask[0] == "explain":
         facts += (
-            r"runs, but its kubelet has no valid certificate and cannot report: its CertificateSigningRequests csr-a, csr-b",
+            (
+                r"runs, but its kubelet has no valid certificate and cannot report: its "
+                r"CertificateSigningRequests csr-a, csr-b"
+            ),
             r"pending for 50 min. That does not end by itself",
             r"kubectl certificate approve csr-b",
         )

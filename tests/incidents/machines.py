@@ -43,7 +43,9 @@ def find(items: Iterable[Object], kind: str, name: str) -> Object:
     return next(each for each in items if each["kind"] == kind and each["metadata"]["name"] == name)
 
 
-def guest(name: str, on: str = "w1", release: tuple[int, int] = (1, 6), **fields: Any) -> list[Object]:
+def guest(
+    name: str, on: str = "w1", release: tuple[int, int] = (1, 6), **fields: Any
+) -> list[Object]:
     """Return a VM with the strategy LiveMigrate and one shared disk; fields: see Guest."""
     options: Object = {"strategy": "LiveMigrate", "disks": [name]} | fields
     return machine(name, on, release, **options) + claim(name)
@@ -55,7 +57,11 @@ def launcher_of(items: Iterable[Object], name: str) -> Object:
 
 def cordoned(items: list[Object], node: str = "w1", **since: float) -> None:
     found = find(items, "Node", node)
-    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": ago(**since)}
+    taint = {
+        "key": "node.kubernetes.io/unschedulable",
+        "effect": "NoSchedule",
+        "timeAdded": ago(**since),
+    }
     found["spec"] |= {"unschedulable": True, "taints": [*found["spec"].get("taints", ()), taint]}
 
 
@@ -77,10 +83,15 @@ def migration(
     notes: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] = {},
 ) -> Object:
-    """Return a migration; phases: how many seconds ago each one began, the last one is the present one."""
+    """Return a migration; phases: how many seconds ago each one began,
+    the last one is the present one.
+    """
     name = name or f"kubevirt-evacuation-{vmi}"
     annotations = {"kubevirt.io/evacuationMigration": source} if notes is None else dict(notes)
-    times = [{"phase": phase, "phaseTransitionTimestamp": ago(seconds=late)} for phase, late in phases.items()]
+    times = [
+        {"phase": phase, "phaseTransitionTimestamp": ago(seconds=late)}
+        for phase, late in phases.items()
+    ]
     metadata = {
         "annotations": annotations,
         "labels": {"kubevirt.io/vmi-name": vmi},
@@ -89,24 +100,43 @@ def migration(
     found = obj("VirtualMachineInstanceMigration", "kubevirt.io/v1", name, "vms", metadata=metadata)
     status: Object = {"phase": list(phases)[-1], "phaseTransitionTimestamps": times}
     if state is not None:
-        status["migrationState"] = {"migrationUid": found["metadata"]["uid"], "sourceNode": source} | state
+        status["migrationState"] = {
+            "migrationUid": found["metadata"]["uid"],
+            "sourceNode": source,
+        } | state
     return found | {"spec": {"vmiName": vmi, **spec}, "status": status}
 
 
-def failed(items: list[Object], vmi: str, text: str, targets: Iterable[str], *, lasted: float = 20) -> None:
+def failed(
+    items: list[Object], vmi: str, text: str, targets: Iterable[str], *, lasted: float = 20
+) -> None:
     """Add failed evacuations, the newest last, and the state that the VMI keeps of it."""
     chosen = list(targets)
     for index, target in enumerate(chosen):
         late = 400.0 * (len(chosen) - index)
-        state = {"targetNode": target, "completed": True, "failed": True, "failureReason": text, "mode": "PreCopy"}
+        state = {
+            "targetNode": target,
+            "completed": True,
+            "failed": True,
+            "failureReason": text,
+            "mode": "PreCopy",
+        }
         state |= {"startTimestamp": ago(seconds=late + lasted), "endTimestamp": ago(seconds=late)}
         state["targetPod"] = f"virt-launcher-{vmi}-try{index}"
-        phases = {"Pending": 40, "Scheduling": 38, "Scheduled": 30, "PreparingTarget": 28, "TargetReady": 25}
+        phases = {
+            "Pending": 40,
+            "Scheduling": 38,
+            "Scheduled": 30,
+            "PreparingTarget": 28,
+            "TargetReady": 25,
+        }
         times = {phase: late + lasted + more for phase, more in phases.items()}
         times |= {"Running": late + lasted, "Failed": late}
         move = migration(vmi, times, name=f"kubevirt-evacuation-{vmi}-{index}", state=state)
         items.append(move)
-        find(items, "VirtualMachineInstance", vmi)["status"]["migrationState"] = move["status"]["migrationState"]
+        find(items, "VirtualMachineInstance", vmi)["status"]["migrationState"] = move["status"][
+            "migrationState"
+        ]
 
 
 def target_pod(
@@ -131,8 +161,14 @@ def target_pod(
     made["metadata"] |= {"name": name, "uid": f"uid-{name}", "creationTimestamp": ago(seconds=age)}
     made["metadata"]["labels"]["kubevirt.io/migrationJobUID"] = move["metadata"]["uid"]
     made["metadata"]["annotations"]["kubevirt.io/migrationJobName"] = move["metadata"]["name"]
-    state = conditions(Initialized=True, Ready=ready, ContainersReady=ready, PodScheduled=on is not None)
-    made["status"] = {"phase": "Running" if ready else "Pending", "conditions": state, "qosClass": "Burstable"}
+    state = conditions(
+        Initialized=True, Ready=ready, ContainersReady=ready, PodScheduled=on is not None
+    )
+    made["status"] = {
+        "phase": "Running" if ready else "Pending",
+        "conditions": state,
+        "qosClass": "Burstable",
+    }
     container = {"name": "compute", "ready": ready, "restartCount": 0, "image": "virt-launcher:v1"}
     running = {"running": {"startedAt": ago(seconds=age - 5)}}
     made["status"]["containerStatuses"] = [container | {"state": waiting or running}]
@@ -141,21 +177,38 @@ def target_pod(
     else:
         made["spec"]["nodeName"] = on
     items.append(made)
-    find(items, "VirtualMachineInstance", vmi)["status"]["activePods"][made["metadata"]["uid"]] = on or ""
+    find(items, "VirtualMachineInstance", vmi)["status"]["activePods"][made["metadata"]["uid"]] = (
+        on or ""
+    )
     return made
 
 
-def event(of: Object, reason: str, message: str, source: str, *, count: int = 20, late: float = 15) -> Object:
+def event(
+    of: Object, reason: str, message: str, source: str, *, count: int = 20, late: float = 15
+) -> Object:
     meta = of["metadata"]
-    about = {"kind": of["kind"], "apiVersion": of["apiVersion"], "name": meta["name"], "uid": meta["uid"]}
-    found = obj("Event", "v1", f"{meta['name']}.{zlib.crc32(message.encode()):x}", meta.get("namespace"))
-    found |= {"involvedObject": about | {"namespace": meta.get("namespace")}, "reason": reason, "message": message}
+    about = {
+        "kind": of["kind"],
+        "apiVersion": of["apiVersion"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+    }
+    found = obj(
+        "Event", "v1", f"{meta['name']}.{zlib.crc32(message.encode()):x}", meta.get("namespace")
+    )
+    found |= {
+        "involvedObject": about | {"namespace": meta.get("namespace")},
+        "reason": reason,
+        "message": message,
+    }
     found |= {"type": "Warning", "count": count, "source": {"component": source}}
     return found | {"firstTimestamp": ago(minutes=10), "lastTimestamp": ago(seconds=late)}
 
 
 def draining(release: tuple[int, int] = (1, 6), name: str = "web", **fields: Any) -> list[Object]:
-    """Return a cluster whose node w1 is drained since ten minutes, with one VM that is asked to leave it."""
+    """Return a cluster whose node w1 is drained since ten minutes,
+    with one VM that is asked to leave it.
+    """
     items = plain(release) + guest(name, "w1", release, **fields)
     cordoned(items, minutes=10)
     marked(items, name, minutes=10)

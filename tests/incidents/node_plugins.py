@@ -1,4 +1,6 @@
-"""A volume that does not get into a pod because of its node: its driver is not there, or Longhorn reports the node."""
+"""A volume that does not get into a pod because of its node: its driver is not there,
+or Longhorn reports the node.
+"""
 
 from typing import Any
 
@@ -14,12 +16,14 @@ ROOK = "rook-ceph.rbd.csi.ceph.com"
 TAINTED = "https://github.com/rook/rook/issues/6870"
 MULTIPATH = "https://github.com/longhorn/longhorn/issues/1210"
 NO_DRIVER = (
-    'MapVolume.SetUpDevice failed for volume "pvc-vms-train" : kubernetes.io/csi: blockMapper.SetUpDevice failed to get CSI '
-    f"client: driver name {ROOK} not found in the list of registered CSI drivers"
+    'MapVolume.SetUpDevice failed for volume "pvc-vms-train" : kubernetes.io/csi: '
+    f"blockMapper.SetUpDevice failed to get CSI client: driver name {ROOK} not found in the list "
+    "of registered CSI drivers"
 )
 BUSY = (
-    'MountVolume.MountDevice failed for volume "pvc-vms-wiki" : rpc error: code = Internal desc = mount failed: exit status 32 '
-    "Output: mount: /dev/longhorn/pvc-vms-wiki already mounted or mount point busy."
+    'MountVolume.MountDevice failed for volume "pvc-vms-wiki" : rpc error: code = Internal desc = '
+    "mount failed: exit status 32 Output: mount: /dev/longhorn/pvc-vms-wiki already mounted or "
+    "mount point busy."
 )
 
 
@@ -28,23 +32,31 @@ def on_node(items: list[Object], name: str, node: str, reason: str, message: str
     launcher = launcher_of(items, name)
     launcher["spec"]["nodeName"] = node
     launcher["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
-    find(items, "VirtualMachineInstance", name)["status"]["activePods"] = {launcher["metadata"]["uid"]: node}
+    find(items, "VirtualMachineInstance", name)["status"]["activePods"] = {
+        launcher["metadata"]["uid"]: node
+    }
     return [*items, event(launcher, reason, message, "kubelet")]
 
 
 def plugins(on: list[str], **spec: Any) -> list[Object]:
     """Return the DaemonSet of the driver with its pods; each worker's CSINode lists the driver."""
     labels = {"app": "csi-rbdplugin"}
-    items = namespaces("rook-ceph") + deployment("csi-rbdplugin", "rook-ceph", on, labels, spec=spec, kind="DaemonSet")
+    items = namespaces("rook-ceph") + deployment(
+        "csi-rbdplugin", "rook-ceph", on, labels, spec=spec, kind="DaemonSet"
+    )
     items += deployment("rook-ceph-operator", "rook-ceph", ["w1"], {"app": "rook-ceph-operator"})
     drivers = {"drivers": [{"name": ROOK, "nodeID": "n"}]}
-    return items + [obj("CSINode", "storage.k8s.io/v1", name, spec=drivers) for name in ("w1", "w2", "w3")]
+    return items + [
+        obj("CSINode", "storage.k8s.io/v1", name, spec=drivers) for name in ("w1", "w2", "w3")
+    ]
 
 
 def tainted(on: list[str], **spec: Any) -> list[Object]:
     items = plain() + plugins(on, **spec)
     items += on_node(starting("train", "Scheduling"), "train", "w2", "FailedMapVolume", NO_DRIVER)
-    find(items, "Node", "w2")["spec"]["taints"] = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+    find(items, "Node", "w2")["spec"]["taints"] = [
+        {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+    ]
     return items
 
 
@@ -56,17 +68,29 @@ def driver_that_a_taint_keeps_away(*ask: str) -> Incident:
     if ask[:2] == ("explain", "vm/train"):
         facts += (
             r"driver rook-ceph.rbd.csi.ceph.com is not registered on w2 \(no pod there: ",
-            r"let DaemonSet rook-ceph/csi-rbdplugin tolerate it by CSI_PLUGIN_TOLERATIONS of Rook's operator \(or, as a "
-            r"decision, take the taint off w2\)",
+            (
+                r"let DaemonSet rook-ceph/csi-rbdplugin tolerate it by CSI_PLUGIN_TOLERATIONS of "
+                r"Rook's operator \(or, as a decision, take the taint off w2\)"
+            ),
             r"kubectl edit configmap rook-ceph-operator-config -n rook-ceph",
         )
     elif ask[0] == "explain":
-        facts += (r"No volume of driver rook-ceph.rbd.csi.ceph.com can be mounted on this node, although its CSINode",)
+        facts += (
+            (
+                r"No volume of driver rook-ceph.rbd.csi.ceph.com can be mounted on this node, "
+                r"although its CSINode"
+            ),
+        )
     else:
         facts = (
-            r"does not tolerate taint dedicated=gpu:NoSchedule.*\. Let DaemonSet rook-ceph/csi-rbdplugin tolerate it",
+            (
+                r"does not tolerate taint dedicated=gpu:NoSchedule.*\. Let DaemonSet "
+                r"rook-ceph/csi-rbdplugin tolerate it"
+            ),
         )
-    return Incident("-".join(("driver-tainted", *ask)), TAINTED, tainted(["w1", "w3"]), YES, facts, ask)
+    return Incident(
+        "-".join(("driver-tainted", *ask)), TAINTED, tainted(["w1", "w3"]), YES, facts, ask
+    )
 
 
 def driver_with_a_selector() -> Incident:
@@ -88,21 +112,36 @@ def driver_that_is_updated() -> Incident:
 def driver_on_all_workers() -> Incident:
     """Control-plane nodes have no driver, and their CSINodes list none."""
     items = plain() + plugins(["w1", "w2", "w3"]) + guest("web", "w1")
-    items += [obj("CSINode", "storage.k8s.io/v1", f"cp{index}", spec={"drivers": []}) for index in (1, 2, 3)]
+    items += [
+        obj("CSINode", "storage.k8s.io/v1", f"cp{index}", spec={"drivers": []})
+        for index in (1, 2, 3)
+    ]
     facts = (r"(?s)\A(?!.*csi-rbdplugin)(?!.*No volume of)", r"A drain of w1 ends")
     return Incident("driver-everywhere", TAINTED, items, YES, facts, ("drain", "w1"))
 
 
 def longhorn_node(name: str, **checks: tuple[str, str]) -> Object:
-    """Return Longhorn's own Node. ``checks``: the conditions that are False, with reason and message."""
-    good = ("Ready", "MountPropagation", "Multipathd", "RequiredPackages", "KernelModulesLoaded", "NFSClientInstalled")
+    """Return Longhorn's own Node.
+
+    ``checks``: the conditions that are False, with reason and message.
+    """
+    good = (
+        "Ready",
+        "MountPropagation",
+        "Multipathd",
+        "RequiredPackages",
+        "KernelModulesLoaded",
+        "NFSClientInstalled",
+    )
     state = conditions(**dict.fromkeys(good, True))
     for each in state:
         if each["type"] in checks:
             reason, message = checks[each["type"]]
             each |= {"status": "False", "reason": reason, "message": message}
     status = {"conditions": state}
-    return obj("Node", "longhorn.io/v1beta2", name, "longhorn-system", spec={"name": name}, status=status)
+    return obj(
+        "Node", "longhorn.io/v1beta2", name, "longhorn-system", spec={"name": name}, status=status
+    )
 
 
 MULTIPATHD = (
@@ -113,13 +152,21 @@ MULTIPATHD = (
 
 def busy(*nodes: Object, message: str = BUSY, robustness: str = "healthy") -> list[Object]:
     """Return a VM whose disk in Longhorn cannot be mounted on w2."""
-    items = plain() + namespaces("longhorn-system") + longhorn_volume("wiki", "w2", ("w1", "w2", "w3"))
-    items += on_node(with_disk("wiki", starting("wiki", "Scheduling")), "wiki", "w2", "FailedMount", message)
+    items = (
+        plain() + namespaces("longhorn-system") + longhorn_volume("wiki", "w2", ("w1", "w2", "w3"))
+    )
+    items += on_node(
+        with_disk("wiki", starting("wiki", "Scheduling")), "wiki", "w2", "FailedMount", message
+    )
     find(items, "Volume", "pvc-vms-wiki")["status"]["robustness"] = robustness
     labels = {"app": "longhorn-csi-plugin"}
-    items += deployment("longhorn-csi-plugin", "longhorn-system", ["w1", "w2", "w3"], labels, kind="DaemonSet")
+    items += deployment(
+        "longhorn-csi-plugin", "longhorn-system", ["w1", "w2", "w3"], labels, kind="DaemonSet"
+    )
     drivers = {"drivers": [{"name": LONGHORN, "nodeID": "n"}]}
-    items += [obj("CSINode", "storage.k8s.io/v1", name, spec=drivers) for name in ("w1", "w2", "w3")]
+    items += [
+        obj("CSINode", "storage.k8s.io/v1", name, spec=drivers) for name in ("w1", "w2", "w3")
+    ]
     return [*items, *nodes]
 
 
@@ -130,19 +177,29 @@ def devices_that_multipathd_takes(*ask: str) -> Incident:
         r"(?s)\A(?!.*[Rr]epair the volume)(?!.*busy\.\.)",
     )
     if ask[0] == "explain":
-        facts += (r"or stop multipathd there", r"kubectl describe nodes.longhorn.io w2 -n longhorn-system")
+        facts += (
+            r"or stop multipathd there",
+            r"kubectl describe nodes.longhorn.io w2 -n longhorn-system",
+        )
     items = busy(longhorn_node("w1"), longhorn_node("w2", Multipathd=MULTIPATHD))
     return Incident("-".join(("multipathd", *ask)), MULTIPATH, items, YES, facts, ask)
 
 
 def client_that_is_missing() -> Incident:
     lacks = ("NFSClientIsNotFound", "NFS clients [NFS4] not found. At least one should be enabled")
-    message = BUSY.replace("already mounted or mount point busy.", "mount.nfs: bad option; you might need a helper")
+    message = BUSY.replace(
+        "already mounted or mount point busy.", "mount.nfs: bad option; you might need a helper"
+    )
     facts = (
-        r"Longhorn reports of w2: NFSClientInstalled False \(NFSClientIsNotFound: NFS clients \[NFS4\] not found",
+        (
+            r"Longhorn reports of w2: NFSClientInstalled False \(NFSClientIsNotFound: NFS clients "
+            r"\[NFS4\] not found"
+        ),
         r"install an NFS client for version 4 on w2",
     )
-    items = busy(longhorn_node("w2", NFSClientInstalled=lacks, Multipathd=MULTIPATHD), message=message)
+    items = busy(
+        longhorn_node("w2", NFSClientInstalled=lacks, Multipathd=MULTIPATHD), message=message
+    )
     return Incident("nfs-client", MULTIPATH, items, YES, facts, ("explain", "vm/wiki"))
 
 
@@ -163,7 +220,9 @@ def multipathd_beside_a_running_vm() -> Incident:
     items = plain() + with_disk("wiki", guest("wiki", "w2"))
     items.append(longhorn_node("w2", Multipathd=MULTIPATHD))
     facts = (r"(?s)\A(?!.*[Mm]ultipath)",)
-    return Incident("multipathd-beside", MULTIPATH, items, YES | NOT_YES, facts, ("explain", "node/w2"))
+    return Incident(
+        "multipathd-beside", MULTIPATH, items, YES | NOT_YES, facts, ("explain", "node/w2")
+    )
 
 
 def incidents() -> list[Incident]:

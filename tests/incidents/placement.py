@@ -12,8 +12,16 @@ KUBEVIRT = "https://github.com/kubevirt/kubevirt"
 
 def pinned() -> Incident:
     where = {"kubernetes.io/hostname": "w1"}
-    items = plain(RELEASE) + guest("web", "w1", RELEASE, spec={"nodeSelector": where}, selector=where)
-    return Incident("node-selector", f"{KUBEVIRT}/issues/5565", items, NO, (r"node selector|nodeSelector|hostname",))
+    items = plain(RELEASE) + guest(
+        "web", "w1", RELEASE, spec={"nodeSelector": where}, selector=where
+    )
+    return Incident(
+        "node-selector",
+        f"{KUBEVIRT}/issues/5565",
+        items,
+        NO,
+        (r"node selector|nodeSelector|hostname",),
+    )
 
 
 def clock_frequency() -> Incident:
@@ -33,12 +41,20 @@ def clock_frequency() -> Incident:
 def machine_type() -> Incident:
     old = {"type": "pc-q35-rhel8.6.0"}
     label = "machine-type.node.kubevirt.io/pc-q35-rhel8.6.0"
-    items = plain(RELEASE) + guest("old", "w1", RELEASE, domain={"machine": old}, status={"machine": old})
+    items = plain(RELEASE) + guest(
+        "old", "w1", RELEASE, domain={"machine": old}, status={"machine": old}
+    )
     chosen = launcher_of(items, "old")["spec"]["nodeSelector"]
     del chosen["machine-type.node.kubevirt.io/pc-q35-rhel9.6.0"]
     chosen[label] = "true"
     find(items, "Node", "w1")["metadata"]["labels"][label] = "true"
-    return Incident("machine-type", f"{KUBEVIRT}/issues/13664", items, NO, (r"machine.type", r"pc-q35-rhel8\.6\.0"))
+    return Incident(
+        "machine-type",
+        f"{KUBEVIRT}/issues/13664",
+        items,
+        NO,
+        (r"machine.type", r"pc-q35-rhel8\.6\.0"),
+    )
 
 
 def two_vendors() -> Incident:
@@ -70,9 +86,19 @@ def shared_by_name() -> Incident:
             each["metadata"]["labels"]["topology.hostpath.csi/node"] = each["metadata"]["name"]
     items += machine("myvm", "w1", RELEASE, strategy="LiveMigrate", disks=["myvm"])
     place = {"topology.hostpath.csi/node": "w1"}
-    options: Object = {"volume_mode": "Filesystem", "storage_class": "hostpath-csi", "driver": driver}
+    options: Object = {
+        "volume_mode": "Filesystem",
+        "storage_class": "hostpath-csi",
+        "driver": driver,
+    }
     items += claim("myvm", affinity=place, **options)
-    return Incident("host-path", f"{KUBEVIRT}/issues/8771", items, NO, (r"volume|claim|disk", r"on node w1 alone"))
+    return Incident(
+        "host-path",
+        f"{KUBEVIRT}/issues/8771",
+        items,
+        NO,
+        (r"volume|claim|disk", r"on node w1 alone"),
+    )
 
 
 def handlers_away() -> Incident:
@@ -82,7 +108,9 @@ def handlers_away() -> Incident:
         meta["labels"]["kubevirt.io/schedulable"] = "false"
         del meta["annotations"]["kubevirt.io/heartbeat"]
     source = f"{KUBEVIRT}/issues/6825"
-    return Incident("not-schedulable", source, items, NOT_YES, (r"kubevirt\.io/schedulable|virt-handler",))
+    return Incident(
+        "not-schedulable", source, items, NOT_YES, (r"kubevirt\.io/schedulable|virt-handler",)
+    )
 
 
 def huge_pages() -> Incident:
@@ -109,18 +137,35 @@ def together() -> Incident:
 
 
 def no_scale() -> Incident:
-    """A budget with maxUnavailable over VMIs: the disruption controller cannot count pods whose owner does not scale."""
+    """A budget with maxUnavailable over VMIs: the disruption controller cannot count pods whose
+    owner does not scale.
+    """
     label = {"role": "etcd"}
     items = plain(RELEASE)
     for index, place in enumerate(("w1", "w2", "w3")):
         items += guest(f"etcd-{index}", place, RELEASE, strategy="None", labels=label)
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": label}}
     text = "virtualmachineinstances.kubevirt.io does not implement the scale subresource"
-    reached = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": text}
+    reached = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "SyncFailed",
+        "message": text,
+    }
     counts = {"currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0, "disruptionsAllowed": 0}
     status = counts | {"observedGeneration": 1, "conditions": [reached]}
     metadata = {"generation": 1}
-    items.append(obj("PodDisruptionBudget", "policy/v1", "etcd", "vms", metadata=metadata, spec=spec, status=status))
+    items.append(
+        obj(
+            "PodDisruptionBudget",
+            "policy/v1",
+            "etcd",
+            "vms",
+            metadata=metadata,
+            spec=spec,
+            status=status,
+        )
+    )
     source = "https://github.com/openshift/openshift-docs/pull/114954"
     return Incident("no-scale", source, items, NO, (r"maxUnavailable", r"scale|minAvailable"))
 
@@ -131,7 +176,10 @@ def taint_of_an_agent_that_is_gone() -> Incident:
     for name in ("w1", "w2", "w3"):
         find(items, "Node", name)["spec"]["taints"] = [taint]
     facts = (
-        r"taint node\.cilium\.io/agent-not-ready: nothing removes that taint, as no DaemonSet and no pod of cilium exists",
+        (
+            r"taint node\.cilium\.io/agent-not-ready: nothing removes that taint, as no DaemonSet "
+            r"and no pod of cilium exists"
+        ),
         r"remove that taint: kubectl taint nodes w1 w2 w3 node\.cilium\.io/agent-not-ready-",
         r"(?s)\A(?!.*which it then removes)",
     )

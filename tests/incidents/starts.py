@@ -1,4 +1,6 @@
-"""Reports about VMs that do not start: devices, disks that are not filled, pods that are refused, guests that stay off."""
+"""Reports about VMs that do not start: devices, disks that are not filled, pods that are refused,
+guests that stay off.
+"""
 
 from typing import Any
 
@@ -13,20 +15,31 @@ GPU = "nvidia.com/GP104GL_QUADRO_P5000"
 
 
 def starting(name: str, phase: str, **fields: Any) -> list[Object]:
-    """Return a VM that has no node yet, an hour after its start; its pod exists from the phase Scheduling on."""
+    """Return a VM that has no node yet, an hour after its start;
+    its pod exists from the phase Scheduling on.
+    """
     items = guest(name, "w1", **fields)
     vm, vmi = find(items, "VirtualMachine", name), find(items, "VirtualMachineInstance", name)
     launcher = launcher_of(items, name)
     stamps = [{"phase": phase, "phaseTransitionTimestamp": ago(hours=1)}]
     vm["status"] |= {"ready": False, "printableStatus": "Starting"}
     vmi["metadata"]["creationTimestamp"] = ago(hours=1)
-    vmi["status"] = {"phase": phase, "conditions": conditions(Ready=False), "phaseTransitionTimestamps": stamps}
+    vmi["status"] = {
+        "phase": phase,
+        "conditions": conditions(Ready=False),
+        "phaseTransitionTimestamps": stamps,
+    }
     if phase == "Pending":
         items.remove(launcher)
         return items
     del launcher["spec"]["nodeName"]
     launcher["metadata"]["creationTimestamp"] = ago(hours=1)
-    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
+    unschedulable = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/6 nodes",
+    }
     launcher["status"] = {"phase": "Pending", "conditions": [unschedulable]}
     vmi["status"]["activePods"] = {launcher["metadata"]["uid"]: ""}
     return items
@@ -37,7 +50,11 @@ def gpu(offered: str, *, external: bool) -> list[Object]:
     items = plain((1, 6))
     here = find(items, "Node", "w1")["status"]
     here["allocatable"] |= {GPU: offered}
-    permitted = {"pciVendorSelector": "10DE:1BB0", "resourceName": GPU, "externalResourceProvider": external}
+    permitted = {
+        "pciVendorSelector": "10DE:1BB0",
+        "resourceName": GPU,
+        "externalResourceProvider": external,
+    }
     find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["permittedHostDevices"] = {
         "pciHostDevices": [permitted]
     }
@@ -47,7 +64,12 @@ def gpu(offered: str, *, external: bool) -> list[Object]:
 def with_gpu() -> Object:
     device = {"hostDevices": [{"name": "gpu", "deviceName": GPU}]}
     where = {"nodeSelector": {"kubernetes.io/hostname": "w1"}}
-    return {"domain": {"devices": device}, "spec": where, "strategy": "LiveMigrateIfPossible", "requests": {GPU: "1"}}
+    return {
+        "domain": {"devices": device},
+        "spec": where,
+        "strategy": "LiveMigrateIfPossible",
+        "requests": {GPU: "1"},
+    }
 
 
 def device_plugin_without_devices() -> Incident:
@@ -61,10 +83,15 @@ def device_plugin_without_devices() -> Incident:
         rf"w1 offers 0 of {GPU} \(its device plugin offers none\)",
         r"repair or restart the device plugin harvester-pcidevices-controller-8bd17 on w1",
         r"disable and enable the passthrough of the device in Harvester",
-        r"no other node can run it \(node selector kubernetes.io/hostname=w1\), and waiting does not help",
+        (
+            r"no other node can run it \(node selector kubernetes.io/hostname=w1\), and waiting "
+            r"does not help"
+        ),
     )
     source = "https://github.com/harvester/harvester/issues/5957"
-    return Incident("device-plugin-without-devices", source, items, YES, facts, ("explain", "vm/ub22gpu"))
+    return Incident(
+        "device-plugin-without-devices", source, items, YES, facts, ("explain", "vm/ub22gpu")
+    )
 
 
 def policy_engine(items: list[Object], excluded: bool = False) -> None:
@@ -94,19 +121,29 @@ def refused(items: list[Object], name: str, text: str) -> list[Object]:
 
 
 CALLED = (
-    'Internal error occurred: failed calling webhook "validate.kyverno.svc-fail": failed to call webhook: Post '
-    '"https://kyverno-svc.kyverno.svc:443/validate/fail?timeout=10s": no endpoints available for service "kyverno-svc"'
+    'Internal error occurred: failed calling webhook "validate.kyverno.svc-fail": failed to call '
+    'webhook: Post "https://kyverno-svc.kyverno.svc:443/validate/fail?timeout=10s": no endpoints '
+    'available for service "kyverno-svc"'
 )
 
 
 def webhooks_that_refuse_their_own_pods() -> Incident:
     items = plain((1, 6)) + refused(starting("web", "Pending"), "web", CALLED)
     policy_engine(items)
-    both = "ValidatingWebhookConfiguration kyverno-resource-validate and MutatingWebhookConfiguration kyverno-resource-mutate"
+    both = (
+        "ValidatingWebhookConfiguration kyverno-resource-validate and MutatingWebhookConfiguration "
+        "kyverno-resource-mutate"
+    )
     facts = (
-        rf"virt-controller cannot create its pod: {both} refuse it, because Service kyverno/kyverno-svc has no ready endpoint",
+        (
+            rf"virt-controller cannot create its pod: {both} refuse it, because Service "
+            r"kyverno/kyverno-svc has no ready endpoint"
+        ),
         r"The new pods of namespace kyverno are refused, too, so this does not end by itself",
-        r"exclude namespace kyverno by the namespaceSelector of these configurations, or delete them",
+        (
+            r"exclude namespace kyverno by the namespaceSelector of these configurations, or "
+            r"delete them"
+        ),
         r"kubectl delete validatingwebhookconfiguration/kyverno-resource-validate "
         r"mutatingwebhookconfiguration/kyverno-resource-mutate",
     )
@@ -115,7 +152,9 @@ def webhooks_that_refuse_their_own_pods() -> Incident:
 
 
 def importing(name: str, phase: str, message: str = "", reason: str = "") -> list[Object]:
-    """Return a VM without a VMI whose disk CDI fills since half an hour, with the pod that does it."""
+    """Return a VM without a VMI whose disk CDI fills since half an hour,
+    with the pod that does it.
+    """
     items = [
         each
         for each in guest(name, "w1")
@@ -129,8 +168,14 @@ def importing(name: str, phase: str, message: str = "", reason: str = "") -> lis
         "printableStatus": "Provisioning",
         "conditions": conditions(Ready=False),
     }
-    status: Object = {"phase": phase, "claimName": name, "conditions": conditions(Bound=True, Ready=False)}
-    status["conditions"].append({"type": "Running", "status": "False", "reason": reason, "message": message})
+    status: Object = {
+        "phase": phase,
+        "claimName": name,
+        "conditions": conditions(Bound=True, Ready=False),
+    }
+    status["conditions"].append(
+        {"type": "Running", "status": "False", "reason": reason, "message": message}
+    )
     source = {"source": {"http": {"url": "https://images.example.com/jammy.img"}}}
     disk = obj("DataVolume", "cdi.kubevirt.io/v1beta1", name, "vms", spec=source, status=status)
     disk["metadata"]["creationTimestamp"] = ago(minutes=28)
@@ -153,14 +198,21 @@ def pending(name: str, storage: str | None) -> Object:
 
 def scratch_space() -> Incident:
     items = plain((1, 6)) + storage_class("local-storage", "kubernetes.io/no-provisioner")
-    items += importing("enc01", "ImportScheduled", "scratch space required and none found", "Scratch space required")
+    items += importing(
+        "enc01",
+        "ImportScheduled",
+        "scratch space required and none found",
+        "Scratch space required",
+    )
     items += [
         pending("enc01-scratch", "local-storage"),
         obj("CDI", "cdi.kubevirt.io/v1beta1", "cdi", spec={"config": {}}),
     ]
     facts = (
-        r"its disk enc01 is not filled \(ImportScheduled\): claim enc01-scratch is Pending: class local-storage has no "
-        r"provisioner, and no free volume of 10Gi exists",
+        (
+            r"its disk enc01 is not filled \(ImportScheduled\): claim enc01-scratch is Pending: "
+            r"class local-storage has no provisioner, and no free volume of 10Gi exists"
+        ),
         r"set scratchSpaceStorageClass of CDI to a class that has a provisioner \(block\)",
         r'kubectl patch cdi cdi --type=merge -p .*"scratchSpaceStorageClass":"block"',
         r"create a PersistentVolume of 10Gi of class local-storage",
@@ -172,28 +224,46 @@ def scratch_space() -> Incident:
 def guest_that_stays_off() -> Incident:
     items = plain((1, 6)) + guest("batch", "w2", strategy="None", run="RerunOnFailure")
     items.remove(launcher_of(items, "batch"))
-    find(items, "VirtualMachine", "batch")["status"] |= {"printableStatus": "Stopped", "ready": False}
+    find(items, "VirtualMachine", "batch")["status"] |= {
+        "printableStatus": "Stopped",
+        "ready": False,
+    }
     status = find(items, "VirtualMachineInstance", "batch")["status"]
     status["phase"] = "Succeeded"
-    status["phaseTransitionTimestamps"].append({"phase": "Succeeded", "phaseTransitionTimestamp": ago(minutes=45)})
+    status["phaseTransitionTimestamps"].append(
+        {"phase": "Succeeded", "phaseTransitionTimestamp": ago(minutes=45)}
+    )
     facts = (
-        r"its guest shut down 45 min ago, by itself or by a drain of w2 \(its VMI is Succeeded\), and RerunOnFailure does not "
-        r"start it again",
+        (
+            r"its guest shut down 45 min ago, by itself or by a drain of w2 \(its VMI is "
+            r"Succeeded\), and RerunOnFailure does not start it again"
+        ),
         r"start it; with runStrategy Always KubeVirt would do that: virtctl start batch -n vms",
     )
-    return Incident("guest-that-stays-off", f"{KUBEVIRT}/issues/9823", items, YES, facts, ("explain", "vm/batch"))
+    return Incident(
+        "guest-that-stays-off",
+        f"{KUBEVIRT}/issues/9823",
+        items,
+        YES,
+        facts,
+        ("explain", "vm/batch"),
+    )
 
 
 DEDICATED: Object = {"cpu": {"dedicatedCpuPlacement": True}}
 
 
-def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Object = DEDICATED) -> list[Object]:
+def ended_for_memory(
+    limit: str = "9Gi", reason: str = "OOMKilled", domain: Object = DEDICATED
+) -> list[Object]:
     """Return a VM whose pod was ended 95 minutes ago, and which its run strategy leaves off."""
     items = plain((1, 6)) + guest("db", "w1", run="Manual", domain=domain)
     vmi, launcher = find(items, "VirtualMachineInstance", "db"), launcher_of(items, "db")
     find(items, "VirtualMachine", "db")["status"] |= {"printableStatus": "Stopped", "ready": False}
     vmi["status"]["phase"] = "Failed"
-    vmi["status"]["phaseTransitionTimestamps"].append({"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)})
+    vmi["status"]["phaseTransitionTimestamps"].append(
+        {"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)}
+    )
     compute = launcher["spec"]["containers"][0] | {"name": "compute"}
     compute["resources"]["limits"] = {"memory": limit} if limit else {}
     launcher["spec"]["containers"] = [compute]
@@ -207,13 +277,17 @@ def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Obje
 
 def guest_ended_for_memory() -> Incident:
     facts = (
-        r"its VMI has been Failed for 95 min, because container compute of its pod was ended for "
-        r"lack of memory \(OOMKilled, exit code 137\), at its own limit of 9Gi, which is set because of its dedicated CPUs\. "
-        r"Manual does not start it again",
+        (
+            r"its VMI has been Failed for 95 min, because container compute of its pod was ended "
+            r"for lack of memory \(OOMKilled, exit code 137\), at its own limit of 9Gi, which is "
+            r"set because of its dedicated CPUs\. Manual does not start it again"
+        ),
         r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
         r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",
     )
-    return Incident("memory", f"{KUBEVIRT}/issues/10959", ended_for_memory(), YES, facts, ("explain", "vm/db"))
+    return Incident(
+        "memory", f"{KUBEVIRT}/issues/10959", ended_for_memory(), YES, facts, ("explain", "vm/db")
+    )
 
 
 def hotplugged_volume_of_another_node() -> Incident:
@@ -224,37 +298,66 @@ def hotplugged_volume_of_another_node() -> Incident:
     helper["status"] = {"phase": "Pending"}
     del helper["spec"]["nodeName"]
     facts = (
-        r"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is on node w1 alone",
+        (
+            r"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data "
+            r"is on node w1 alone"
+        ),
         r"This does not end by itself",
-        r"\n  give the VM node selector kubernetes.io/hostname=w1, which takes effect after its restart",
+        (
+            r"\n  give the VM node selector kubernetes.io/hostname=w1, which takes effect after "
+            r"its restart"
+        ),
     )
-    return Incident("hotplug-elsewhere", f"{KUBEVIRT}/issues/16945", items, YES, facts, ("explain", "vm/db"))
+    return Incident(
+        "hotplug-elsewhere", f"{KUBEVIRT}/issues/16945", items, YES, facts, ("explain", "vm/db")
+    )
 
 
 FAULTED = "pvc-vms-web"
 
 
 def replica(on: str, failed: int | None = None) -> Object:
-    """Return a copy of the volume of the VM web. ``failed``: how many minutes ago; None: it is healthy."""
+    """Return a copy of the volume of the VM web.
+
+    ``failed``: how many minutes ago; None: it is healthy.
+    """
     spec = {"volumeName": FAULTED, "nodeID": on, "healthyAt": ago(days=9)}
     spec["failedAt"] = ago(minutes=failed) if failed is not None else ""
     return obj("Replica", "longhorn.io/v1beta2", f"{FAULTED}-r-{on}", "longhorn-system", spec=spec)
 
 
 def with_longhorn(name: str, *replicas: Object, **status: str) -> list[Object]:
-    """Return a VM that starts, whose Longhorn volume is faulted, unless ``status`` says something else."""
-    items = [each for each in starting(name, "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    """Return a VM that starts, whose Longhorn volume is faulted,
+    unless ``status`` says something else.
+    """
+    items = [
+        each
+        for each in starting(name, "Scheduling")
+        if not each["kind"].startswith("PersistentVolume")
+    ]
     state = {"robustness": "faulted", "state": "detached"} | status
     volume = obj("Volume", "longhorn.io/v1beta2", FAULTED, "longhorn-system", spec={}, status=state)
-    return [*items, *claim(name, driver="driver.longhorn.io", storage_class="longhorn"), volume, *replicas]
+    return [
+        *items,
+        *claim(name, driver="driver.longhorn.io", storage_class="longhorn"),
+        volume,
+        *replicas,
+    ]
 
 
 def volume_without_copies() -> Incident:
-    items = plain((1, 6)) + namespaces("longhorn-system") + storage_class("longhorn", "driver.longhorn.io")
+    items = (
+        plain((1, 6))
+        + namespaces("longhorn-system")
+        + storage_class("longhorn", "driver.longhorn.io")
+    )
     items += with_longhorn("web", replica("w1", 141), replica("w2", 141))
     facts = (
         r"could start on +no node",
-        r"Longhorn volume pvc-vms-web of claim web is faulted: both its copies \(w1, w2\) failed 2 h 21 ago",
+        (
+            r"Longhorn volume pvc-vms-web of claim web is faulted: both its copies \(w1, w2\) "
+            r"failed 2 h 21 ago"
+        ),
         r"This does not end by itself",
         r"then salvage the volume in Longhorn with its newest copy, or restore a backup",
     )
@@ -263,16 +366,26 @@ def volume_without_copies() -> Incident:
 
 
 def rejected(reason: str, message: str, host: str | None, **fields: Any) -> list[Object]:
-    """Return a VM whose pods were rejected three times: kubelet's events are left. ``host``: the node that they name."""
+    """Return a VM whose pods were rejected three times: kubelet's events are left.
+
+    ``host``: the node that they name.
+    """
     items = guest("dpdk", "w2", **fields)
     vm = find(items, "VirtualMachine", "dpdk")
     failed = {"consecutiveFailCount": 3, "retryAfterTimestamp": ago(minutes=-3)}
-    vm["status"] = {"printableStatus": "CrashLoopBackOff", "created": False, "ready": False, "startFailure": failed}
+    vm["status"] = {
+        "printableStatus": "CrashLoopBackOff",
+        "created": False,
+        "ready": False,
+        "startFailure": failed,
+    }
     launcher = launcher_of(items, "dpdk")
     gone = {"VirtualMachineInstance", "Pod"}
     found = [each for each in items if each["kind"] not in gone]
     for index, suffix in enumerate(("c0849", "35483", "2948f")):
-        pod = launcher | {"metadata": launcher["metadata"] | {"name": f"virt-launcher-dpdk-{suffix}"}}
+        pod = launcher | {
+            "metadata": launcher["metadata"] | {"name": f"virt-launcher-dpdk-{suffix}"}
+        }
         made = event(pod, reason, message, "kubelet", count=1, late=120 + 300 * index)
         made["source"] |= {"host": host} if host else {}
         found.append(made)
@@ -280,13 +393,22 @@ def rejected(reason: str, message: str, host: str | None, **fields: Any) -> list
 
 
 def pods_of_a_part_of_a_core() -> Incident:
-    cpu = {"cores": 8, "sockets": 1, "threads": 1, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}
+    cpu = {
+        "cores": 8,
+        "sockets": 1,
+        "threads": 1,
+        "dedicatedCpuPlacement": True,
+        "isolateEmulatorThread": True,
+    }
     said = "SMT Alignment Error: requested 9 cpus not multiple cpus per core = 2"
     where = {"nodeSelector": {"kubernetes.io/hostname": "w2"}}
     items = plain() + rejected("SMTAlignmentError", said, None, domain={"cpu": cpu}, spec=where)
     facts = (
-        r"rejects each new pod of it at once \(3 times, last 2 min ago\): SMTAlignmentError: its pod asks for 9 CPUs \(8 for "
-        r"the guest and 1 for its emulator thread\), and the kubelet gives whole cores of 2 CPUs",
+        (
+            r"rejects each new pod of it at once \(3 times, last 2 min ago\): SMTAlignmentError: "
+            r"its pod asks for 9 CPUs \(8 for the guest and 1 for its emulator thread\), and the "
+            r"kubelet gives whole cores of 2 CPUs"
+        ),
         r"It does not end by itself",
         r"could start on +no node\n",
         r"give it 7 or 9 cores, or do without isolateEmulatorThread, .*AlignCPUs",
@@ -314,8 +436,13 @@ def pods_that_one_kubelet_rejects() -> Incident:
 
 
 def pods_that_some_kubelet_rejects() -> Incident:
-    items = plain() + rejected("UnexpectedAdmissionError", "Allocate failed due to no healthy devices", None)
-    facts = (r"could start on +cannot be determined\n", r"Allocate failed due to no healthy devices")
+    items = plain() + rejected(
+        "UnexpectedAdmissionError", "Allocate failed due to no healthy devices", None
+    )
+    facts = (
+        r"could start on +cannot be determined\n",
+        r"Allocate failed due to no healthy devices",
+    )
     return Incident(
         "rejected-by-some",
         "kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod",
@@ -335,12 +462,20 @@ def running_pod_that_its_kubelet_rejects() -> Incident:
         "message": "Pod was rejected: NodeAffinity failed",
     }
     facts = (
-        r"it is not running: the kubelet of w1 rejected its running pod 95 min ago, as it may when it restarts: NodeAffinity, "
-        r"as the labels of the node did not match at that moment .* Its VMI is Failed, and Manual does not start it again",
-        r"To do\n +start it; .*drain a node before its kubelet is restarted: virtctl start db -n vms",
+        (
+            r"it is not running: the kubelet of w1 rejected its running pod 95 min ago, as it may "
+            r"when it restarts: NodeAffinity, as the labels of the node did not match at that "
+            r"moment .* Its VMI is Failed, and Manual does not start it again"
+        ),
+        (
+            r"To do\n +start it; .*drain a node before its kubelet is restarted: virtctl start db "
+            r"-n vms"
+        ),
         r"(?s)\A(?!.*KubeVirt starts it again)(?!.*each new pod)(?!.*has been Failed)",
     )
-    return Incident("rejected-running", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "vm/db"))
+    return Incident(
+        "rejected-running", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "vm/db")
+    )
 
 
 def node_whose_kubelet_rejects_running_pods() -> Incident:
@@ -348,7 +483,14 @@ def node_whose_kubelet_rejects_running_pods() -> Incident:
         running_pod_that_its_kubelet_rejects().items,
         (r"note: The kubelet of this node .*: vms/db is down\. Drain a",),
     )
-    return Incident("rejected-running-node", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "node/w1"))
+    return Incident(
+        "rejected-running-node",
+        f"{KUBEVIRT}/issues/12290",
+        items,
+        YES,
+        facts,
+        ("explain", "node/w1"),
+    )
 
 
 def incidents() -> list[Incident]:

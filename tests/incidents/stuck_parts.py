@@ -1,4 +1,6 @@
-"""Reports about parts that stand still: evicted launchers, hotplugged volumes, APIs of products that are gone, copies."""
+"""Reports about parts that stand still: evicted launchers, hotplugged volumes, APIs of products
+that are gone, copies.
+"""
 
 import copy
 from typing import Any
@@ -31,10 +33,18 @@ def evicted(message: str = OVER, run: str = "Always", times: int = 3) -> list[Ob
         find(items, "VirtualMachine", "worker")["spec"]["template"]["spec"]["volumes"],
     ):
         volumes.append(copy.deepcopy(SCRATCH))
-    find(items, "VirtualMachine", "worker")["status"] |= {"printableStatus": "Stopped", "ready": False}
+    find(items, "VirtualMachine", "worker")["status"] |= {
+        "printableStatus": "Stopped",
+        "ready": False,
+    }
     vmi["metadata"]["creationTimestamp"] = ago(minutes=12)
     vmi["status"]["phase"] = "Failed"
-    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": message,
+    }
     launcher["status"] |= {"phase": "Failed", "reason": "Evicted", "message": message}
     launcher["status"]["conditions"] = [target | {"lastTransitionTime": ago(seconds=25)}]
     for index in range(1, times):
@@ -47,12 +57,18 @@ def evicted(message: str = OVER, run: str = "Always", times: int = 3) -> list[Ob
 def evicted_launcher(*ask: str) -> Incident:
     items = [*evicted(), limits(**{"ephemeral-storage": "2Gi"})]
     facts: tuple[str, ...] = (
-        r"the kubelet of w2 evicted its pod 25 s ago \(3 times within 23 min\): ephemeral storage above the limit of 4Gi",
+        (
+            r"the kubelet of w2 evicted its pod 25 s ago \(3 times within 23 min\): ephemeral "
+            r"storage above the limit of 4Gi"
+        ),
         r"[Ss]et resources\.limits\.ephemeral-storage of the VM above 20Gi",
     )
     if ask[0] == "explain":
         facts += (
-            r"LimitRange usual sets this limit for each new pod, and emptyDisk scratch \(20Gi\) of the VM counts",
+            (
+                r"LimitRange usual sets this limit for each new pod, and emptyDisk scratch "
+                r"\(20Gi\) of the VM counts"
+            ),
             r"state +does not run, KubeVirt starts it again",
             r"or raise the default of LimitRange usual: kubectl edit vm worker",
             r"(?s)\A(?!.*(could go to|migration queue|pressure|lack of memory))",
@@ -65,12 +81,17 @@ def evicted_launcher(*ask: str) -> Incident:
 def launcher_of_a_node_without_memory() -> Incident:
     said = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi."
     facts = (
-        r"its VMI is Failed, because the kubelet of w2 evicted its pod 25 s ago: The node was low on resource",
+        (
+            r"its VMI is Failed, because the kubelet of w2 evicted its pod 25 s ago: The node was "
+            r"low on resource"
+        ),
         r"free memory on w2, or let the VM request as much as it uses",
         r"(?s)\A(?!.*(?:LimitRange|ephemeral-storage))",
     )
     items = evicted(said, run="Manual", times=1)
-    return Incident("evicted-node", f"{KUBEVIRT}/issues/1663", items, YES, facts, ("explain", "vm/worker"))
+    return Incident(
+        "evicted-node", f"{KUBEVIRT}/issues/1663", items, YES, facts, ("explain", "vm/worker")
+    )
 
 
 def hotplugged(phase: str, age: float = 33, **more: Any) -> list[Object]:
@@ -79,21 +100,35 @@ def hotplugged(phase: str, age: float = 33, **more: Any) -> list[Object]:
     helper = find(items, "Pod", "hp-volume-db")
     helper["metadata"]["creationTimestamp"] = ago(minutes=age)
     attached = {"attachPodName": "hp-volume-db", "attachPodUID": helper["metadata"]["uid"]}
-    status = {"name": "data", "target": "", "phase": phase, "message": "", "hotplugVolume": attached} | more
-    find(items, "VirtualMachineInstance", "db")["status"]["volumeStatus"] = [{"name": "db", "target": "vda"}, status]
+    status = {
+        "name": "data",
+        "target": "",
+        "phase": phase,
+        "message": "",
+        "hotplugVolume": attached,
+    } | more
+    find(items, "VirtualMachineInstance", "db")["status"]["volumeStatus"] = [
+        {"name": "db", "target": "vda"},
+        status,
+    ]
     return items
 
 
 def volume_plugged_again_at_once(*ask: str) -> Incident:
     facts: tuple[str, ...] = (
-        r"the guest lacks it: its phase is Detaching, as of an earlier unplug, although its pod hp-volume-db has run "
-        r"for 33 min",
+        (
+            r"the guest lacks it: its phase is Detaching, as of an earlier unplug, although its "
+            r"pod hp-volume-db has run for 33 min"
+        ),
         r"[Uu]nplug it, wait until its pod is gone, and plug it again",
     )
     if ask[0] == "explain":
         facts += (
             r"KubeVirt does not leave this phase by itself",
-            r"or restart the VM; KubeVirt 1\.8\.2 and later do that themselves: virtctl removevolume db --volume-name=data",
+            (
+                r"or restart the VM; KubeVirt 1\.8\.2 and later do that themselves: virtctl "
+                r"removevolume db --volume-name=data"
+            ),
             r"(?s)\A(?!.*may detach disks of the running guest)",
         )
     items = hotplugged("Detaching")
@@ -102,25 +137,47 @@ def volume_plugged_again_at_once(*ask: str) -> Incident:
 
 def volume_that_virt_handler_does_not_mount() -> Incident:
     facts = (
-        r"the guest lacks it: its pod hp-volume-db has run for 33 min, but virt-handler on w2 does not mount it",
+        (
+            r"the guest lacks it: its pod hp-volume-db has run for 33 min, but virt-handler on w2 "
+            r"does not mount it"
+        ),
         r"see what virt-handler logs about it: kubectl logs virt-handler",
     )
     items = hotplugged("AttachedToNode")
-    return Incident("hotplug-mount", f"{KUBEVIRT}/pull/16159", items, YES, facts, ("explain", "vm/db"))
+    return Incident(
+        "hotplug-mount", f"{KUBEVIRT}/pull/16159", items, YES, facts, ("explain", "vm/db")
+    )
 
 
 def ending(name: str, api: str = "upload.cdi.kubevirt.io/v1beta1") -> Object:
-    words = f"Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: {api}: stale"
+    words = (
+        "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of "
+        f"server APIs: {api}: stale"
+    )
     failed = {"type": "NamespaceDeletionDiscoveryFailure", "status": "True", "message": words}
     metadata = {"deletionTimestamp": ago(hours=26)}
-    return obj("Namespace", "v1", name, metadata=metadata, status={"phase": "Terminating", "conditions": [failed]})
+    return obj(
+        "Namespace",
+        "v1",
+        name,
+        metadata=metadata,
+        status={"phase": "Terminating", "conditions": [failed]},
+    )
 
 
 def api_of_a_product_that_was_removed() -> Incident:
-    items = [*plain((1, 6)), ending("gone"), ending("ci-1"), ending("other", "metrics.example.com/v1")]
+    items = [
+        *plain((1, 6)),
+        ending("gone"),
+        ending("ci-1"),
+        ending("other", "metrics.example.com/v1"),
+    ]
     items.append(api_service("v1beta1", "upload.cdi.kubevirt.io", ("gone", "cdi-api")))
     facts = (
-        r"Service gone/cdi-api does not exist, so discovery fails and namespaces ci-1, gone stay Terminating",
+        (
+            r"Service gone/cdi-api does not exist, so discovery fails and namespaces ci-1, gone "
+            r"stay Terminating"
+        ),
         r"Its product was removed: delete this APIService, or install the product again",
         r"kubectl delete apiservice v1beta1\.upload\.cdi\.kubevirt\.io",
         r"(?s)\A(?!.*finalizer)",
@@ -130,7 +187,9 @@ def api_of_a_product_that_was_removed() -> Incident:
 
 
 def kubelets_without_certificates(*ask: str) -> Incident:
-    """Two of the nodes do not report, and both run: nothing advises to fence them or to plan without them."""
+    """Two of the nodes do not report, and both run:
+    nothing advises to fence them or to plan without them.
+    """
     items = powered_on(request("csr-a", "w1", 50)) + guest("mail", "w1")
     facts = (
         r"csr-a",
@@ -145,7 +204,9 @@ def kubelets_without_certificates(*ask: str) -> Incident:
 
 
 def copying(phase: str = "CSICloneInProgress", *, told: bool = True, **status: str) -> list[Object]:
-    """Return a VM that waits for a copy of the disk of a VM that runs; told: CDI says that this one uses it."""
+    """Return a VM that waits for a copy of the disk of a VM that runs; told:
+    CDI says that this one uses it.
+    """
     items = plain((1, 6)) + guest("golden", "w1") + starting("app", "Pending")
     fresh = {each["kind"]: each for each in importing("app", phase)}
     disk = fresh["DataVolume"]
@@ -155,13 +216,20 @@ def copying(phase: str = "CSICloneInProgress", *, told: bool = True, **status: s
     find(items, "VirtualMachine", "app")["spec"]["template"]["spec"]["volumes"] = volumes
     find(items, "VirtualMachineInstance", "app")["spec"]["volumes"] = volumes
     said = "pod vms/virt-launcher-golden-k2x7q using PersistentVolumeClaim golden"
-    warned = [event(fresh["PersistentVolumeClaim"], "CloneSourceInUse", said, "clone-populator")] if told else []
+    warned = (
+        [event(fresh["PersistentVolumeClaim"], "CloneSourceInUse", said, "clone-populator")]
+        if told
+        else []
+    )
     return [*items, disk, *warned]
 
 
 def copy_of_a_claim_in_use(*ask: str) -> Incident:
     facts = (
-        r"its disk app is not filled \(CSICloneInProgress\): CDI does not copy claim vms/golden while VM vms/golden uses it",
+        (
+            r"its disk app is not filled \(CSICloneInProgress\): CDI does not copy claim "
+            r"vms/golden while VM vms/golden uses it"
+        ),
         r"[Ss]top VM vms/golden until the copy is done",
     )
     if ask[0] == "explain":
@@ -176,7 +244,12 @@ def first_start() -> list[Object]:
 
 
 def disk_that_waits_for_the_first_start() -> Incident:
-    facts = (r"data volume lab waits for the first start of the VM \(PendingPopulation\).*That is as designed",)
+    facts = (
+        (
+            r"data volume lab waits for the first start of the VM \(PendingPopulation\).*That is "
+            r"as designed"
+        ),
+    )
     source = f"{CDI}/blob/main/doc/waitforfirstconsumer-storage-handling.md"
     return Incident("first-start", source, first_start(), YES, facts, ("explain", "vm/lab"))
 

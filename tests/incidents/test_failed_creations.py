@@ -1,4 +1,6 @@
-"""VMs for which KubeVirt makes no VMI: the message of their condition, and a stored instance type in an old format."""
+"""VMs for which KubeVirt makes no VMI: the message of their condition,
+and a stored instance type in an old format.
+"""
 
 import pytest
 
@@ -14,13 +16,15 @@ NEW = {
     "spec": {"cpu": {"guest": 6}},
 }
 DECODE = (
-    "Failure while starting VMI: failed to decode object in ControllerRevision: Object 'Kind' is missing in "
-    '\'{"apiVersion":"","spec":"eyJjcHUiOnsiZ3Vlc3QiOjZ9fQ=="}\''
+    "Failure while starting VMI: failed to decode object in ControllerRevision: Object 'Kind' is "
+    """missing in '{"apiVersion":"","spec":"eyJjcHUiOnsiZ3Vlc3QiOjZ9fQ=="}'"""
 )
 
 
 def failing(message, *, data=None, status="True", minutes=60):
-    items = [each for each in guest("etl", "w1") if each["kind"] not in ("VirtualMachineInstance", "Pod")]
+    items = [
+        each for each in guest("etl", "w1") if each["kind"] not in ("VirtualMachineInstance", "Pod")
+    ]
     vm = find(items, "VirtualMachine", "etl")
     condition = {"type": "Failure", "status": status, "reason": "FailedCreate", "message": message}
     condition["lastTransitionTime"] = ago(minutes=minutes)
@@ -37,14 +41,18 @@ def test_a_copy_in_an_old_format_is_named(ask):
     items = failing(DECODE, data=OLD)
     told = ask(items, "explain", "vm/etl", "-n", "vms")
     assert (
-        "KubeVirt cannot create its VMI for 60 min: ControllerRevision vms/m4-1, its copy of instance type m4 in"
-        in told
-    )
+        "KubeVirt cannot create its VMI for 60 min: ControllerRevision vms/m4-1, its copy of "
+        "instance type m4 in"
+    ) in told
     assert "cannot be decoded: Object 'Kind' is missing\n" in told
     assert "kubectl delete controllerrevision m4-1 -n vms" in told
-    assert """kubectl patch vm etl -n vms --type=merge -p '{"spec":{"instancetype":{"revisionName":null}}}'""" in told
+    assert (
+        "kubectl patch vm etl -n vms --type=merge -p "
+        """'{"spec":{"instancetype":{"revisionName":null}}}'"""
+    ) in told
     said = (
-        "cannot be decoded: Object 'Kind' is missing. Remove spec.instancetype.revisionName and this ControllerRevision"
+        "cannot be decoded: Object 'Kind' is missing. Remove spec.instancetype.revisionName and "
+        "this ControllerRevision"
     )
     assert said in ask(items, "scan")
 
@@ -57,7 +65,10 @@ def test_any_other_failure_is_said_in_its_words(ask):
 
 def test_a_copy_that_can_be_decoded_is_not_accused(ask):
     told = ask(failing(DECODE, data=NEW), "explain", "vm/etl", "-n", "vms")
-    assert "KubeVirt cannot create its VMI for 60 min: failed to decode object in ControllerRevision: Object" in told
+    assert (
+        "KubeVirt cannot create its VMI for 60 min: failed to decode object in "
+        "ControllerRevision: Object"
+    ) in told
     assert "m4-1" not in told
 
 

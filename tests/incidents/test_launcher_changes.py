@@ -1,21 +1,33 @@
-"""Migrations that fail since the launcher was updated: the nodes are not blamed where they have the same CPU."""
+"""Migrations that fail since the launcher was updated:
+the nodes are not blamed where they have the same CPU.
+"""
 
 import pytest
 
 from .machines import draining, failed, find
 
 TEXT = (
-    "Live migration failed error encountered during MigrateToURI3 libvirt api call: virError(Code=9, Domain=31, "
-    "Message='operation failed: guest CPU doesn't match specification: extra features: ht')"
+    "Live migration failed error encountered during MigrateToURI3 libvirt api call: "
+    "virError(Code=9, Domain=31, Message='operation failed: guest CPU doesn't match specification: "
+    "extra features: ht')"
 )
-SINCE = "since the update of KubeVirt each migration from its old launcher 1.7.4 to the present one (1.8.0) fails, on any node"
+SINCE = (
+    "since the update of KubeVirt each migration from its old launcher 1.7.4 to the present one "
+    "(1.8.0) fails, on any node"
+)
 MODEL = "cpu-model.node.kubevirt.io/Cascadelake-Server"
 
 
 def updated(outdated=True, other_cpu=False, text=TEXT):
-    """Return a VM whose migrations to w2 failed three times, in a cluster of nodes with the same CPU."""
+    """Return a VM whose migrations to w2 failed three times,
+    in a cluster of nodes with the same CPU.
+    """
     items = draining((1, 8), cores=2)
-    for node in (each for each in items if each["kind"] == "Node" and each["metadata"]["name"].startswith("w")):
+    for node in (
+        each
+        for each in items
+        if each["kind"] == "Node" and each["metadata"]["name"].startswith("w")
+    ):
         node["metadata"]["labels"][MODEL] = "true"
     if other_cpu:
         find(items, "Node", "w2")["metadata"]["labels"]["cpu-feature.node.kubevirt.io/ht"] = "true"
@@ -61,10 +73,18 @@ def test_other_failures_are_not_blamed_on_the_launcher(ask, fields):
 
 def test_a_target_with_the_old_launcher_shows_another_cause(ask):
     items = updated()
-    for pod in (each for each in items if each["kind"] == "Pod" and each["metadata"]["labels"].get("kubevirt.io")):
+    for pod in (
+        each
+        for each in items
+        if each["kind"] == "Pod" and each["metadata"]["labels"].get("kubevirt.io")
+    ):
         for container in pod["spec"].get("containers", ()):
             container |= {"name": "compute", "image": "quay.io/kubevirt/virt-launcher:v1.7.4"}
-    names = [each["metadata"]["name"] for each in items if each["kind"] == "Pod" and "web" in each["metadata"]["name"]]
+    names = [
+        each["metadata"]["name"]
+        for each in items
+        if each["kind"] == "Pod" and "web" in each["metadata"]["name"]
+    ]
     moves = [each for each in items if each["kind"] == "VirtualMachineInstanceMigration"]
     moves[0]["status"]["migrationState"]["targetPod"] = names[0]
 

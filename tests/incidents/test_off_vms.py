@@ -1,4 +1,6 @@
-"""VMs that are off as their run strategy wants it: explain says why in a sentence, and accuses nothing."""
+"""VMs that are off as their run strategy wants it: explain says why in a sentence,
+and accuses nothing.
+"""
 
 import pytest
 
@@ -7,7 +9,12 @@ from tests.healthy.parts import ago
 
 from .machines import find, guest
 
-FAILED = {"type": "Failure", "status": "True", "reason": "FailedCreate", "message": "not authorized"}
+FAILED = {
+    "type": "Failure",
+    "status": "True",
+    "reason": "FailedCreate",
+    "message": "not authorized",
+}
 
 
 def off(strategy, **status):
@@ -15,8 +22,17 @@ def off(strategy, **status):
     vm = find(own, "VirtualMachine", "desk")
     vm["spec"].pop("running", None)
     vm["spec"]["runStrategy"] = strategy
-    ready = {"type": "Ready", "status": "False", "reason": "VMINotExists", "lastTransitionTime": ago(hours=13)}
-    vm["status"] = {"printableStatus": "Stopped", "conditions": [ready, *status.pop("conditions", ())], **status}
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "VMINotExists",
+        "lastTransitionTime": ago(hours=13),
+    }
+    vm["status"] = {
+        "printableStatus": "Stopped",
+        "conditions": [ready, *status.pop("conditions", ())],
+        **status,
+    }
     gone = ("VirtualMachineInstance", "Pod", "PodDisruptionBudget")
     return plain() + [each for each in own if each["kind"] not in gone]
 

@@ -1,4 +1,6 @@
-"""What objects of any kind report stands beside the verdicts of scan, drain, explain and upgrade, where that is due."""
+"""What objects of any kind report stands beside the verdicts of scan, drain, explain and upgrade,
+where that is due.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def git_repo(status="False"):
     }
 
 
-@pytest.mark.parametrize("words", [("scan",), ("scan", "-o", "json"), ("scan", "-o", "html"), ("upgrade",)])
+@pytest.mark.parametrize(
+    "words", [("scan",), ("scan", "-o", "json"), ("scan", "-o", "html"), ("upgrade",)]
+)
 def test_a_repository_that_is_not_ready(ask, words):
     assert WHY in ask([*plain((1, 8)), git_repo()], *words)
     assert WHY not in ask([*plain((1, 8)), git_repo("True")], *words)
@@ -49,7 +53,9 @@ def test_a_scan_of_a_namespace_says_nothing_of_others(ask):
 
 
 def with_replica(items, name):
-    """The cluster with an object of a storage operator that names the claim of a VM, and is not well."""
+    """The cluster with an object of a storage operator that names the claim of a VM,
+    and is not well.
+    """
     ready = {"type": "Ready", "status": "False", "message": ENGINE, "lastTransitionTime": LONG_AGO}
     replica = {
         "apiVersion": "storage.example.com/v1",
@@ -64,19 +70,23 @@ def with_replica(items, name):
 def pinned(name):
     """A VM that no drain can move."""
     items = guest(name)
-    next(each for each in items if each["kind"] == "VirtualMachineInstance")["spec"]["nodeSelector"] = {
-        "kubernetes.io/hostname": "w1"
-    }
+    next(each for each in items if each["kind"] == "VirtualMachineInstance")["spec"][
+        "nodeSelector"
+    ] = {"kubernetes.io/hostname": "w1"}
     return items
 
 
-@pytest.mark.parametrize("words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")])
+@pytest.mark.parametrize(
+    "words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")]
+)
 def test_around_a_vm_that_cannot_leave(ask, words):
     said = ask(with_replica([*plain((1, 6)), *pinned("db")], "db"), *words)
     assert f"Replica storage/r-1 reports: Ready is False: {ENGINE}" in said
 
 
-@pytest.mark.parametrize("words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")])
+@pytest.mark.parametrize(
+    "words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")]
+)
 def test_not_around_one_that_can(ask, words):
     assert ENGINE not in ask(with_replica([*plain((1, 6)), *guest("db")], "db"), *words)
 

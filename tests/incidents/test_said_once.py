@@ -1,4 +1,6 @@
-"""What an explanation says once: a cause of several events, nodes with the same reasons, a remedy in two forms."""
+"""What an explanation says once: a cause of several events, nodes with the same reasons,
+a remedy in two forms.
+"""
 
 import json
 import re
@@ -16,8 +18,9 @@ from . import failures, fourth_look, starts
 from .machines import draining, failed, find, guest
 
 LACKS = (
-    "Live migration failed error encountered during MigrateToURI3 libvirt api call: virError(Code=9, Domain=31, "
-    "Message='operation failed: guest CPU doesn't match specification: missing features: vmx-vmfunc')"
+    "Live migration failed error encountered during MigrateToURI3 libvirt api call: "
+    "virError(Code=9, Domain=31, Message='operation failed: guest CPU doesn't match specification: "
+    "missing features: vmx-vmfunc')"
 )
 LATE = "Live migration is not completed after 25600 seconds and has been aborted"
 
@@ -40,12 +43,17 @@ def test_why_a_vm_does_not_run(ask, incident, begins):
     assert (len(reasons), len(set(reasons))) == (5, 1)
     assert reasons[0].startswith(begins)
     assert section(text, "Why it does not run").strip() == reasons[0]
-    apart = text.replace(section(text, "Rules"), "")  # a rule says the same where its message has room
+    # a rule says the same where its message has room
+    apart = text.replace(section(text, "Rules"), "")
     assert (apart.count(reasons[0]), "What would happen" in text) == (1, False)
 
 
 def test_a_cause_of_several_events(ask):
-    words = " ".join(section(ask(fourth_look.older_devices().items, "explain", "vm/web"), "What would happen").split())
+    words = " ".join(
+        section(
+            ask(fourth_look.older_devices().items, "explain", "vm/web"), "What would happen"
+        ).split()
+    )
     assert words.count("Features 0x1c0010130afffaf unsupported") == 1
     assert "a migration now starts and fails as for a drain of its node" in words
 
@@ -56,7 +64,9 @@ def test_nodes_with_the_same_reasons(ask):
     assert "cp1, cp2, cp3  KubeVirt does not run there" in rows
     short = json.loads(ask(items, "explain", "vm/web", "-o", "json"))["short"]
     assert all(
-        "taint node-role.kubernetes.io/control-plane" in each["what"] for each in short if each["node"][:2] == "cp"
+        "taint node-role.kubernetes.io/control-plane" in each["what"]
+        for each in short
+        if each["node"][:2] == "cp"
     )
 
 
@@ -73,7 +83,9 @@ def test_nodes_that_were_not_tried(ask):
     said = ask(items, "explain", "vm/web")
     assert "on every node" not in said
     assert "on each node tried so far, not yet w3: w2: " in said
-    remedies = [line.partition(", which takes effect")[0] for line in section(said, "To do").splitlines()]
+    remedies = [
+        line.partition(", which takes effect")[0] for line in section(said, "To do").splitlines()
+    ]
     assert len(remedies) == len(set(remedies))
 
 
@@ -81,7 +93,13 @@ def test_a_migration_after_others_that_were_cancelled(ask):
     items = failures.busy_memory().items
     failed(items, "web", LATE, ("w2", "w2"), lasted=25_600)
     items.append(
-        items.pop(next(i for i, each in enumerate(items) if each["metadata"]["name"] == "kubevirt-evacuation-web"))
+        items.pop(
+            next(
+                i
+                for i, each in enumerate(items)
+                if each["metadata"]["name"] == "kubevirt-evacuation-web"
+            )
+        )
     )
     said = ask(items, "explain", "vm/web")
     words = section(said, "What would happen")
@@ -93,7 +111,11 @@ def test_a_migration_after_others_that_were_cancelled(ask):
 
 def test_a_disk_that_is_not_filled_is_no_fault_of_the_nodes(ask):
     incident = starts.scratch_space()
-    (claim,) = [each for each in incident.items if (each["kind"], each["metadata"]["name"]) == (PVC.kind, "enc01")]
+    (claim,) = [
+        each
+        for each in incident.items
+        if (each["kind"], each["metadata"]["name"]) == (PVC.kind, "enc01")
+    ]
     claim["status"]["phase"] = "Pending"
     del claim["spec"]["volumeName"]
     text = ask(incident.items, *incident.ask)
@@ -122,7 +144,9 @@ def test_vms_with_one_reason(ask):
     items = plain((1, 6))
     for name in ("db", "web"):
         items += guest(name)
-        find(items, "VirtualMachineInstance", name)["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "w1"}
+        find(items, "VirtualMachineInstance", name)["spec"]["nodeSelector"] = {
+            "kubernetes.io/hostname": "w1"
+        }
     drain, upgrade = (ask(items, *words) for words in (("drain", "w1"), ("upgrade",)))
     for said in (drain, upgrade):
         assert said.count("LiveMigrate, but no other node can take it: node selector") == 1

@@ -1,4 +1,6 @@
-"""Reports whose cause was shortened into its contrary, or out of the text: what remains is true on its own."""
+"""Reports whose cause was shortened into its contrary, or out of the text:
+what remains is true on its own.
+"""
 
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, obj
@@ -11,8 +13,14 @@ GONE = 'failed to find VirtualMachine for node:"worker-7". Error: node wasn\'t f
 MOUNTED = (
     'MapVolume.MapPodDevice failed for volume "pvc-84ae6f06-9eca-5e01-8740-7d6c35c1b8cd" : '
     + CALL.format("FailedPrecondition", "it appears dev is already mounted at ")
-    + "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-84ae6f06-9eca-5e01-8740-7d6c35c1b8cd/43ab, "
-    + "should be /var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/staging/pvc-84ae6f06/block_device"
+    + (
+        "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/"
+        "pvc-84ae6f06-9eca-5e01-8740-7d6c35c1b8cd/43ab, "
+    )
+    + (
+        "should be "
+        "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/staging/pvc-84ae6f06/block_device"
+    )
 )
 
 
@@ -29,8 +37,14 @@ def on_w2():
 def attachment(items, node, **metadata):
     volume = find(items, "PersistentVolumeClaim", "db")["spec"]["volumeName"]
     status = {"attached": True, "detachError": {"message": CALL.format("Internal", GONE)}}
-    spec = {"attacher": "csi.example.com", "nodeName": node, "source": {"persistentVolumeName": volume}}
-    found = obj("VolumeAttachment", "storage.k8s.io/v1", f"csi-{'e016ab15' * 8}", spec=spec, status=status)
+    spec = {
+        "attacher": "csi.example.com",
+        "nodeName": node,
+        "source": {"persistentVolumeName": volume},
+    }
+    found = obj(
+        "VolumeAttachment", "storage.k8s.io/v1", f"csi-{'e016ab15' * 8}", spec=spec, status=status
+    )
     found["metadata"] |= metadata
     return found
 
@@ -44,10 +58,16 @@ def test_a_volume_of_a_node_that_is_gone_still_exists(ask):
     items = plain((1, 6)) + items + [attachment(items, "worker-7", deletionTimestamp=ago(hours=2))]
 
     said = warning(ask(items, "scan"))
-    assert "claim db is still attached to worker-7, which does not exist: its VolumeAttachment is in deletion" in said
+    assert (
+        "claim db is still attached to worker-7, which does not exist: its VolumeAttachment is "
+        "in deletion"
+    ) in said
     assert "Error: node wasn't found. Check the controller of driver" in said
     told = ask(items, "explain", "vm/db", "-n", "vms")
-    assert "its VolumeAttachment is in deletion for 2 h, but the detach fails: failed to find VirtualMachine" in told
+    assert (
+        "its VolumeAttachment is in deletion for 2 h, but the detach fails: failed to find "
+        "VirtualMachine"
+    ) in told
     assert "node wasn't found\n" in told
 
 
@@ -64,14 +84,25 @@ def test_the_answer_of_a_driver_stays(ask):
 
     assert "FailedPrecondition: it appears dev is already mounted at" in warning(ask(items, "scan"))
     told = ask(items, "explain", "vm/db", "-n", "vms")
-    assert "FailedPrecondition: it appears dev is already mounted at /var/…/43ab, should be /var/…/block_device" in told
+    assert (
+        "FailedPrecondition: it appears dev is already mounted at /var/…/43ab, should be "
+        "/var/…/block_device"
+    ) in told
 
 
 def test_a_claim_that_is_pending_is_named_with_its_cause(ask):
     items = importing("data-volume-of-a-long-name", "ImportInProgress")
     name = "data-volume-of-a-long-name-scratch"
-    static = obj("StorageClass", "storage.k8s.io/v1", "local-storage", provisioner="kubernetes.io/no-provisioner")
-    items = [each for each in items if each["metadata"]["name"] != name] + [pending(name, "local-storage"), static]
+    static = obj(
+        "StorageClass",
+        "storage.k8s.io/v1",
+        "local-storage",
+        provisioner="kubernetes.io/no-provisioner",
+    )
+    items = [each for each in items if each["metadata"]["name"] != name] + [
+        pending(name, "local-storage"),
+        static,
+    ]
 
     said = warning(ask(plain((1, 6)) + items, "scan"))
     assert f"claim {name} is Pending: class local-storage has no provisioner" in said
@@ -80,11 +111,31 @@ def test_a_claim_that_is_pending_is_named_with_its_cause(ask):
 
 def test_the_volume_of_scratch_space_has_to_be_next_to_the_disk(ask):
     items = importing("disk", "ImportInProgress")
-    static = obj("StorageClass", "storage.k8s.io/v1", "local-storage", provisioner="kubernetes.io/no-provisioner")
-    volume = find(items, "PersistentVolume", find(items, "PersistentVolumeClaim", "disk")["spec"]["volumeName"])
+    static = obj(
+        "StorageClass",
+        "storage.k8s.io/v1",
+        "local-storage",
+        provisioner="kubernetes.io/no-provisioner",
+    )
+    volume = find(
+        items,
+        "PersistentVolume",
+        find(items, "PersistentVolumeClaim", "disk")["spec"]["volumeName"],
+    )
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["w3"]}
-    volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}
+    volume["spec"]["nodeAffinity"] = {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
+    }
     known = [each for each in plain((1, 6)) if each["kind"] != "StorageClass"]
 
-    told = ask(known + items + [pending("disk-scratch", "local-storage"), static], "explain", "vm/disk", "-n", "vms")
-    assert "create a PersistentVolume of 10Gi of class local-storage on node w3; or create a class that has a" in told
+    told = ask(
+        known + items + [pending("disk-scratch", "local-storage"), static],
+        "explain",
+        "vm/disk",
+        "-n",
+        "vms",
+    )
+    assert (
+        "create a PersistentVolume of 10Gi of class local-storage on node w3; or create a "
+        "class that has a"
+    ) in told

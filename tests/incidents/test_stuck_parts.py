@@ -1,4 +1,6 @@
-"""What looks like a part that stands still and is not one: a phase of the last minute, a copy that goes on, a fitting limit."""
+"""What looks like a part that stands still and is not one: a phase of the last minute, a copy that
+goes on, a fitting limit.
+"""
 
 import copy
 import json
@@ -27,7 +29,9 @@ def test_a_volume_on_its_way_or_in_the_guest(ask, items):
 
 
 def test_a_disk_in_the_guest_may_still_be_detached_by_a_drain(ask):
-    assert "may detach disks of the running guest" in ask(hotplugged("Ready", target="sda"), "drain", "w2")
+    assert "may detach disks of the running guest" in ask(
+        hotplugged("Ready", target="sda"), "drain", "w2"
+    )
 
 
 @pytest.mark.parametrize("default", [{"ephemeral-storage": "30Gi"}, {"memory": "1Gi"}, {}])
@@ -40,7 +44,11 @@ def test_a_limit_that_fits(ask, default):
 
 def test_a_guest_that_failed_by_itself(ask):
     items = evicted(times=1)
-    pod = next(each for each in items if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted")
+    pod = next(
+        each
+        for each in items
+        if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted"
+    )
     del pod["status"]["reason"], pod["status"]["message"]
     said = ask(items, "explain", "vm/worker")
     assert "evicted its pod" not in said
@@ -51,7 +59,11 @@ def test_a_vm_that_runs_again_says_what_ended_it(ask):
     items = evicted(times=2)
     vmi = find(items, "VirtualMachineInstance", "worker")
     vmi["status"]["phase"] = "Running"
-    pod = next(each for each in items if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted")
+    pod = next(
+        each
+        for each in items
+        if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted"
+    )
     pod["status"] = {"phase": "Running"}
     said = ask(items, "explain", "vm/worker")
     assert "evicted its pod 12 min ago" in said
@@ -61,7 +73,9 @@ def test_a_vm_that_runs_again_says_what_ended_it(ask):
 
 def test_an_api_that_keeps_no_namespace(ask):
     items = [*plain((1, 6)), ending("ci-1", "metrics.example.com/v1")]
-    assert "stay" not in ask([*items, api_service("v1", "other.example.com", ("gone", "api"))], "scan")
+    assert "stay" not in ask(
+        [*items, api_service("v1", "other.example.com", ("gone", "api"))], "scan"
+    )
 
 
 @pytest.mark.parametrize("status", [{"progress": "31.5%"}, {"phase": "Succeeded"}])
@@ -89,7 +103,9 @@ USED = "CDI does not copy claim vms/golden while VM vms/golden uses it"
 def test_a_copy_that_the_storage_makes_is_late_only_if_cdi_says_so(ask, phase, told, waits):
     said = ask(copying(phase, told=told), "explain", "vm/app")
     assert (USED in said) is waits
-    note, *reported = json.loads(ask(copying(phase, told=told), "explain", "vm/app", "-o", "json"))["notes"]
+    note, *reported = json.loads(ask(copying(phase, told=told), "explain", "vm/app", "-o", "json"))[
+        "notes"
+    ]
     assert len(reported) == told, "CDI's own event stands beside it"
     assert ("else it never begins" in note) is waits
     assert note not in said or not waits  # in the text the reason tells it
@@ -132,15 +148,33 @@ def test_a_vm_that_was_never_started_is_no_fault(ask):
 
 def test_a_migration_that_a_person_asked_for_is_not_repeated(ask):
     items = plain((1, 6)) + guest("web", "w1")
-    state = {"targetNode": "w2", "targetPod": "virt-launcher-web-new", "startTimestamp": ago(seconds=70)}
-    phases = {"Pending": 90, "Scheduling": 85, "Scheduled": 80, "PreparingTarget": 76, "TargetReady": 73, "Running": 70}
+    state = {
+        "targetNode": "w2",
+        "targetPod": "virt-launcher-web-new",
+        "startTimestamp": ago(seconds=70),
+    }
+    phases = {
+        "Pending": 90,
+        "Scheduling": 85,
+        "Scheduled": 80,
+        "PreparingTarget": 76,
+        "TargetReady": 73,
+        "Running": 70,
+    }
     moved = migration("web", phases, name="kubevirt-migrate-vm-8x2kp", state=state, notes={})
-    find(items, "VirtualMachineInstance", "web")["status"]["migrationState"] = moved["status"]["migrationState"]
+    find(items, "VirtualMachineInstance", "web")["status"]["migrationState"] = moved["status"][
+        "migrationState"
+    ]
     said = ask([*items, moved], "explain", "vm/web")
-    assert "KubeVirt cancels it; a person or another program asked for migration kubevirt-migrate-vm-8x2kp" in said
+    assert (
+        "KubeVirt cancels it; a person or another program asked for migration "
+        "kubevirt-migrate-vm-8x2kp"
+    ) in said
     assert "until that ends it has two launcher pods" in said
     assert not {"foreign", "another reason", "cancels and repeats", "\nAvoid\n"} & {
-        word for word in ("foreign", "another reason", "cancels and repeats", "\nAvoid\n") if word in said
+        word
+        for word in ("foreign", "another reason", "cancels and repeats", "\nAvoid\n")
+        if word in said
     }
     drained = ask([*items, migration("web", phases, state=state)], "drain", "w1")
     assert "cancels and repeats it" in drained
@@ -161,7 +195,11 @@ def test_nodes_that_are_silent_for_now_are_not_absent(ask):
 
 def test_a_vm_in_a_namespace_that_a_stale_api_keeps(ask):
     items = leftovers.ending_namespace().items
-    (space,) = (each for each in items if each["kind"] == "Namespace" and each["metadata"].get("deletionTimestamp"))
+    (space,) = (
+        each
+        for each in items
+        if each["kind"] == "Namespace" and each["metadata"].get("deletionTimestamp")
+    )
     space["status"] = ending("any")["status"]
     items.append(api_service("v1beta1", "upload.cdi.kubevirt.io", ("gone", "cdi-api")))
     said = ask(items, "drain", "w1")
@@ -169,9 +207,14 @@ def test_a_vm_in_a_namespace_that_a_stale_api_keeps(ask):
 
 
 def test_a_volume_whose_pod_does_not_exist(ask):
-    items = [each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"]
+    items = [
+        each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"
+    ]
     said = ask(items, "explain", "vm/db")
-    assert "its phase is AttachedToNode, but pod hp-volume-db, which attaches it, does not exist" in said
+    assert (
+        "its phase is AttachedToNode, but pod hp-volume-db, which attaches it, does not exist"
+        in said
+    )
     assert "see why virt-controller makes no other one" in said
 
 
@@ -187,9 +230,17 @@ def test_a_volume_that_is_unplugged_and_not_detached_yet(ask, phase):
 
 def test_an_earlier_eviction_does_not_explain_a_later_end(ask):
     items = evicted(times=1)
-    pod = next(each for each in items if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted")
+    pod = next(
+        each
+        for each in items
+        if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted"
+    )
     later = copy.deepcopy(pod)
-    later["metadata"] |= {"name": "virt-launcher-worker-later", "uid": "later", "creationTimestamp": ago(seconds=20)}
+    later["metadata"] |= {
+        "name": "virt-launcher-worker-later",
+        "uid": "later",
+        "creationTimestamp": ago(seconds=20),
+    }
     later["status"] = {"phase": "Failed"}
     pod["metadata"]["creationTimestamp"] = ago(minutes=11)
     assert "evicted its pod" in ask(items, "explain", "vm/worker")
@@ -198,7 +249,9 @@ def test_an_earlier_eviction_does_not_explain_a_later_end(ask):
 
 @pytest.mark.parametrize("young", ["Pod", "PersistentVolumeClaim"])
 def test_a_pod_that_may_be_made_anew_in_this_moment(ask, young):
-    items = [each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"]
+    items = [
+        each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"
+    ]
     part = launcher_of(items, "db") if young == "Pod" else find(items, young, "data")
     part["metadata"]["creationTimestamp"] = ago(minutes=2)
     assert "does not exist" not in ask(items, "explain", "vm/db")
@@ -213,7 +266,11 @@ def test_a_pod_of_another_owner_exists(ask):
 def test_the_pod_of_an_earlier_start_attaches_nothing(ask):
     items = hotplugged("AttachedToNode")
     former = copy.deepcopy(launcher_of(items, "db"))
-    former["metadata"] |= {"name": "virt-launcher-db-aaaaa", "uid": "former", "creationTimestamp": ago(days=90)}
+    former["metadata"] |= {
+        "name": "virt-launcher-db-aaaaa",
+        "uid": "former",
+        "creationTimestamp": ago(days=90),
+    }
     former["status"]["phase"] = "Failed"
     said = ask([*items, former], "explain", "vm/db")
     assert "but virt-handler on w2 does not mount it" in said
@@ -236,7 +293,12 @@ def test_a_pod_that_waits_is_told_once(ask, utility):
         spec["volumes"] = [each for each in spec["volumes"] if each["name"] != "data"]
         spec["utilityVolumes"] = [{"name": "data", "claimName": "data", "type": "Backup"}]
     helper = find(items, "Pod", "hp-volume-db")
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}
+    said = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no node fits",
+    }
     del helper["spec"]["nodeName"]
     helper["status"] = {"phase": "Pending", "conditions": [said]}
     told = ask(items, "scan")

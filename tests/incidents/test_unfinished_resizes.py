@@ -1,4 +1,6 @@
-"""Claims that stay in a resize: the pod that cannot map the volume, and starts that have another cause or none."""
+"""Claims that stay in a resize: the pod that cannot map the volume,
+and starts that have another cause or none.
+"""
 
 import pytest
 
@@ -9,8 +11,8 @@ from .machines import event, find, guest, launcher_of
 from .starts import starting
 
 FAILS = (
-    'MapVolume.MapPodDevice failed for volume "{}" : rpc error: code = FailedPrecondition desc = it appears dev is already '
-    "mounted at /dev/x"
+    'MapVolume.MapPodDevice failed for volume "{}" : rpc error: code = FailedPrecondition desc = '
+    "it appears dev is already mounted at /dev/x"
 )
 
 
@@ -18,7 +20,12 @@ def resized(items, kind="FileSystemResizePending", minutes=90, mode="Block", giv
     """Make the claim of a VM one that asks for 100Gi and has 30Gi; return its volume."""
     claim = find(items, "PersistentVolumeClaim", "db")
     claim["spec"] |= {"volumeMode": mode, "resources": {"requests": {"storage": "100Gi"}}}
-    condition = {"type": kind, "status": "True", "lastTransitionTime": ago(minutes=minutes), "message": "waits"}
+    condition = {
+        "type": kind,
+        "status": "True",
+        "lastTransitionTime": ago(minutes=minutes),
+        "message": "waits",
+    }
     claim["status"] |= {"capacity": {"storage": "30Gi"}, "conditions": [condition]}
     claim["status"]["allocatedResourceStatuses"] = {"storage": "NodeResizePending"}
     name = claim["spec"]["volumeName"]
@@ -36,23 +43,29 @@ def hanging(**change):
 
 def test_a_raw_block_volume_waits_for_a_file_system(ask):
     told = ask(hanging(), "explain", "vm/db", "-n", "vms")
-    assert "claim db is stuck in a resize (FileSystemResizePending for 90 min, NodeResizePending)" in told
+    assert (
+        "claim db is stuck in a resize (FileSystemResizePending for 90 min, NodeResizePending)"
+        in told
+    )
     assert "its status has 30Gi of the 100Gi asked for, and its volume has 100Gi already" in told
     assert "A raw block volume has no file system to resize, so no restart ends this" in told
     assert "code = FailedPrecondition desc = it appears dev is already mounted at /dev/x" in told
     assert "write 100Gi into status.capacity of the claim" in told
     said = ask(hanging(), "scan")
     assert (
-        "is stuck in a resize: FileSystemResizePending, its status has 30Gi of the 100Gi asked for. Update driver"
-        in said
-    )
+        "is stuck in a resize: FileSystemResizePending, its status has 30Gi of the 100Gi asked "
+        "for. Update driver"
+    ) in said
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"mode": "Filesystem"}, "The node has to end it, and does not"),
-        ({"kind": "ControllerResizeError", "given": "30Gi"}, "is stuck in a resize (ControllerResizeError for 90 min"),
+        (
+            {"kind": "ControllerResizeError", "given": "30Gi"},
+            "is stuck in a resize (ControllerResizeError for 90 min",
+        ),
         ({"kind": "ModifyVolumeError"}, "is stuck in a change (ModifyVolumeError for 90 min"),
     ],
 )
@@ -65,7 +78,10 @@ def test_other_changes_that_do_not_end(ask, change, says):
 def test_a_start_that_fails_elsewhere_does_not_accuse_the_claim(ask):
     items = [each for each in hanging() if each["kind"] != "Event"]
     pod = launcher_of(items, "db")
-    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "example.com/launcher:v1"'}
+    waiting = {
+        "reason": "ImagePullBackOff",
+        "message": 'Back-off pulling image "example.com/launcher:v1"',
+    }
     pod["status"]["containerStatuses"] = [{"name": "compute", "state": {"waiting": waiting}}]
 
     told = ask(items, "explain", "vm/db", "-n", "vms")

@@ -1,4 +1,6 @@
-"""Target pods whose image no kubelet can pull: each retry fails alike, unless the registry is away for a while."""
+"""Target pods whose image no kubelet can pull: each retry fails alike,
+unless the registry is away for a while.
+"""
 
 import pytest
 
@@ -16,7 +18,9 @@ def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
     move = migration("web", {"Pending": 580, "Scheduling": 575})
     items.append(move)
     text = (
-        f'Failed to apply default image tag "{image}"' if reason == "InvalidImageName" else f'pulling image "{image}"'
+        f'Failed to apply default image tag "{image}"'
+        if reason == "InvalidImageName"
+        else f'pulling image "{image}"'
     )
     waiting = {"waiting": {"reason": reason, "message": text}}
     pod = target_pod(items, "web", "w2", move, 575, ready=False, waiting=waiting)
@@ -24,7 +28,10 @@ def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
     if error:
         items.append(
             event(
-                pod, "Failed", f'Failed to pull image "{image}": rpc error: code = NotFound desc = {error}', "kubelet"
+                pod,
+                "Failed",
+                f'Failed to pull image "{image}": rpc error: code = NotFound desc = {error}',
+                "kubelet",
             )
         )
     return items
@@ -35,13 +42,19 @@ def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
     [
         (
             pulling(f"sha256@{DIGEST}"),
-            "KubeVirt asks for image sha256@sha256:4a0c3f95…, which is not a valid name of an image",
+            (
+                "KubeVirt asks for image sha256@sha256:4a0c3f95…, which is not a valid name of an "
+                "image"
+            ),
         ),
         (
             pulling("quay.io/Disks:a:b", "InvalidImageName"),
             "image quay.io/Disks:a:b, which is not a valid name of an image",
         ),
-        (pulling(BY_DIGEST, error=f"failed to resolve {BY_DIGEST}: not found"), "is no longer in its registry"),
+        (
+            pulling(BY_DIGEST, error=f"failed to resolve {BY_DIGEST}: not found"),
+            "is no longer in its registry",
+        ),
         (pulling(BY_DIGEST, error="manifest unknown"), "is no longer in its registry"),
     ],
 )

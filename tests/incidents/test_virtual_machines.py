@@ -1,4 +1,6 @@
-"""Public incidents with virtual machines, written from the reports alone: the verdict, and the cause in the text."""
+"""Public incidents with virtual machines, written from the reports alone: the verdict,
+and the cause in the text.
+"""
 
 import json
 import re
@@ -60,7 +62,9 @@ def incident(request):
 
 @pytest.fixture
 def ask(incident, tmp_path):
-    """Return a function that runs a command on the cluster of an incident and returns what it prints."""
+    """Return a function that runs a command on the cluster of an incident and returns what it
+    prints.
+    """
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(incident.snapshot()))
 
@@ -82,7 +86,10 @@ def test_the_verdict_is_right(incident, ask):
     if incident.ask[0] != "drain":
         return
     nodes = json.loads(ask(*incident.ask, "-o", "json"))["nodes"]
-    assert [node["drainable"] in incident.verdict for node in nodes] == [True], (incident.url, nodes)
+    assert [node["drainable"] in incident.verdict for node in nodes] == [True], (
+        incident.url,
+        nodes,
+    )
 
 
 def test_an_upgrade_does_not_pass_a_node_that_cannot_be_drained(incident, ask):

@@ -1,4 +1,6 @@
-"""A migration that copies disks to other claims: what is copied, who asked, and what a loss of its node means."""
+"""A migration that copies disks to other claims: what is copied, who asked,
+and what a loss of its node means.
+"""
 
 import pytest
 
@@ -10,7 +12,9 @@ ASKED = {"kubevirt.io/workloadUpdateMigration": ""}
 
 
 def copying(more=()):
-    """Return a VM on w1 that migrates to w2 with its disk, from claim old to claim web; ``more``: further claims."""
+    """Return a VM on w1 that migrates to w2 with its disk, from claim old to claim web; ``more``:
+    further claims.
+    """
     items = plain() + guest("web", "w1", disks=["web", *more])
     vmi = find(items, "VirtualMachineInstance", "web")
     move = migration("web", {"Pending": 40, "Running": 30}, notes=ASKED, state={})
@@ -48,7 +52,10 @@ def test_a_disk_that_is_not_copied_is_on_both_nodes(ask):
 def test_no_vm_starts_from_a_copy_that_is_not_complete(ask):
     said = ask(copying(), "outage", "w1")
 
-    assert "its disks are being copied (claim old to web), and KubeVirt starts no VM from such a copy" in said
+    assert (
+        "its disks are being copied (claim old to web), and KubeVirt starts no VM from such a copy"
+        in said
+    )
     assert "name old in the VM again, which has the data" in said
 
 

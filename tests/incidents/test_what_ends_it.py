@@ -1,4 +1,6 @@
-"""What ends a failure that repeats, in the verbs besides the drain, and what must not be advised for it."""
+"""What ends a failure that repeats, in the verbs besides the drain,
+and what must not be advised for it.
+"""
 
 import json
 
@@ -17,7 +19,10 @@ def test_a_vm_whose_migrations_fail_is_not_told_to_migrate(ask):
     said = ask(items, "explain", "vm/web")
 
     assert "virtctl migrate" not in said
-    assert "its launcher is older than KubeVirt; a migration that completes or a restart replaces it" in said
+    assert (
+        "its launcher is older than KubeVirt; a migration that completes or a restart replaces it"
+        in said
+    )
     assert said.count("to do: restart the VM") + said.count("\n  restart the VM: its guest") == 1
 
     items = [each for each in items if each["kind"] != "VirtualMachineInstanceMigration"]
@@ -27,7 +32,9 @@ def test_a_vm_whose_migrations_fail_is_not_told_to_migrate(ask):
 
 
 def test_a_restart_alone_ends_the_failures_of_an_older_launcher(ask):
-    (step,) = json.loads(ask(fourth_look.older_devices().items, "plan", "w1", "-o", "json"))["steps"]
+    (step,) = json.loads(ask(fourth_look.older_devices().items, "plan", "w1", "-o", "json"))[
+        "steps"
+    ]
 
     assert step["id"] == "restart:vms/web"
     assert "evictionStrategy" not in step["title"]
@@ -39,7 +46,10 @@ def test_a_migration_that_a_drain_explains_has_the_same_cause(ask):
     items = [each for each in target_pods.limit_range().items if each["kind"] != "Event"]
     said = " ".join(ask(items, "explain", "vm/web").split())
 
-    assert "but LimitRange small: container main: cpu: the default limit 1 is below the request 2" in said
+    assert (
+        "but LimitRange small: container main: cpu: the default limit 1 is below the request 2"
+        in said
+    )
     assert "is under way: as for a drain of its node" in said
     assert "the cause cannot be determined" not in said
 
@@ -47,7 +57,10 @@ def test_a_migration_that_a_drain_explains_has_the_same_cause(ask):
 def test_a_migration_without_a_drain_evicts_no_pod_that_attaches_disks(ask):
     said = " ".join(ask(control_path.detached_disks().items, "explain", "vm/web").split())
 
-    assert "a drain of its node unknown LiveMigrate, but nothing keeps the pod that attaches vol001" in said
+    assert (
+        "a drain of its node unknown LiveMigrate, but nothing keeps the pod that attaches vol001"
+        in said
+    )
     assert "a migration now starts to one of w2, w3" in said
     assert "an update of KubeVirt migrated" in said
 
@@ -60,7 +73,8 @@ def test_a_check_that_does_nothing_restarts_no_vms():
 
     (restart,) = (line for line in said if line.startswith("VMs restart"))
     assert restart.startswith(
-        "VMs restart not while the check does nothing; else after 5m50s or later = 50s until noticed"
+        "VMs restart not while the check does nothing; else after 5m50s or later = 50s until "
+        "noticed"
     )
     assert "When a node stops reporting, and the check acts again" in said
 
@@ -93,4 +107,6 @@ def test_a_webhook_that_selects_no_namespace_refuses_no_pods(ask):
 def test_a_vm_that_runs_and_cannot_be_stopped_is_told_so(ask):
     said = ask(component_faults.refused_changes().items, "explain", "vm/web")
 
-    assert "virtctl stop fails, because webhook vms.kubemacpool.io refuses each change of a VM" in said
+    assert (
+        "virtctl stop fails, because webhook vms.kubemacpool.io refuses each change of a VM" in said
+    )

@@ -1,4 +1,6 @@
-"""A public incident: the cluster as its objects showed it, a command, and what an administrator has to be told."""
+"""A public incident: the cluster as its objects showed it, a command,
+and what an administrator has to be told.
+"""
 
 import copy
 import dataclasses
@@ -34,9 +36,14 @@ class Incident:
         return snapshot(self.items)
 
 
-def cluster(*cordoned: str, vms: Iterable[tuple[str, str]] = (("web", "n2"),), **notes: Object) -> list[Object]:
+def cluster(
+    *cordoned: str, vms: Iterable[tuple[str, str]] = (("web", "n2"),), **notes: Object
+) -> list[Object]:
     """Return three nodes with KubeVirt and VMs that can migrate; ``notes``: annotations by node."""
-    found = [node(name, unschedulable=name in cordoned, annotations=notes.get(name, {})) for name in NODES]
+    found = [
+        node(name, unschedulable=name in cordoned, annotations=notes.get(name, {}))
+        for name in NODES
+    ]
     found += kubevirt((1, 6), [name for name in NODES if name not in cordoned], NODES, infra={})
     found += namespaces("vms") + storage_class("block", "rook-ceph.rbd.csi.ceph.com")
     for name, on in vms:
@@ -70,6 +77,10 @@ def dead(items: list[Object], name: str) -> list[Object]:
     """Return the cluster after the node has stopped reporting."""
     node = only(items, "Node", name)
     for condition in node["status"]["conditions"]:
-        condition |= {"status": "Unknown", "lastTransitionTime": ago(hours=5), "lastHeartbeatTime": ago(hours=5)}
+        condition |= {
+            "status": "Unknown",
+            "lastTransitionTime": ago(hours=5),
+            "lastHeartbeatTime": ago(hours=5),
+        }
     node["metadata"]["annotations"]["kubevirt.io/heartbeat"] = ago(hours=5)
     return items

@@ -11,23 +11,49 @@ LABELS = {"cluster.x-k8s.io/deployment-name": "workers", "cluster.x-k8s.io/clust
 
 
 def machine(name: str, on: str | None, **deletion: Any) -> Object:
-    owner = {"apiVersion": CAPI, "kind": "MachineSet", "name": "workers-x", "uid": "uid-set", "controller": True}
-    status: Object = {"phase": "Deleting" if deletion else "Running", "conditions": deletion.get("conditions", [])}
+    owner = {
+        "apiVersion": CAPI,
+        "kind": "MachineSet",
+        "name": "workers-x",
+        "uid": "uid-set",
+        "controller": True,
+    }
+    status: Object = {
+        "phase": "Deleting" if deletion else "Running",
+        "conditions": deletion.get("conditions", []),
+    }
     if on:
         status["nodeRef"] = {"kind": "Node", "name": on}
     metadata: Object = {"labels": LABELS, "ownerReferences": [owner]}
     if deletion:
         metadata |= {"deletionTimestamp": ago(hours=5), "finalizers": ["machine.cluster.x-k8s.io"]}
-    return obj("Machine", CAPI, name, "capi", metadata=metadata, spec={"clusterName": "prod"}, status=status)
+    return obj(
+        "Machine",
+        CAPI,
+        name,
+        "capi",
+        metadata=metadata,
+        spec={"clusterName": "prod"},
+        status=status,
+    )
 
 
 def management(limit: int | str = "100%", **spec: Any) -> list[Object]:
     check = {"clusterName": "prod", "selector": {"matchLabels": LABELS}, "maxUnhealthy": limit}
     check["unhealthyConditions"] = [{"type": "Ready", "status": "Unknown", "timeout": "8m0s"}]
-    ready = conditions(Ready=True, InfrastructureReady=True, ControlPlaneReady=True, ControlPlaneInitialized=True)
+    ready = conditions(
+        Ready=True, InfrastructureReady=True, ControlPlaneReady=True, ControlPlaneInitialized=True
+    )
     status = {"phase": "Provisioned", "conditions": ready}
     return [
-        obj("MachineHealthCheck", CAPI, "workers", "capi", spec=check | spec, status={"expectedMachines": 3}),
+        obj(
+            "MachineHealthCheck",
+            CAPI,
+            "workers",
+            "capi",
+            spec=check | spec,
+            status={"expectedMachines": 3},
+        ),
         obj("Cluster", CAPI, "prod", "capi", spec={}, status=status),
         *namespaces("capi"),
     ]
@@ -43,10 +69,18 @@ def drain_of_a_dead_node() -> Incident:
     protects = budget("checkout", "vms", labels, 1, available=1)
     protects["status"] |= {"currentHealthy": 0}
     draining = {"type": "DrainingSucceeded", "status": "False", "reason": "Draining"}
-    items += [unready(own), protects, machine("machine-n1", "n1", conditions=[draining]), *management()]
+    items += [
+        unready(own),
+        protects,
+        machine("machine-n1", "n1", conditions=[draining]),
+        *management(),
+    ]
     says = (
         "pod checkout-5d8f-x0 cannot become ready there, as its node does not report to do:",
-        "It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout would end its wait.",
+        (
+            "It does not wait for pods of this silent node that are being deleted. A "
+            "nodeDrainTimeout would end its wait."
+        ),
         "loss of n1: not every VM runs again; 1 VM: 1 never restarts",
         "is being deleted for 5 h, and its drain waits without a limit for pod vms/checkout-",
         "machine.cluster.x-k8s.io/exclude-node-draining=",
@@ -59,7 +93,11 @@ def volumes_of_a_dead_node() -> Incident:
     items = dead(cluster("n1", vms=[("web", "n1")]), "n1")
     launcher = only(items, "Pod", "virt-launcher-web-k2x7q")
     items[items.index(launcher)] = ending(launcher, "Running", hours=4)
-    waiting = {"type": "VolumeDetachSucceeded", "status": "False", "reason": "WaitingForVolumeDetach"}
+    waiting = {
+        "type": "VolumeDetachSucceeded",
+        "status": "False",
+        "reason": "WaitingForVolumeDetach",
+    }
     waiting["lastTransitionTime"] = ago(hours=4)
     items += [machine("machine-n1", "n1", conditions=[waiting]), *management()]
     items += [machine(f"machine-{name}", name) for name in NODES[1:]]
@@ -69,7 +107,14 @@ def volumes_of_a_dead_node() -> Incident:
         "set nodeVolumeDetachTimeout of MachineDeployment workers",
     )
     never = ("change MachineHealthCheck",)
-    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/10661", items, "outage n1", 1, says, never)
+    return Incident(
+        "https://github.com/kubernetes-sigs/cluster-api/issues/10661",
+        items,
+        "outage n1",
+        1,
+        says,
+        never,
+    )
 
 
 def single_instance() -> Incident:
@@ -77,7 +122,11 @@ def single_instance() -> Incident:
     status = {"instances": 1, "readyInstances": 1, "currentPrimary": "pg-1"}
     top = obj("Cluster", "postgresql.cnpg.io/v1", "pg", "vms", spec={"instances": 1}, status=status)
     labels = {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": "primary"}
-    items += [top, pod("pg-1", "vms", "n1", labels, top), budget("pg-primary", "vms", labels, 1, available=1, of=top)]
+    items += [
+        top,
+        pod("pg-1", "vms", "n1", labels, top),
+        budget("pg-primary", "vms", labels, 1, available=1, of=top),
+    ]
     says = ("Cluster pg has one instance, which CloudNativePG cannot move", "instances: 2")
     return Incident("https://github.com/tuist/once/pull/221", items, "drain n1", 1, says)
 
@@ -85,7 +134,11 @@ def single_instance() -> Incident:
 def too_many_unhealthy() -> Incident:
     items = cluster() + management("50%", nodeStartupTimeout="10m")
     items += [machine("m-1", None), machine("m-2", None), machine("m-3", "n1")]
-    says = ("acts while no more than 1 of 3 are unhealthy", "m-1 (has no node), m-2 (has no node)", "does nothing")
+    says = (
+        "acts while no more than 1 of 3 are unhealthy",
+        "m-1 (has no node), m-2 (has no node)",
+        "does nothing",
+    )
     source = "https://github.com/cozystack/cozystack/issues/3513"
     return Incident(source, items, "explain mhc/capi/workers", 0, says)
 
@@ -107,9 +160,13 @@ def provisioning_loop() -> Incident:
 def waiting_for_a_hook() -> Incident:
     waits = {"type": "Deleting", "status": "True", "reason": "WaitingForPreDrainHook"}
     own = machine("machine-n1", "n1", conditions=[waits])
-    own["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move-storage": "storage-team"}
+    own["metadata"]["annotations"] = {
+        "pre-drain.delete.hook.machine.cluster.x-k8s.io/move-storage": "storage-team"
+    }
     rest = machine("machine-n2", "n2")  # the hook of a Machine that stays says nothing
-    rest["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/at-rest": "storage-team"}
+    rest["metadata"]["annotations"] = {
+        "pre-drain.delete.hook.machine.cluster.x-k8s.io/at-rest": "storage-team"
+    }
     says = (
         "Machine capi/machine-n1 is being deleted, but its controller does not drain the node",
         "the pre-drain hook move-storage of storage-team is set",
@@ -122,32 +179,73 @@ def waiting_for_a_hook() -> Incident:
 def volume_of_a_pod_that_stays() -> Incident:
     drained = {"type": "DrainingSucceeded", "status": "True"}
     waits = {"type": "VolumeDetachSucceeded", "status": "False", "reason": "WaitingForVolumeDetach"}
-    own = machine("machine-n1", "n1", conditions=[drained, waits | {"lastTransitionTime": ago(hours=4)}])
-    kept = {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "pvc-buffer"}}
-    attached = obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=kept, status={"attached": True})
+    own = machine(
+        "machine-n1", "n1", conditions=[drained, waits | {"lastTransitionTime": ago(hours=4)}]
+    )
+    kept = {
+        "attacher": "csi.example.com",
+        "nodeName": "n1",
+        "source": {"persistentVolumeName": "pvc-buffer"},
+    }
+    attached = obj(
+        "VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=kept, status={"attached": True}
+    )
     says = (
-        "it waits for 4 h until volumes pvc-buffer are detached, without a limit, as nodeVolumeDetachTimeout is not",
+        (
+            "it waits for 4 h until volumes pvc-buffer are detached, without a limit, as "
+            "nodeVolumeDetachTimeout is not"
+        ),
         "Pod vms/collector-x0, which no drain ends, keeps them attached, so this does not end",
         "kubectl annotate machines.cluster.x-k8s.io machine-n1 -n capi "
         "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach=",
     )
     disk = {"name": "buffer", "persistentVolumeClaim": {"claimName": "buffer"}}
-    holder = deployment("collector", "vms", ["n1"], {"app": "c"}, spec={"volumes": [disk]}, kind="DaemonSet")
+    holder = deployment(
+        "collector", "vms", ["n1"], {"app": "c"}, spec={"volumes": [disk]}, kind="DaemonSet"
+    )
     owned = obj("PersistentVolumeClaim", "v1", "buffer", "vms", spec={"volumeName": "pvc-buffer"})
     items = [*cluster("n1"), own, attached, owned, *holder, *management()]
     never = ("Cluster API drains the node",)
-    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/6285", items, "drain n1", 0, says, never)
+    return Incident(
+        "https://github.com/kubernetes-sigs/cluster-api/issues/6285",
+        items,
+        "drain n1",
+        0,
+        says,
+        never,
+    )
 
 
 def hook_after_the_drain() -> Incident:
-    steps = {"DrainingSucceeded": "True", "VolumeDetachSucceeded": "True", "PreTerminateDeleteHookSucceeded": "False"}
-    states = [{"type": step, "status": status, "lastTransitionTime": ago(hours=3)} for step, status in steps.items()]
+    steps = {
+        "DrainingSucceeded": "True",
+        "VolumeDetachSucceeded": "True",
+        "PreTerminateDeleteHookSucceeded": "False",
+    }
+    states = [
+        {"type": step, "status": status, "lastTransitionTime": ago(hours=3)}
+        for step, status in steps.items()
+    ]
     own = machine("machine-n1", "n1", conditions=states)
-    own["metadata"]["annotations"] = {"pre-terminate.delete.hook.machine.cluster.x-k8s.io/control-plane": ""}
-    says = ("its node was drained, and it stays for 3 h while the pre-terminate hook control-plane is set",)
+    own["metadata"]["annotations"] = {
+        "pre-terminate.delete.hook.machine.cluster.x-k8s.io/control-plane": ""
+    }
+    says = (
+        (
+            "its node was drained, and it stays for 3 h while the pre-terminate hook control-plane "
+            "is set"
+        ),
+    )
     items = [*cluster("n1"), own, *management()]
     never = ("Cluster API drains the node", "kubectl drain n1")
-    return Incident("https://github.com/k3s-io/cluster-api-k3s/pull/125", items, "explain node/n1", 0, says, never)
+    return Incident(
+        "https://github.com/k3s-io/cluster-api-k3s/pull/125",
+        items,
+        "explain node/n1",
+        0,
+        says,
+        never,
+    )
 
 
 def rolling(surge: int, missing: int) -> list[Object]:
@@ -158,7 +256,9 @@ def rolling(surge: int, missing: int) -> list[Object]:
     found = [obj("MachineDeployment", CAPI, "workers", "capi", spec=spec, status=status)]
     for name, revision in (("workers-x", "1"), ("workers-y", "2")):
         notes = {"machinedeployment.clusters.x-k8s.io/revision": revision}
-        found.append(obj("MachineSet", CAPI, name, "capi", metadata={"labels": LABELS, "annotations": notes}))
+        found.append(
+            obj("MachineSet", CAPI, name, "capi", metadata={"labels": LABELS, "annotations": notes})
+        )
     return found + [machine(f"machine-{name}", name) for name in NODES]
 
 
@@ -169,21 +269,33 @@ def no_host_for_the_new_machine() -> Incident:
     words = {"reason": "AssociateBMHFailed", "message": "No available host found. Requeuing."}
     new["status"]["conditions"] = [{"type": "InfrastructureReady", "status": "False"} | words]
     says = (
-        "Machine capi/machine-new has no node for 3 h: InfrastructureReady is False: AssociateBMHFailed",
+        (
+            "Machine capi/machine-new has no node for 3 h: InfrastructureReady is False: "
+            "AssociateBMHFailed"
+        ),
         "deletes no old Machine before that one is available",
         "set maxSurge 0 and maxUnavailable 1",
     )
     items = [*cluster(), *rolling(1, 0), new, *management()]
-    return Incident("https://github.com/rancher/cluster-api-provider-rke2/issues/166", items, "upgrade", 1, says)
+    return Incident(
+        "https://github.com/rancher/cluster-api-provider-rke2/issues/166", items, "upgrade", 1, says
+    )
 
 
 def failed_machines_of_ready_nodes() -> Incident:
     items = [*cluster(vms=[("web", "n1")]), *management("40%"), machine("machine-n1", "n1")]
     for name in NODES[1:]:
         failed = machine(f"machine-{name}", name)
-        failed["status"] |= {"failureReason": "CreateError", "failureMessage": "Failed to get a BaremetalHost"}
+        failed["status"] |= {
+            "failureReason": "CreateError",
+            "failureMessage": "Failed to get a BaremetalHost",
+        }
         items.append(failed)
-    says = ("allows 1 of 3 to be unhealthy, and 3 are", "clear failureReason and failureMessage", "would delete them")
+    says = (
+        "allows 1 of 3 to be unhealthy, and 3 are",
+        "clear failureReason and failureMessage",
+        "would delete them",
+    )
     never = ("set maxUnhealthy", "more than 3 nodes")
     source = "https://github.com/metal3-io/cluster-api-provider-metal3/issues/2055"
     return Incident(source, items, "outage n1", 1, says, never)
@@ -191,11 +303,20 @@ def failed_machines_of_ready_nodes() -> Incident:
 
 def control_plane_that_does_not_remediate() -> Incident:
     why = "KCP can't remediate this machine because this could result in etcd loosing quorum"
-    owned = {"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "KubeadmControlPlane", "name": "prod-cp"}
+    owned = {
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta1",
+        "kind": "KubeadmControlPlane",
+        "name": "prod-cp",
+    }
     masters = [machine("cp-0", "n1"), machine("cp-1", "n2"), machine("cp-2", None)]
     for each in masters:
         each["metadata"]["ownerReferences"] = [owned | {"uid": "uid-cp", "controller": True}]
-    left = {"type": "OwnerRemediated", "status": "False", "reason": "WaitingForRemediation", "message": why}
+    left = {
+        "type": "OwnerRemediated",
+        "status": "False",
+        "reason": "WaitingForRemediation",
+        "message": why,
+    }
     masters[2]["status"]["conditions"] = [left | {"lastTransitionTime": ago(hours=4, minutes=40)}]
     says = (
         f"to cp-2: KubeadmControlPlane prod-cp has not remediated it for 4 h 40: {why}",
@@ -217,18 +338,29 @@ def start_up_time_of_virtual_machines() -> Incident:
 
 
 def completed_pod_for_which_it_waits() -> Incident:
-    """No VM and no budget is left: the pod has ended, and no release lets the drain go on before it is deleted."""
-    words = "Drain not completed yet (started at 2026-11-20T07:00:00Z):\n* Pod vms/report-x: waiting for completion"
+    """No VM and no budget is left: the pod has ended,
+    and no release lets the drain go on before it is deleted.
+    """
+    words = (
+        "Drain not completed yet (started at 2026-11-20T07:00:00Z):\n"
+        "* Pod vms/report-x: waiting for completion"
+    )
     waits = {"type": "Deleting", "status": "True", "reason": "DrainingNode", "message": words}
     own = machine("machine-n1", "n1", conditions=[waits | {"lastTransitionTime": ago(hours=5)}])
     job = obj("Job", "batch/v1", "report", "vms")
-    done = unready(pod("report-x", "vms", "n1", {"cluster.x-k8s.io/drain": "wait-completed"}, job), since=ago(hours=4))
+    done = unready(
+        pod("report-x", "vms", "n1", {"cluster.x-k8s.io/drain": "wait-completed"}, job),
+        since=ago(hours=4),
+    )
     done["status"]["phase"] = "Succeeded"
     new = [machine(f"machine-{name}", name) for name in NODES[1:]]
     items = [*cluster("n1"), own, *new, done, rolling(1, 0)[0], *management()]
     says = (
         "No: the upgrade stops (1 cause)",
-        "stops at n1: Pod vms/report-x: it has ended 4 h ago (Succeeded), but Cluster API, which does not evict it",
+        (
+            "stops at n1: Pod vms/report-x: it has ended 4 h ago (Succeeded), but Cluster API, "
+            "which does not evict it"
+        ),
         "waits until it is deleted, and no nodeDrainTimeout of Machine capi/machine-n1 ends that",
         "Delete this pod, or its Job report",
         "kubectl delete pod report-x -n vms",
@@ -241,11 +373,17 @@ def roll_out_that_a_health_check_undoes() -> Incident:
     items = [*cluster(), *rolling(1, 0), *management(nodeStartupTimeout="10m")]
     for each in items:
         if each["kind"] == "Machine":
-            each["spec"]["infrastructureRef"] = {"kind": "Metal3Machine", "name": each["metadata"]["name"]}
+            each["spec"]["infrastructureRef"] = {
+                "kind": "Metal3Machine",
+                "name": each["metadata"]["name"],
+            }
     says = (
         "Unknown:",
-        "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers in a loop: 10m "
-        "is too short for bare metal (Metal3Machine) to become a node. Set its start-up time-out to 20m or more: kubectl edit",
+        (
+            "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment "
+            "capi/workers in a loop: 10m is too short for bare metal (Metal3Machine) to become a "
+            "node. Set its start-up time-out to 20m or more: kubectl edit"
+        ),
     )
     source = "https://github.com/azimuth-cloud/capi-helm-charts/pull/230"
     return Incident(source, items, "upgrade", 2, says, ("Yes",))

@@ -1,4 +1,6 @@
-"""Updates of nodes: a node without a pool, a pool that another operator has paused, and a lost quorum."""
+"""Updates of nodes: a node without a pool, a pool that another operator has paused,
+and a lost quorum.
+"""
 
 import json
 
@@ -10,23 +12,42 @@ from .openshift import masters, workers
 
 
 def roles(items, name, *more):
-    only(items, "Node", name)["metadata"]["labels"] |= {f"node-role.kubernetes.io/{role}": "" for role in more}
+    only(items, "Node", name)["metadata"]["labels"] |= {
+        f"node-role.kubernetes.io/{role}": "" for role in more
+    }
 
 
 def node_of_two_custom_pools() -> Incident:
-    items = [*workers(), pool("worker", NODES[:2], target="2", updated=0), pool("infra", []), pool("gpu", [])]
+    items = [
+        *workers(),
+        pool("worker", NODES[:2], target="2", updated=0),
+        pool("infra", []),
+        pool("gpu", []),
+    ]
     roles(items, "n3", "infra", "gpu")
-    says = ("stops at n3: n3 matches the custom MachineConfigPools gpu, infra", "begins now, ends +10 min: n1")
+    says = (
+        "stops at n3: n3 matches the custom MachineConfigPools gpu, infra",
+        "begins now, ends +10 min: n1",
+    )
     source = "https://github.com/openshift/machine-config-operator/pull/571"
     return Incident(source, items, "upgrade", 1, says, ("Next: n3",))
 
 
 def master_of_a_custom_pool() -> Incident:
-    items = [*workers(), *masters(), pool("master", ("m0", "m1", "m2")), pool("worker", NODES), pool("observed", [])]
+    items = [
+        *workers(),
+        *masters(),
+        pool("master", ("m0", "m1", "m2")),
+        pool("worker", NODES),
+        pool("observed", []),
+    ]
     roles(items, "m2", "observed")
     says = (
         "Yes:",
-        "m2 is updated with the masters, so the configuration of MachineConfigPool observed never reaches it",
+        (
+            "m2 is updated with the masters, so the configuration of MachineConfigPool observed "
+            "never reaches it"
+        ),
     )
     return Incident("https://github.com/openshift/runbooks/pull/311", items, "upgrade", 0, says)
 
@@ -36,7 +57,10 @@ def reboot_without_quorum() -> Incident:
     for name in NODES:
         roles(items, name, "control-plane")
     says = (
-        "n3 does not report for 5 h: a reboot of n1 leaves 1 of 3 control-plane nodes, too few for etcd",
+        (
+            "n3 does not report for 5 h: a reboot of n1 leaves 1 of 3 control-plane nodes, too few "
+            "for etcd"
+        ),
         "Repair n3 first, or remove it and its member of etcd and add a new node",
     )
     source = "https://github.com/hcloud-k8s/terraform-hcloud-kubernetes/issues/183"
@@ -44,15 +68,24 @@ def reboot_without_quorum() -> Incident:
 
 
 def lock_of_kured() -> Incident:
-    """kured drains a node that a budget never lets become empty, and the other nodes wait for its lock."""
+    """kured drains a node that a budget never lets become empty,
+    and the other nodes wait for its lock.
+    """
     items = cluster("n1")
     for name in NODES:
-        only(items, "Node", name)["metadata"]["annotations"]["weave.works/kured-most-recent-reboot-needed"] = ago(
-            hours=9
-        )
-    value = {"nodeID": "n1", "metadata": {"unschedulable": False}, "created": ago(hours=9), "TTL": 0}
+        only(items, "Node", name)["metadata"]["annotations"][
+            "weave.works/kured-most-recent-reboot-needed"
+        ] = ago(hours=9)
+    value = {
+        "nodeID": "n1",
+        "metadata": {"unschedulable": False},
+        "created": ago(hours=9),
+        "TTL": 0,
+    }
     notes = {"weave.works/kured-node-lock": json.dumps(value)}
-    items.append(obj("DaemonSet", "apps/v1", "kured", "kube-system", metadata={"annotations": notes}))
+    items.append(
+        obj("DaemonSet", "apps/v1", "kured", "kube-system", metadata={"annotations": notes})
+    )
     labels = {"app": "gitea"}
     items += [
         *namespaces("git"),

@@ -7,8 +7,8 @@ from .case import Incident, cluster, only, unready
 CNV = "openshift-cnv"
 PACKAGE = "kubevirt-hyperconverged"
 LOSS = (
-    'risk of data loss updating "hyperconvergeds.hco.kubevirt.io": new CRD removes version v1alpha1 that is listed as a '
-    "stored version on the existing CRD"
+    'risk of data loss updating "hyperconvergeds.hco.kubevirt.io": new CRD removes version '
+    "v1alpha1 that is listed as a stored version on the existing CRD"
 )
 FAILED = ago(minutes=55)
 
@@ -16,7 +16,9 @@ FAILED = ago(minutes=55)
 def deploying(items: list[Object], release: str, **late: float) -> Object:
     """Let KubeVirt say that it is being deployed although its release is in place."""
     found = only(items, "KubeVirt", "kubevirt")
-    found["status"] |= dict.fromkeys(("observedKubeVirtVersion", "targetKubeVirtVersion", "operatorVersion"), release)
+    found["status"] |= dict.fromkeys(
+        ("observedKubeVirtVersion", "targetKubeVirtVersion", "operatorVersion"), release
+    )
     for each in found["status"]["conditions"]:
         if each["type"] in ("Available", "Progressing"):
             each["status"] = "False" if each["type"] == "Available" else "True"
@@ -26,10 +28,14 @@ def deploying(items: list[Object], release: str, **late: float) -> Object:
 
 
 def tainted(release: str = "v1.0.0", **late: float) -> list[Object]:
-    """Return a cluster whose n3 got a taint that virt-handler, which still runs there, does not tolerate."""
+    """Return a cluster whose n3 got a taint that virt-handler, which still runs there,
+    does not tolerate.
+    """
     items = cluster()
     deploying(items, release, **(late or {"minutes": 40}))
-    only(items, "Node", "n3")["spec"]["taints"] = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+    only(items, "Node", "n3")["spec"]["taints"] = [
+        {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+    ]
     status = only(items, "DaemonSet", "virt-handler")["status"]
     status |= {"desiredNumberScheduled": 2, "numberReady": 2, "numberMisscheduled": 1}
     return items
@@ -37,7 +43,10 @@ def tainted(release: str = "v1.0.0", **late: float) -> list[Object]:
 
 def virt_handler_too_many(command: str = "upgrade", code: int = 0) -> Incident:
     says = (
-        "KubeVirt kubevirt/kubevirt is not available for 40 min (DeploymentInProgress): nothing is rolled out",
+        (
+            "KubeVirt kubevirt/kubevirt is not available for 40 min (DeploymentInProgress): "
+            "nothing is rolled out"
+        ),
         "it still runs on n3, whose taint dedicated=gpu:NoSchedule it does not tolerate",
         "spec.workloads.nodePlacement of KubeVirt",
         "The nodes do not hold it up",
@@ -50,7 +59,9 @@ def component_that_crashes() -> Incident:
     items = cluster()
     deploying(items, "v1.6.0", hours=2)
     which = next(
-        each for each in items if each["kind"] == "Pod" and each["metadata"]["name"].startswith("virt-controller")
+        each
+        for each in items
+        if each["kind"] == "Pod" and each["metadata"]["name"].startswith("virt-controller")
     )
     broken = unready(which)
     broken["status"]["containerStatuses"] = [
@@ -62,20 +73,49 @@ def component_that_crashes() -> Incident:
     ]
     items[items.index(which)] = broken
     says = ("KubeVirt kubevirt/kubevirt is not available for 2 h", "ImagePullBackOff")
-    return Incident("https://github.com/kubevirt/kubevirt/issues/5327", items, "upgrade", 2, says, ("misscheduled",))
+    return Incident(
+        "https://github.com/kubevirt/kubevirt/issues/5327",
+        items,
+        "upgrade",
+        2,
+        says,
+        ("misscheduled",),
+    )
 
 
 def subscription(now: str, then: str, *said: Object) -> Object:
-    status: Object = {"installedCSV": f"{PACKAGE}-operator.{now}", "currentCSV": f"{PACKAGE}-operator.{then}"}
-    status |= {"installPlanRef": {"name": "install-7kq4d", "namespace": CNV}, "conditions": list(said)}
-    return obj("Subscription", "operators.coreos.com/v1alpha1", "hco", CNV, spec={"name": PACKAGE}, status=status)
+    status: Object = {
+        "installedCSV": f"{PACKAGE}-operator.{now}",
+        "currentCSV": f"{PACKAGE}-operator.{then}",
+    }
+    status |= {
+        "installPlanRef": {"name": "install-7kq4d", "namespace": CNV},
+        "conditions": list(said),
+    }
+    return obj(
+        "Subscription",
+        "operators.coreos.com/v1alpha1",
+        "hco",
+        CNV,
+        spec={"name": PACKAGE},
+        status=status,
+    )
 
 
 def install_plan(phase: str, message: str = "") -> Object:
     status: Object = {"phase": phase, "message": message}
-    status["conditions"] = [{"type": "Installed", "status": "False", "message": message, "lastTransitionTime": FAILED}]
+    status["conditions"] = [
+        {"type": "Installed", "status": "False", "message": message, "lastTransitionTime": FAILED}
+    ]
     spec = {"approved": True, "clusterServiceVersionNames": [f"{PACKAGE}-operator.v4.8.0"]}
-    return obj("InstallPlan", "operators.coreos.com/v1alpha1", "install-7kq4d", CNV, spec=spec, status=status)
+    return obj(
+        "InstallPlan",
+        "operators.coreos.com/v1alpha1",
+        "install-7kq4d",
+        CNV,
+        spec=spec,
+        status=status,
+    )
 
 
 def service_version(phase: str, message: str) -> Object:
@@ -85,82 +125,170 @@ def service_version(phase: str, message: str) -> Object:
 
 
 def stored_version(command: str = "upgrade", code: int = 0) -> Incident:
-    items = [*cluster(), *namespaces(CNV), subscription("v2.6.5", "v4.8.0"), install_plan("Failed", LOSS)]
+    items = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v2.6.5", "v4.8.0"),
+        install_plan("Failed", LOSS),
+    ]
     says = (
         f"The update of operator {PACKAGE} from v2.6.5 to v4.8.0 is stuck for 55 min",
         f"InstallPlan {CNV}/install-7kq4d failed: {LOSS}",
         "take v1alpha1 out of status.storedVersions",
         f"kubectl delete installplan install-7kq4d -n {CNV}",
     )
-    return Incident("https://github.com/openshift/openshift-docs/pull/35054", items, command, code, says, ("approve",))
+    return Incident(
+        "https://github.com/openshift/openshift-docs/pull/35054",
+        items,
+        command,
+        code,
+        says,
+        ("approve",),
+    )
 
 
 def failed_service_version() -> Incident:
     why = "install failed: deployment virt-operator not ready before timeout"
-    items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0"), install_plan("Complete")]
+    items = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v4.8.0", "v4.8.0"),
+        install_plan("Complete"),
+    ]
     items.append(service_version("Failed", why))
     says = (
         f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.8.0 failed: {why}",
-        "See why Deployment virt-operator has no ready pod, and repair it, after which OLM goes on: "
-        f"kubectl describe deployment virt-operator -n {CNV}",
+        (
+            "See why Deployment virt-operator has no ready pod, and repair it, after which OLM "
+            f"goes on: kubectl describe deployment virt-operator -n {CNV}"
+        ),
     )
     return Incident(
-        "https://github.com/kubevirt/hyperconverged-cluster-operator/issues/1040", items, "upgrade", 0, says
+        "https://github.com/kubevirt/hyperconverged-cluster-operator/issues/1040",
+        items,
+        "upgrade",
+        0,
+        says,
     )
 
 
 def unresolved() -> Incident:
-    why = "constraints not satisfiable: no operators found in channel stable of package kubevirt-hyperconverged"
-    said = {"type": "ResolutionFailed", "status": "True", "message": why, "lastTransitionTime": FAILED}
-    items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0", said), install_plan("Complete")]
+    why = (
+        "constraints not satisfiable: no operators found in channel stable of package "
+        "kubevirt-hyperconverged"
+    )
+    said = {
+        "type": "ResolutionFailed",
+        "status": "True",
+        "message": why,
+        "lastTransitionTime": FAILED,
+    }
+    items = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v4.8.0", "v4.8.0", said),
+        install_plan("Complete"),
+    ]
     says = (f"Subscription {CNV}/hco cannot be resolved: {why}",)
     return Incident(
-        "https://github.com/operator-framework/operator-lifecycle-manager/issues/2201", items, "upgrade", 0, says
+        "https://github.com/operator-framework/operator-lifecycle-manager/issues/2201",
+        items,
+        "upgrade",
+        0,
+        says,
     )
 
 
-REFUSED = "macvtap cannot be deployed together with passt, please remove macvtap from the configuration"
+REFUSED = (
+    "macvtap cannot be deployed together with passt, please remove macvtap from the configuration"
+)
 
 
 def not_upgradeable(command: str = "upgrade", *, versions: bool = True) -> Incident:
-    """Return that a part of HyperConverged refuses the next release. versions: whether ClusterServiceVersions are known."""
+    """Return that a part of HyperConverged refuses the next release. versions: whether
+    ClusterServiceVersions are known.
+    """
     at = {"type": "Upgradeable", "status": "False", "lastTransitionTime": FAILED}
     told = at | {
         "reason": "NetworkAddonsConfigNotUpgradeable",
         "message": f"NetworkAddonsConfig is not upgradeable: {REFUSED}",
     }
-    items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.9.0"), install_plan("Complete")]
+    items = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v4.8.0", "v4.9.0"),
+        install_plan("Complete"),
+    ]
     only(items, "Subscription", "hco")["status"]["lastUpdated"] = FAILED
-    items.append(obj("HyperConverged", "hco.kubevirt.io/v1beta1", PACKAGE, CNV, status={"conditions": [told]}))
+    items.append(
+        obj(
+            "HyperConverged", "hco.kubevirt.io/v1beta1", PACKAGE, CNV, status={"conditions": [told]}
+        )
+    )
     deployed = {"conditions": [at | {"reason": "InvalidConfiguration", "message": REFUSED}]}
     items.append(
-        obj("NetworkAddonsConfig", "networkaddonsoperator.network.kubevirt.io/v1", "cluster", "", status=deployed)
+        obj(
+            "NetworkAddonsConfig",
+            "networkaddonsoperator.network.kubevirt.io/v1",
+            "cluster",
+            "",
+            status=deployed,
+        )
     )
     if versions:
         old = service_version("Replacing", f"being replaced by csv: {PACKAGE}-operator.v4.9.0")
         new = service_version(
-            "Pending", f"operator is not upgradeable: The operator is not upgradeable: {told['message']}"
+            "Pending",
+            f"operator is not upgradeable: The operator is not upgradeable: {told['message']}",
         )
         new["metadata"]["name"] = f"{PACKAGE}-operator.v4.9.0"
         new["status"]["reason"] = "OperatorConditionNotUpgradeable"
         own = {"conditions": [told]}
-        condition = obj("OperatorCondition", "operators.coreos.com/v2", f"{PACKAGE}-operator.v4.8.0", CNV, status=own)
+        condition = obj(
+            "OperatorCondition",
+            "operators.coreos.com/v2",
+            f"{PACKAGE}-operator.v4.8.0",
+            CNV,
+            status=own,
+        )
         items += [old, new, condition]
-    waits = f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.9.0 waits (OperatorConditionNotUpgradeable)"
+    waits = (
+        f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.9.0 waits "
+        "(OperatorConditionNotUpgradeable)"
+    )
     says = (
-        f"from v4.8.0 to v4.9.0 is stuck for 55 min: {waits if versions else 'Subscription openshift-cnv/hco waits'}",
+        (
+            "from v4.8.0 to v4.9.0 is stuck for 55 min: "
+            f"{waits if versions else 'Subscription openshift-cnv/hco waits'}"
+        ),
         f"NetworkAddonsConfig cluster is not upgradeable: {REFUSED}",
         "Remove macvtap from the configuration, after which OLM goes on by itself: "
         "kubectl describe networkaddonsconfig cluster",
     )
-    source = f"https://github.com/kubevirt/cluster-network-addons-operator/pull/{1334 if versions else 1292}"
+    source = (
+        "https://github.com/kubevirt/cluster-network-addons-operator/pull/"
+        f"{1334 if versions else 1292}"
+    )
     return Incident(source, items, command, 0, says, ("being replaced",))
 
 
 def catalog_that_does_not_answer() -> Incident:
-    why = "failed to populate resolver cache from source redhat-operators/openshift-marketplace: connection error"
-    said = {"type": "ResolutionFailed", "status": "True", "message": why, "lastTransitionTime": FAILED}
-    items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0", said), install_plan("Complete")]
+    why = (
+        "failed to populate resolver cache from source redhat-operators/openshift-marketplace: "
+        "connection error"
+    )
+    said = {
+        "type": "ResolutionFailed",
+        "status": "True",
+        "message": why,
+        "lastTransitionTime": FAILED,
+    }
+    items = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v4.8.0", "v4.8.0", said),
+        install_plan("Complete"),
+    ]
     says = (
         "See why the pod of CatalogSource openshift-marketplace/redhat-operators does not answer",
         "kubectl describe catalogsource redhat-operators -n openshift-marketplace",
@@ -184,11 +312,25 @@ def incidents() -> list[Incident]:
 
 def at_rest() -> list[list[Object]]:
     """Return clusters that look alike, with nothing to say: each has a reason to be as it is."""
-    waits = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.9.0"), install_plan("RequiresApproval")]
-    done = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0"), install_plan("Complete")]
+    waits = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v4.8.0", "v4.9.0"),
+        install_plan("RequiresApproval"),
+    ]
+    done = [
+        *cluster(),
+        *namespaces(CNV),
+        subscription("v4.8.0", "v4.8.0"),
+        install_plan("Complete"),
+    ]
     done.append(service_version("Succeeded", "install strategy completed with no errors"))
-    upgradeable = [each for each in not_upgradeable(versions=False).items if each["kind"] != "Subscription"]
+    upgradeable = [
+        each for each in not_upgradeable(versions=False).items if each["kind"] != "Subscription"
+    ]
     upgradeable.append(subscription("v4.8.0", "v4.8.0"))
     later = tainted("v1.1.0")
-    only(later, "KubeVirt", "kubevirt")["status"]["conditions"] = conditions(Available=True, Progressing=False)
+    only(later, "KubeVirt", "kubevirt")["status"]["conditions"] = conditions(
+        Available=True, Progressing=False
+    )
     return [waits, done, upgradeable, later, tainted(minutes=5)]

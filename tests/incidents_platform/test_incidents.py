@@ -21,7 +21,16 @@ from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
     incident
-    for group in (openshift, cluster_updates, node_updates, cluster_api, storage, workloads, standing_orders, operators)
+    for group in (
+        openshift,
+        cluster_updates,
+        node_updates,
+        cluster_api,
+        storage,
+        workloads,
+        standing_orders,
+        operators,
+    )
     for incident in group.incidents()
 ]
 
@@ -58,15 +67,18 @@ def test_an_operator_at_rest_is_not_accused(items, tmp_path):
     path.write_text(json.dumps(snapshot(items)))
     for verb in ("upgrade", "scan"):
         result = CliRunner().invoke(virt_admit, [verb, "--cluster", str(path)])
-        assert not any(word in result.stdout for word in ("stuck", "misscheduled", "not available", "Approve")), (
-            result.stdout
-        )
+        assert not any(
+            word in result.stdout for word in ("stuck", "misscheduled", "not available", "Approve")
+        ), result.stdout
 
 
 @pytest.mark.parametrize(
     ("items", "says"),
     [
-        (operators.tainted(), "KubeVirt is not available for 40 min: virt-handler is misscheduled on n3"),
+        (
+            operators.tainted(),
+            "KubeVirt is not available for 40 min: virt-handler is misscheduled on n3",
+        ),
         (
             operators.stored_version().items,
             "the update to v4.8.0 is stuck: InstallPlan openshift-cnv/install-7kq4d failed",
@@ -83,7 +95,13 @@ def test_what_cluster_api_waits_for_comes_before_the_silence_of_the_node(tmp_pat
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(cluster_api.drain_of_a_dead_node().snapshot))
     drain, scan = (
-        CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout for words in (["drain", "n1"], ["scan"])
+        CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout
+        for words in (["drain", "n1"], ["scan"])
     )
-    assert drain.index("PodDisruptionBudget vms/checkout") < drain.index("its kubelet does not report")
-    assert "Machine capi/machine-n1 is being deleted for 5 h and waits: PodDisruptionBudget vms/checkout" in scan
+    assert drain.index("PodDisruptionBudget vms/checkout") < drain.index(
+        "its kubelet does not report"
+    )
+    assert (
+        "Machine capi/machine-n1 is being deleted for 5 h and waits: PodDisruptionBudget "
+        "vms/checkout"
+    ) in scan

@@ -17,7 +17,9 @@ from virt_admit.kube import snapshots
 
 @pytest.fixture
 def both(tmp_path, monkeypatch):
-    """Return what a command says of a cluster in a file, and of the same cluster behind an API server."""
+    """Return what a command says of a cluster in a file,
+    and of the same cluster behind an API server.
+    """
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
     def run(words, snapshot):
@@ -26,7 +28,10 @@ def both(tmp_path, monkeypatch):
         with FakeApi() as fake:
             serve(fake, snapshots.load(path))
             ways = (("--cluster", str(path)), ("--kubeconfig", fake.kubeconfig(tmp_path)))
-            results = [CliRunner().invoke(virt_admit, [*words, *way], standalone_mode=False) for way in ways]
+            results = [
+                CliRunner().invoke(virt_admit, [*words, *way], standalone_mode=False)
+                for way in ways
+            ]
         assert [result.exception for result in results] == [None, None]
         return [(result.return_value, result.stdout.splitlines()) for result in results]
 
@@ -61,5 +66,10 @@ def test_a_vm_that_arrives_is_told_once(name, both):
 
 def test_a_saved_cluster_has_the_events(both, tmp_path):
     items = [each.data for each in (node("a"), node("b"), vm(), *MOVING[:2], DENIED)]
-    both(["scan", "--save", str(tmp_path / "saved.json"), "--policy", "default"], snapshot(items, time=NOW))
-    assert [each.kind for each in snapshots.load(tmp_path / "saved.json") if each.kind == "Event"] == ["Event"]
+    both(
+        ["scan", "--save", str(tmp_path / "saved.json"), "--policy", "default"],
+        snapshot(items, time=NOW),
+    )
+    assert [
+        each.kind for each in snapshots.load(tmp_path / "saved.json") if each.kind == "Event"
+    ] == ["Event"]

@@ -1,4 +1,6 @@
-"""One run of every command in a process of its own, against a cluster wherever the command can use one."""
+"""One run of every command in a process of its own,
+against a cluster wherever the command can use one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ class Run(NamedTuple):
 LIVE = "--kubeconfig {folder}/kubeconfig"
 RUNS = (
     Run("check {folder}/03-both-keys.yaml", 1, "[vm-running-and-run-strategy]"),
-    Run(f"check {{folder}}/03-both-keys.yaml {LIVE} --policy strict -o html", 1, "vm-running-and-run-strategy"),
+    Run(
+        f"check {{folder}}/03-both-keys.yaml {LIVE} --policy strict -o html",
+        1,
+        "vm-running-and-run-strategy",
+    ),
     Run(f"scan {LIVE} --policy default --all-lines", 1, "[vm-running-and-run-strategy]"),
     Run(f"drain --all {LIVE}", 0, "w1"),
     Run(f"upgrade {LIVE}", 0, "w1"),
@@ -41,7 +47,9 @@ RUNS = (
     Run("manifests", 0, "ValidatingWebhookConfiguration"),
     Run(f"doctor {LIVE}", 1, "virt-admit is not installed"),
     Run("policy lint {folder}/policy.yaml", 0, "policy.yaml"),
-    Run(f"policy show shop {LIVE} --policy {{folder}}/policy.yaml", 0, "vm-running-and-run-strategy"),
+    Run(
+        f"policy show shop {LIVE} --policy {{folder}}/policy.yaml", 0, "vm-running-and-run-strategy"
+    ),
     Run("policy diff default strict --cluster {folder}/cluster.yaml", 0, ""),
     Run("certs issue {folder}/certs", 0, "bootstrap"),
     Run("certs status --certs {folder}/certs", 0, "next"),
@@ -59,12 +67,21 @@ def inputs(folder: Path) -> Iterator[FakeApi]:
     with FakeApi() as api:
         for kind in {*load_rules().kinds, *(kind for rule in load_rules() for kind in rule.reads)}:
             api.install(kind)
-        node: dict[str, Any] = {"metadata": {"name": "w1"}, "status": {"allocatable": {"cpu": "8", "memory": "32Gi"}}}
+        node: dict[str, Any] = {
+            "metadata": {"name": "w1"},
+            "status": {"allocatable": {"cpu": "8", "memory": "32Gi"}},
+        }
         api.put(NODE, node)
-        both = {"running": True, "runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}}
+        both = {
+            "running": True,
+            "runStrategy": "Always",
+            "template": {"spec": {"domain": {"devices": {}}}},
+        }
         api.put(VM, {"metadata": {"name": "db", "namespace": "shop"}, "spec": both})
         api.kubeconfig(folder)
-        (folder / "policy.yaml").write_text("apiVersion: virt-admit.io/v1alpha1\nkind: Policy\nextends: default\n")
+        (folder / "policy.yaml").write_text(
+            "apiVersion: virt-admit.io/v1alpha1\nkind: Policy\nextends: default\n"
+        )
         for name in ("03-both-keys.yaml", "07-health-check.yaml", "cluster.yaml"):
             shutil.copy(ROOT / "examples" / name, folder)
         yield api

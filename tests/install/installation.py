@@ -44,7 +44,10 @@ POLICY = f"{NAMESPACE}/configmaps/virt-admit-policy"
 DEPLOYMENT = "/apis/apps/v1/namespaces/virt-admit/deployments/virt-admit-webhook"
 
 
-SLICES = "/apis/discovery.k8s.io/v1/namespaces/virt-admit/endpointslices?kubernetes.io/service-name=virt-admit-webhook"
+SLICES = (
+    "/apis/discovery.k8s.io/v1/namespaces/virt-admit/endpointslices?kubernetes.io/service-name="
+    "virt-admit-webhook"
+)
 
 
 GUARDS = tuple(
@@ -76,19 +79,26 @@ class Cluster:
     """An API server with these ``objects`` that allows every right except those in ``refused``."""
 
     def __init__(self) -> None:
-        validating, mutating = ({"items": [obj]} for obj in reversed(manifests.webhooks(RULES.at_admission)))
+        validating, mutating = (
+            {"items": [obj]} for obj in reversed(manifests.webhooks(RULES.at_admission))
+        )
         for entry in (*validating["items"][0]["webhooks"], *mutating["items"][0]["webhooks"]):
             entry["clientConfig"]["caBundle"] = encoded(SIGNER.cert)
         shipped = {
             obj["kind"]: obj
             for file in ("namespace", "workload")
-            for obj in yaml.safe_load_all((ROOT / "manifests" / "base" / f"{file}.yaml").read_text())
+            for obj in yaml.safe_load_all(
+                (ROOT / "manifests" / "base" / f"{file}.yaml").read_text()
+            )
         }
         shipped["Deployment"]["metadata"]["labels"] = manifests.labels()
         shipped["Namespace"]["metadata"]["labels"]["kubernetes.io/metadata.name"] = "virt-admit"
         self.objects: dict[str, Any] = {
             "/version": {"gitVersion": "v1.36.3"},
-            "/metrics": 'apiserver_admission_webhook_fail_open_count{name="x.example.com",type="validating"} 3\n',
+            "/metrics": (
+                'apiserver_admission_webhook_fail_open_count{name="x.example.com",type='
+                '"validating"} 3\n'
+            ),
             VALIDATING: validating,
             MUTATING: mutating,
             NAMESPACE: shipped["Namespace"],
@@ -142,11 +152,18 @@ def unsound(found: list[CheckObservation]) -> list[tuple[str, str]]:
 def hook(plurals: list[str], group: str = "kubevirt.io", **fields: Any) -> dict[str, Any]:
     rule = {"apiGroups": [group], "apiVersions": ["*"], "resources": plurals, "operations": ["*"]}
     service = {"namespace": "other", "name": "hook"}
-    return {"name": "h.example.com", "clientConfig": {"service": service}, "rules": [rule], **fields}
+    return {
+        "name": "h.example.com",
+        "clientConfig": {"service": service},
+        "rules": [rule],
+        **fields,
+    }
 
 
 def add_hook(cluster: Cluster, entry: dict[str, Any]) -> None:
-    cluster.objects[VALIDATING]["items"].append({"metadata": {"name": "other"}, "webhooks": [entry]})
+    cluster.objects[VALIDATING]["items"].append(
+        {"metadata": {"name": "other"}, "webhooks": [entry]}
+    )
 
 
 def change(text: str, cluster: Cluster) -> None:
@@ -155,7 +172,9 @@ def change(text: str, cluster: Cluster) -> None:
 
 def serve_external(cluster: Cluster) -> None:
     """As the overlays openshift and cert-manager do."""
-    patch = yaml.safe_load((ROOT / "manifests" / "components" / "external" / "serve.yaml").read_text())
+    patch = yaml.safe_load(
+        (ROOT / "manifests" / "components" / "external" / "serve.yaml").read_text()
+    )
     new = patch["spec"]["template"]["spec"]
     pod = cluster.objects[DEPLOYMENT]["spec"]["template"]["spec"]
     pod["volumes"] += new["volumes"]

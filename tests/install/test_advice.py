@@ -18,7 +18,9 @@ FILES = sorted(
 
 
 def test_no_file_gives_risky_advice():
-    found = [f"{file.relative_to(ROOT)}: {risk}" for file in FILES for risk in risky(file.read_text())]
+    found = [
+        f"{file.relative_to(ROOT)}: {risk}" for file in FILES for risk in risky(file.read_text())
+    ]
     assert not found, "\n".join(found)
 
 
@@ -39,7 +41,10 @@ def test_no_message_of_a_rule_gives_risky_advice():
         ("For one replica delete\n    # the budget.", "weaken a budget"),
         ('"Use more replicas, or remove "\n    f"the PodDisruptionBudget."', "weaken a budget"),
         ("PodDisruptionBudget db forbids it: loosen it", "weaken the budget that was named"),
-        ("two budgets select it: let one select it, or delete the others", "weaken the budget that was named"),
+        (
+            "two budgets select it: let one select it, or delete the others",
+            "weaken the budget that was named",
+        ),
         ("the node deleted, or the pod force-deleted", "force-delete a pod"),
         ("kubectl delete pod db --force --grace-period=0", "force-delete a pod"),
         ("Delete the migration if it hangs in post-copy.", "touch a migration in post-copy"),

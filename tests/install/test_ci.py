@@ -30,7 +30,9 @@ INSTALL, CHECK, UPLOAD = ACTION["runs"]["steps"]
 def run(step, folder, **inputs):
     """Run a step of the action as GitHub would."""
     values = {f"inputs.{name}": each["default"] for name, each in ACTION["inputs"].items()}
-    values |= {f"inputs.{name}": value for name, value in inputs.items()} | {"runner.temp": str(folder)}
+    values |= {f"inputs.{name}": value for name, value in inputs.items()} | {
+        "runner.temp": str(folder)
+    }
     env = {
         name: re.sub(r"\$\{\{ ([\w.]+) \}\}", lambda match: values[match[1]], text)
         for name, text in step["env"].items()
@@ -61,7 +63,9 @@ def test_the_default_path_of_the_action_works_on_a_repository_with_other_files(t
         (tmp_path / name).write_text(text)
     done = run(CHECK, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "skipped 10 documents without apiVersion and kind; skipped 1 template file" in done.stderr
+    assert (
+        "skipped 10 documents without apiVersion and kind; skipped 1 template file" in done.stderr
+    )
     (tmp_path / ".virt-admit.yaml").write_text("excludes: [charts, '*.json']\n")
     again = run(CHECK, tmp_path, paths="")
     assert again.returncode == 2
@@ -98,7 +102,9 @@ def test_the_docs_name_this_version_and_flags_that_are_there():
     assert used["with"].keys() <= ACTION["inputs"].keys()
     assert step[0]["with"]["sarif_file"] == ACTION["inputs"]["sarif"]["default"]
     (script,) = gitlab["virt-admit"]["script"]
-    assert all(f"={file}" in script for file in gitlab["virt-admit"]["artifacts"]["reports"].values())
+    assert all(
+        f"={file}" in script for file in gitlab["virt-admit"]["artifacts"]["reports"].values()
+    )
     assert {each["id"] for each in hooks["repos"][0]["hooks"]} == {each["id"] for each in HOOKS}
 
 
@@ -143,6 +149,10 @@ def test_completion_is_printed_for_each_shell(shell):
 )
 def test_what_is_completed(typed, offered):
     words = typed.split()
-    env = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1), "_VIRT_ADMIT_COMPLETE": "bash_complete"}
+    env = {
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+        "_VIRT_ADMIT_COMPLETE": "bash_complete",
+    }
     done = CliRunner().invoke(main.virt_admit, [], env=env, prog_name="virt-admit")
     assert done.stdout.strip() == offered

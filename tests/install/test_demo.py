@@ -18,14 +18,25 @@ from virt_admit.serving.gunicorn_app import heartbeat_folder
 
 
 def test_the_first_run_says_that_it_installs(tmp_path):
-    """Where there is no virtual environment yet, the minute of installing is announced before it begins."""
+    """Where there is no virtual environment yet,
+    the minute of installing is announced before it begins.
+    """
     for name in ("Makefile", "requirements-dev.lock", "pyproject.toml"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     done = subprocess.run(
-        ["make", "--dry-run", "demo"], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60
+        ["make", "--dry-run", "demo"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     lines = done.stdout.splitlines()
-    (said,) = (number for number, line in enumerate(lines) if line.startswith("echo") and "about a minute" in line)
+    (said,) = (
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("echo") and "about a minute" in line
+    )
     (installs,) = (number for number, line in enumerate(lines) if "--require-hashes" in line)
     assert said < installs
 
@@ -55,7 +66,9 @@ def test_every_example_gets_its_decision():
         assert decision in done.stdout
     lines = done.stdout.splitlines()
     too_long = [line for line in lines if len(line) > 80 and len(line.split()) > 1]
-    assert not too_long, "a terminal has 80 columns; one long word stays whole, so that its command can be copied"
+    assert not too_long, (
+        "a terminal has 80 columns; one long word stays whole, so that its command can be copied"
+    )
     for verb in ("drain --all --summary", "upgrade"):
         assert f"$ virt-admit {verb} --cluster examples/clusters/stuck.json" in lines
     assert "7 of 7 nodes cannot be drained" in " ".join(done.stdout.split())
@@ -92,7 +105,9 @@ class TestStuckCluster:
             "licence-server": "node selector",
             "simulation": "missing on gpu-1",
         }
-        assert {name: text in blocking[name] for name, text in reasons.items()} == dict.fromkeys(reasons, True)
+        assert {name: text in blocking[name] for name, text in reasons.items()} == dict.fromkeys(
+            reasons, True
+        )
         (stuck,) = [vm for vm in vms if vm.name == "db"]
         assert (stuck.outcome, stuck.state) == ("unknown", "running")
         assert [one.name for node in report.nodes for one in node.blockers] == ["checkout"]
@@ -100,13 +115,19 @@ class TestStuckCluster:
     def test_the_other_verbs_have_something_to_say(self):
         assert api.upgrade(self.STATE).possible is False
         rules = {each.rule for each in api.scan(self.STATE).results}
-        assert {"mhc-nhc-conflict", "mhc-max-unhealthy-unlimited", "quota-blocks-migration"} <= rules
+        assert {
+            "mhc-nhc-conflict",
+            "mhc-max-unhealthy-unlimited",
+            "quota-blocks-migration",
+        } <= rules
 
     def test_three_commands_lead_from_a_clone_to_the_answer(self):
         """The README begins with them."""
         (block, *_) = blocks((ROOT / "README.md").read_text(), "console")
         commands = [line for line in block.splitlines() if line.strip()]
         assert [command.split()[0] for command in commands] == ["make", ".venv/bin/virt-admit"]
-        done = subprocess.run(commands[-1].split(), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            commands[-1].split(), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 1
         assert done.stdout.startswith("No node can certainly be drained now.")

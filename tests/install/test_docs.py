@@ -50,8 +50,12 @@ def blocks(text: str, language: str) -> list[str]:
 
 def anchors(text: str) -> set[str]:
     """What the headings of a page are linked by."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
+    )
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 @for_each("file", PAGES)
@@ -81,7 +85,9 @@ SHOWN_TO_USERS = (
 def test_no_page_link_or_manifest_has_a_placeholder_for_an_owner():
     found = [file for pattern in SHOWN_TO_USERS for file in ROOT.glob(pattern) if file.is_file()]
     assert len(found) > 300
-    assert [str(file) for file in found if re.search(r"\bOWNER/|\bORG/|<owner>", file.read_text())] == []
+    assert [
+        str(file) for file in found if re.search(r"\bOWNER/|\bORG/|<owner>", file.read_text())
+    ] == []
 
 
 @for_each("file", [file for file in PAGES if file.parent == ROOT / "docs"])
@@ -99,8 +105,16 @@ def test_verbs(verb):
 def test_flags(verb):
     command = importlib.import_module(f"virt_admit.cli.commands.{verb}").command
     parts = command.commands.values() if isinstance(command, click.Group) else [command]
-    flags = {name for part in parts for each in part.params if isinstance(each, click.Option) for name in each.opts}
-    assert {flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", DOCS)} == set()
+    flags = {
+        name
+        for part in parts
+        for each in part.params
+        if isinstance(each, click.Option)
+        for name in each.opts
+    }
+    assert {
+        flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", DOCS)
+    } == set()
 
 
 @for_each("row", re.findall(r"^\| (?!attack ).*\|$", page("threat-model.md"), re.MULTILINE))
@@ -124,8 +138,12 @@ def test_flags_of_serve_are_environment_variables_by_one_rule():
 
 
 def test_other_environment_variables():
-    code = "\n".join(file.read_text() for part in ("webhook", "certs") for file in (ROOT / part).rglob("*.py"))
-    found = set(re.findall(r'os\.environ(?:\.get\(|\[)"([A-Z_]+)"', code)) - {"KUBERNETES_SERVICE_HOST"}
+    code = "\n".join(
+        file.read_text() for part in ("webhook", "certs") for file in (ROOT / part).rglob("*.py")
+    )
+    found = set(re.findall(r'os\.environ(?:\.get\(|\[)"([A-Z_]+)"', code)) - {
+        "KUBERNETES_SERVICE_HOST"
+    }
     assert found >= {"NO_COLOR", "CLICOLOR_FORCE"}
     assert {name for name in found if f"`{name}" not in DOCS} == set()
 
@@ -148,7 +166,17 @@ def test_policy_keys():
 
     schema = json.loads(CliRunner().invoke(command, ["--schema"], standalone_mode=False).output)
     found = set(keys(schema))
-    assert found >= {"extends", "rules", "namespaces", "exempt", "match", "reason", "until", "at_most", "annotations"}
+    assert found >= {
+        "extends",
+        "rules",
+        "namespaces",
+        "exempt",
+        "match",
+        "reason",
+        "until",
+        "at_most",
+        "annotations",
+    }
     assert {key for key in found if not re.search(rf"\b{key}\b", page("policy.md"))} == set()
     assert {str(action) for action in Action if f"`{action}`" not in page("policy.md")} == set()
     assert {name for name in policy.SHIPPED if f"`{name}`" not in page("policy.md")} == set()
@@ -156,7 +184,11 @@ def test_policy_keys():
 
 def policies() -> list[str]:
     found = [block for file in PAGES for block in blocks(file.read_text(), "yaml")]
-    return [block for block in found if re.search(r"^(extends|exempt|rules|namespaces):", block, re.MULTILINE)]
+    return [
+        block
+        for block in found
+        if re.search(r"^(extends|exempt|rules|namespaces):", block, re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize("text", policies())
@@ -176,7 +208,9 @@ def families() -> dict[str, tuple[str, set[str]]]:
     failover_metrics.add(scanned, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))
     found = {}
     for collector in {
-        collector for each in (metrics.registry, scanned, drains) for collector in each._collector_to_names
+        collector
+        for each in (metrics.registry, scanned, drains)
+        for collector in each._collector_to_names
     }:
         for family in collector.collect():
             if family.name.startswith("virt_admit_"):
@@ -203,9 +237,15 @@ def test_no_metric_is_described_that_is_not_there():
 
 
 def test_alerts():
-    groups = yaml.safe_load((ROOT / "manifests" / "monitoring" / "alerts.yaml").read_text())["spec"]["groups"]
-    wanted = {rule["alert"]: rule["labels"]["severity"] for group in groups for rule in group["rules"]}
-    rows = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", page("metrics.md"), re.MULTILINE)
+    groups = yaml.safe_load((ROOT / "manifests" / "monitoring" / "alerts.yaml").read_text())[
+        "spec"
+    ]["groups"]
+    wanted = {
+        rule["alert"]: rule["labels"]["severity"] for group in groups for rule in group["rules"]
+    }
+    rows = re.findall(
+        r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", page("metrics.md"), re.MULTILINE
+    )
     assert all(name == file for name, file, _ in rows)
     assert {name: severity for name, _, severity in rows} == wanted
     assert {file.stem for file in (ROOT / "docs" / "runbooks").iterdir()} == wanted.keys()
@@ -213,7 +253,9 @@ def test_alerts():
 
 def test_log_keys():
     body = json.dumps(review(vm(running=True))).encode()
-    answer = engine.answer(body, engine.review, RULES.at_admission, NOTHING, parser.load("default", RULES))
+    answer = engine.answer(
+        body, engine.review, RULES.at_admission, NOTHING, parser.load("default", RULES)
+    )
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(logs.JsonFormatter().format(record))  # type: ignore[method-assign]
@@ -236,8 +278,18 @@ def test_rules():
 def test_the_notes_of_the_chart_and_the_page_give_the_same_commands():
     """A reader may follow either of them on the way to ``enforce``."""
     notes = (ROOT / "charts" / "virt-admit" / "templates" / "NOTES.txt").read_text()
-    notes = notes.replace("{{ .Release.Name }}", "virt-admit").replace("{{ .Release.Namespace }}", "virt-admit")
-    told = {line.strip() for line in notes.splitlines() if line.strip().startswith(("virt-admit doctor", "helm "))}
-    shown = {line.strip() for block in blocks(page("install.md"), "console") for line in block.splitlines()}
+    notes = notes.replace("{{ .Release.Name }}", "virt-admit").replace(
+        "{{ .Release.Namespace }}", "virt-admit"
+    )
+    told = {
+        line.strip()
+        for line in notes.splitlines()
+        if line.strip().startswith(("virt-admit doctor", "helm "))
+    }
+    shown = {
+        line.strip()
+        for block in blocks(page("install.md"), "console")
+        for line in block.splitlines()
+    }
     assert len(told) == 2
     assert told <= shown

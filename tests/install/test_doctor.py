@@ -43,7 +43,16 @@ def test_a_sound_cluster_is_sound():
     assert unsound(found) == []
     assert exit_code(found) == 0
     assert [each.topic for each in found] == [
-        *("versions", "rights", "endpoints", "registration", "own namespace", "trust", "trust", "policy"),
+        *(
+            "versions",
+            "rights",
+            "endpoints",
+            "registration",
+            "own namespace",
+            "trust",
+            "trust",
+            "policy",
+        ),
         *("other webhooks", "failing open"),
     ]
 
@@ -62,10 +71,17 @@ FINE = {
         add_hook(c, hook(["virtualmachines"])),
         c.objects.update({OTHERS: slices(True)}),
     ),
-    "a webhook of others that fails open": lambda c: add_hook(c, hook(["virtualmachines"], failurePolicy="Ignore")),
+    "a webhook of others that fails open": lambda c: add_hook(
+        c, hook(["virtualmachines"], failurePolicy="Ignore")
+    ),
     "a webhook of others for other kinds": lambda c: add_hook(c, hook(["deployments"], "apps")),
     "a webhook of others for pods elsewhere": lambda c: add_hook(
-        c, hook(["pods"], "", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}})
+        c,
+        hook(
+            ["pods"],
+            "",
+            namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}},
+        ),
     ),
     "no right in a namespace that is not there": lambda c: c.refused.add(("list", "leases")),
     "no policy": lambda c: c.objects.pop(POLICY),
@@ -94,12 +110,21 @@ class TestBeforeInstallation:
             ("other webhooks", Status.OK),
         ]
         steps = found[1].remedy
-        assert 0 < steps.index("-k ours;") < steps.index("rollout status") < steps.index("-k ours/webhooks")
+        assert (
+            0
+            < steps.index("-k ours;")
+            < steps.index("rollout status")
+            < steps.index("-k ours/webhooks")
+        )
         assert exit_code(found) == 1
 
     def test_the_deployment_exists_and_has_no_ready_pod(self):
         cluster = Cluster()
-        cluster.objects |= {VALIDATING: {"items": []}, MUTATING: {"items": []}, SLICES: slices(False)}
+        cluster.objects |= {
+            VALIDATING: {"items": []},
+            MUTATING: {"items": []},
+            SLICES: slices(False),
+        }
         found = cluster.diagnose()
         assert [(each.topic, each.status) for each in found if each.topic != "versions"] == [
             ("installation", Status.NOTE),
@@ -130,7 +155,8 @@ class TestAnotherIssuer:
         assert unsound(cluster.diagnose()) == []
 
     @pytest.mark.parametrize(
-        "flags", [["--certs-external", "/var/run/virt-admit"], ["--certs-external=/var/run/virt-admit"]]
+        "flags",
+        [["--certs-external", "/var/run/virt-admit"], ["--certs-external=/var/run/virt-admit"]],
     )
     def test_also_when_it_is_named_by_a_flag(self, flags):
         cluster = Cluster()
@@ -148,7 +174,10 @@ class TestByUrl:
         cluster = Cluster()
         for path in (VALIDATING, MUTATING):
             for entry in cluster.entries(path):
-                entry["clientConfig"] = {"url": "https://laptop:1/x", "caBundle": encoded(SIGNER.cert)}
+                entry["clientConfig"] = {
+                    "url": "https://laptop:1/x",
+                    "caBundle": encoded(SIGNER.cert),
+                }
         for path in (NAMESPACE, SERVICE, DEPLOYMENT, POLICY, SLICES, SECRET):
             del cluster.objects[path]
         return cluster
@@ -170,7 +199,10 @@ class TestByUrl:
 class TestImpact:
     """``Fail`` without an answer: what API servers reject now comes first, with the way out."""
 
-    EXIT = "admit these requests again: kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit"
+    EXIT = (
+        "admit these requests again: kubectl delete "
+        "validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit"
+    )
 
     def enforced(self) -> Cluster:
         cluster = Cluster()
@@ -186,7 +218,10 @@ class TestImpact:
                 "Service virt-admit/virt-admit-webhook has no ready endpoint",
             ),
             (lambda c: c.objects.update({SLICES: slices(False, False)}), "has no ready endpoint"),
-            (lambda c: c.objects.pop(SERVICE), "Service virt-admit/virt-admit-webhook does not exist"),
+            (
+                lambda c: c.objects.pop(SERVICE),
+                "Service virt-admit/virt-admit-webhook does not exist",
+            ),
             (lambda c: c.entries()[0]["clientConfig"].pop("caBundle"), "its caBundle is empty"),
         ],
         ids=["no endpoint", "none ready", "no Service", "no caBundle"],
@@ -220,31 +255,42 @@ class TestNotes:
         cluster.objects[DEPLOYMENT]["metadata"]["labels"]["app.kubernetes.io/version"] = "0.0.1"
         found = cluster.diagnose()
         assert unsound(found) == [
-            ("versions", f"the cluster runs virt-admit 0.0.1, this command is {__version__}: their rules may differ")
+            (
+                "versions",
+                (
+                    f"the cluster runs virt-admit 0.0.1, this command is {__version__}: their "
+                    "rules may differ"
+                ),
+            )
         ]
         assert exit_code(found) == 0
 
     def test_requests_without_a_webhook_response(self):
         cluster = Cluster()
         cluster.objects["/metrics"] += "".join(
-            f'apiserver_admission_webhook_fail_open_count{{name="{name}.virt-admit.io",type="validating"}} {number}\n'
+            (
+                f'apiserver_admission_webhook_fail_open_count{{name="{name}.virt-admit.io",type='
+                f'"validating"}} {number}\n'
+            )
             for name, number in (("nodes.validate", "2"), ("virtual-machines.mutate", "1e+01"))
         )
         ((topic, text),) = unsound(cluster.diagnose())
         assert topic == "failing open"
         assert (
-            "let 12 requests pass without a webhook response since its start (nodes.validate, virtual-machines.mutate)"
-            in text
-        )
+            "let 12 requests pass without a webhook response since its start (nodes.validate, "
+            "virtual-machines.mutate)"
+        ) in text
 
     def test_an_exemption_that_has_ended(self):
         cluster = Cluster()
         change(
-            "exempt:\n  namespaces:\n  - {match: old, rules: ['*'], reason: moving, until: 2026-10-31}\n"
-            "  - {match: new, rules: ['*'], reason: moving, until: 2026-11-01}\n",
+            "exempt:\n  namespaces:\n  - {match: old, rules: ['*'], reason: moving, until: "
+            "2026-10-31}\n  - {match: new, rules: ['*'], reason: moving, until: 2026-11-01}\n",
             cluster,
         )
-        assert unsound(cluster.diagnose()) == [("policy", "exemption for old expired on 2026-10-31: moving")]
+        assert unsound(cluster.diagnose()) == [
+            ("policy", "exemption for old expired on 2026-10-31: moving")
+        ]
 
 
 class TestUnknown:
@@ -259,7 +305,15 @@ class TestUnknown:
             (REVIEW, {"rights"}),
             (
                 VALIDATING,
-                {"installation", "registration", "own namespace", "endpoints", "trust", "rights", "other webhooks"},
+                {
+                    "installation",
+                    "registration",
+                    "own namespace",
+                    "endpoints",
+                    "trust",
+                    "rights",
+                    "other webhooks",
+                },
             ),
         ],
     )
@@ -268,7 +322,9 @@ class TestUnknown:
         cluster.objects[path] = Unreadable("forbidden")
         found = cluster.diagnose()
         assert {each.topic for each in found if each.status is Status.UNKNOWN} == topics
-        assert {each.text for each in found if each.topic in topics and each.status is not Status.OK} == {"forbidden"}
+        assert {
+            each.text for each in found if each.topic in topics and each.status is not Status.OK
+        } == {"forbidden"}
         assert exit_code(found) == 2
 
     def test_a_problem_outweighs_unknown_checks(self):
@@ -288,7 +344,13 @@ class TestRights:
         }
         assert ("kubevirt.io", "virtualmachines", "watch", "", "") in asked
         assert ("", "secrets", "patch", "virt-admit", "virt-admit-certs") in asked
-        assert ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", "", "virt-admit") in asked
+        assert (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+            "patch",
+            "",
+            "virt-admit",
+        ) in asked
         assert {body["spec"]["user"] for body in cluster.posted} == {
             "system:serviceaccount:virt-admit:virt-admit-webhook"
         }

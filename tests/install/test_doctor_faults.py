@@ -36,11 +36,17 @@ WRONG = {
     ),
     "no validating configuration": (
         lambda c: c.objects[VALIDATING].update(items=[]),
-        ("registration", "ValidatingWebhookConfiguration virt-admit does not exist: no object is judged"),
+        (
+            "registration",
+            "ValidatingWebhookConfiguration virt-admit does not exist: no object is judged",
+        ),
     ),
     "no mutating configuration": (
         lambda c: c.objects.pop(MUTATING),
-        ("registration", "MutatingWebhookConfiguration virt-admit does not exist: no object gets its defaults"),
+        (
+            "registration",
+            "MutatingWebhookConfiguration virt-admit does not exist: no object gets its defaults",
+        ),
     ),
     "an entry is missing": (
         lambda c: c.entries().pop(),
@@ -50,16 +56,27 @@ WRONG = {
         lambda c: c.entries()[0]["rules"].pop(0),
         (
             "registration",
-            "virtual-machines.validate.virt-admit.io does not send CREATE of virtualmachines, UPDATE of",
+            (
+                "virtual-machines.validate.virt-admit.io does not send CREATE of virtualmachines, "
+                "UPDATE of"
+            ),
         ),
     ),
     "a stolen token widened the rules": (
-        lambda c: c.entries()[-1]["rules"][0].update(apiGroups=["*"], resources=["*/*"], operations=["*"]),
-        ("registration", "configuration.validate.virt-admit.io sends * of */*, which no rule judges"),
+        lambda c: c.entries()[-1]["rules"][0].update(
+            apiGroups=["*"], resources=["*/*"], operations=["*"]
+        ),
+        (
+            "registration",
+            "configuration.validate.virt-admit.io sends * of */*, which no rule judges",
+        ),
     ),
     "a kind that no rule judges": (
         lambda c: c.entries()[0]["rules"].append(hook(["x"])["rules"][0]),
-        ("registration", "virtual-machines.validate.virt-admit.io sends * of x, which no rule judges"),
+        (
+            "registration",
+            "virtual-machines.validate.virt-admit.io sends * of x, which no rule judges",
+        ),
     ),
     "an entry that no release has": (
         lambda c: c.entries().append({**c.entries()[0], "name": "spy.validate.virt-admit.io"}),
@@ -83,7 +100,10 @@ WRONG = {
     ),
     "our own namespace": (
         lambda c: c.entries()[4].pop("namespaceSelector"),
-        ("own namespace", "machines.validate.virt-admit.io would send objects of our own namespace"),
+        (
+            "own namespace",
+            "machines.validate.virt-admit.io would send objects of our own namespace",
+        ),
     ),
     "no Service": (
         lambda c: c.objects.pop(SERVICE),
@@ -99,42 +119,63 @@ WRONG = {
     ),
     "no endpoint": (lambda c: c.objects.pop(SLICES), ("endpoints", "0 endpoints of Service")),
     "one replica under Fail": (
-        lambda c: (c.objects.update({SLICES: slices(None, False)}), c.entries()[0].update(failurePolicy="Fail")),
-        ("endpoints", "1 endpoint of Service virt-admit/virt-admit-webhook is ready: while it restarts"),
+        lambda c: (
+            c.objects.update({SLICES: slices(None, False)}),
+            c.entries()[0].update(failurePolicy="Fail"),
+        ),
+        (
+            "endpoints",
+            "1 endpoint of Service virt-admit/virt-admit-webhook is ready: while it restarts",
+        ),
     ),
     "no Secret": (
         lambda c: c.objects.pop(SECRET),
         ("trust", "Secret virt-admit/virt-admit-certs contains no certificate"),
     ),
-    "an empty Secret": (lambda c: c.objects[SECRET].update(data={"tls.crt": ""}), ("trust", "contains no certificate")),
+    "an empty Secret": (
+        lambda c: c.objects[SECRET].update(data={"tls.crt": ""}),
+        ("trust", "contains no certificate"),
+    ),
     "an expired certificate": (
-        lambda c: serve_cert(c, new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(days=3), timedelta(days=2)).cert),
+        lambda c: serve_cert(
+            c, new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(days=3), timedelta(days=2)).cert
+        ),
         ("trust", "the certificate is valid from 2026-10-28 23:00 to 2026-10-31 00:00 UTC"),
     ),
     "a certificate that is not renewed": (
         lambda c: serve_cert(
-            c, new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(hours=40), timedelta(hours=48)).cert
+            c,
+            new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(hours=40), timedelta(hours=48)).cert,
         ),
         ("trust", "the certificate expires at 2026-11-01 08:00 UTC and was not renewed"),
     ),
     "another name": (
-        lambda c: serve_cert(c, new_serving(SIGNER, ["w.other.svc"], NOW, timedelta(hours=48)).cert),
+        lambda c: serve_cert(
+            c, new_serving(SIGNER, ["w.other.svc"], NOW, timedelta(hours=48)).cert
+        ),
         ("trust", "the certificate is for w.other.svc, not for virt-admit-webhook.virt-admit.svc"),
     ),
     "another CA": (
         lambda c: c.entries()[3]["clientConfig"].update(caBundle=encoded(STRANGER.cert)),
-        ("trust", "health-checks.validate.virt-admit.io: caBundle does not trust the served certificate"),
+        (
+            "trust",
+            "health-checks.validate.virt-admit.io: caBundle does not trust the served certificate",
+        ),
     ),
     "no bundle": (
         lambda c: c.entries()[3]["clientConfig"].pop("caBundle"),
         ("trust", "health-checks.validate.virt-admit.io: caBundle is empty"),
     ),
     "a bundle of garbage": (
-        lambda c: c.entries()[3]["clientConfig"].update(caBundle=base64.b64encode(b"no PEM").decode()),
+        lambda c: c.entries()[3]["clientConfig"].update(
+            caBundle=base64.b64encode(b"no PEM").decode()
+        ),
         ("trust", "health-checks.validate.virt-admit.io: caBundle has no valid CA certificate"),
     ),
     "a right is missing": (
-        lambda c: c.refused.update({("watch", "nodes"), ("watch", "persistentvolumeclaims"), ("patch", "secrets")}),
+        lambda c: c.refused.update(
+            {("watch", "nodes"), ("watch", "persistentvolumeclaims"), ("patch", "secrets")}
+        ),
         ("rights", "virt-admit-webhook has no right to watch nodes, persistentvolumeclaims"),
     ),
     "a right in a namespace that only some clusters have": (
@@ -146,13 +187,19 @@ WRONG = {
     ),
     "a bad policy": (
         lambda c: change("rules:\n  vm-runing: {action: deny}\n", c),
-        ("policy", "the policy is not valid: policy.yaml:2: rules.vm-runing: there is no rule vm-runing"),
+        (
+            "policy",
+            "the policy is not valid: policy.yaml:2: rules.vm-runing: there is no rule vm-runing",
+        ),
     ),
     "a webhook of others is away": (
         lambda c: add_hook(c, hook(["virtualmachines"])),
         (
             "other webhooks",
-            "ValidatingWebhookConfiguration other: h.example.com rejects virtualmachines: other/hook has no",
+            (
+                "ValidatingWebhookConfiguration other: h.example.com rejects virtualmachines: "
+                "other/hook has no"
+            ),
         ),
     ),
     "a webhook for everything is away": (

@@ -1,4 +1,6 @@
-"""The doctor and the floor: what is installed, against what the policy of the cluster would export."""
+"""The doctor and the floor: what is installed,
+against what the policy of the cluster would export.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.install.installation import DEPLOYMENT, MUTATING, POLICY, RULES, VALIDATING, Cluster, change
+from tests.install.installation import (
+    DEPLOYMENT,
+    MUTATING,
+    POLICY,
+    RULES,
+    VALIDATING,
+    Cluster,
+    change,
+)
 from virt_admit.cli.commands.rules import page
 from virt_admit.cli.main import virt_admit
 from virt_admit.install import policies
@@ -27,8 +37,12 @@ def cluster():
     """A cluster with the floor of the policy ``default``."""
     found = Cluster()
     objects = policies.policies(RULES.at_admission, load("default", RULES))
-    found.objects[POLICIES] = {"items": [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]}
-    found.objects[BINDINGS] = {"items": [each for each in objects if each["kind"] != "ValidatingAdmissionPolicy"]}
+    found.objects[POLICIES] = {
+        "items": [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
+    }
+    found.objects[BINDINGS] = {
+        "items": [each for each in objects if each["kind"] != "ValidatingAdmissionPolicy"]
+    }
     return found
 
 
@@ -47,9 +61,9 @@ def test_without_a_floor_nothing_is_said():
 def test_the_floor_of_the_policy_in_force_is_sound(cluster):
     ((status, text),) = said(cluster)
     assert status is Status.OK
-    assert (
-        text
-        == f"the floor enforces what the policy in ConfigMap virt-admit/virt-admit-policy exports: {len(items(cluster))} rules"
+    assert text == (
+        "the floor enforces what the policy in ConfigMap virt-admit/virt-admit-policy exports: "
+        f"{len(items(cluster))} rules"
     )
 
 
@@ -77,7 +91,8 @@ def test_a_policy_or_binding_that_is_missing(cluster, path):
 
 
 @pytest.mark.parametrize(
-    ("path", "field", "value"), [(POLICIES, "failurePolicy", "Fail"), (BINDINGS, "validationActions", ["Audit"])]
+    ("path", "field", "value"),
+    [(POLICIES, "failurePolicy", "Fail"), (BINDINGS, "validationActions", ["Audit"])],
 )
 def test_a_policy_or_binding_that_differs(cluster, path, field, value):
     items(cluster, path)[RULE]["spec"][field] = value
@@ -97,7 +112,8 @@ def test_what_the_policy_no_longer_denies_is_left_over(cluster):
 
 def test_a_namespace_more_makes_the_floor_different(cluster):
     change(
-        "extends: default\nnamespaces: [{match: [dev-*], rules: {vm-running-and-run-strategy: {action: warn}}}]\n",
+        "extends: default\nnamespaces: [{match: [dev-*], rules: {vm-running-and-run-strategy: "
+        "{action: warn}}}]\n",
         cluster,
     )
     assert ["enforces differently 1 rule" in text for _, text in said(cluster)] == [True]
@@ -121,7 +137,10 @@ def test_a_policy_that_is_not_valid_exports_nothing(cluster):
         ("vm-running-and-run-strategy", "Floor: a ValidatingAdmissionPolicy denies the same"),
         (
             "hco-jsonpatch-override",
-            "Floor: not exported: the patch is JSON within a text, and CEL has no function that reads JSON",
+            (
+                "Floor: not exported: the patch is JSON within a text, and CEL has no function "
+                "that reads JSON"
+            ),
         ),
         ("vm-run-strategy-unknown", "Floor: not exported: it looks other objects up"),
     ],
@@ -136,12 +155,26 @@ def test_each_rule_that_is_not_exported_has_a_reason_and_only_those():
 
 
 def test_what_cannot_be_exported_is_said_in_a_comment_and_on_stderr(tmp_path):
-    """The file may be applied without its stderr. A name with a line break must not end the comment."""
+    """The file may be applied without its stderr.
+
+    A name with a line break must not end the comment.
+    """
     file = tmp_path / "policy.yaml"
-    exemption = {"match": "old\nkind: Pod", "rules": ["vm-*"], "reason": "moves", "until": "2027-03-31"}
-    document = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", "exempt": {"namespaces": [exemption]}}
+    exemption = {
+        "match": "old\nkind: Pod",
+        "rules": ["vm-*"],
+        "reason": "moves",
+        "until": "2027-03-31",
+    }
+    document = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Policy",
+        "exempt": {"namespaces": [exemption]},
+    }
     file.write_text(yaml.safe_dump(document))
-    done = CliRunner().invoke(virt_admit, ["manifests", "--part", "policies", "--policy", str(file)])
+    done = CliRunner().invoke(
+        virt_admit, ["manifests", "--part", "policies", "--policy", str(file)]
+    )
     assert done.exit_code == 0, done.output
     comments = [line for line in done.stdout.splitlines() if line.startswith("# ")]
     assert [line.removeprefix("# ") for line in comments] == done.stderr.splitlines()

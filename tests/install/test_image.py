@@ -34,8 +34,12 @@ class Instruction(NamedTuple):
 
 
 def stages() -> list[list[Instruction]]:
-    """The Dockerfile's instructions, stage by stage; what stands before the first stage comes first."""
-    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", "")
+    """The Dockerfile's instructions, stage by stage;
+    what stands before the first stage comes first.
+    """
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace(
+        "\\\n", ""
+    )
     found: list[list[Instruction]] = [[]]
     for line in filter(None, text.splitlines()):
         name, _, value = line.partition(" ")
@@ -55,7 +59,9 @@ def values(stage: list[Instruction], name: str) -> list[str]:
 class TestGoodPractice:
     def test_both_stages_have_the_base_that_a_release_pins(self):
         (base,) = values(BEFORE, "ARG")
-        assert re.fullmatch(r"PYTHON=docker\.io/library/python:3\.13-slim(@sha256:[0-9a-f]{64})?", base)
+        assert re.fullmatch(
+            r"PYTHON=docker\.io/library/python:3\.13-slim(@sha256:[0-9a-f]{64})?", base
+        )
         assert values(BUILD, "FROM") == ["${PYTHON} AS build"]
         assert values(FINAL, "FROM") == ["${PYTHON}"]
 
@@ -65,7 +71,11 @@ class TestGoodPractice:
 
     def test_nothing_is_added_from_elsewhere(self):
         assert not values(BUILD, "ADD") + values(FINAL, "ADD")
-        assert not [each for each in values(BUILD, "RUN") if re.search(r"\b(curl|wget|git|apt-get|sudo)\b", each)]
+        assert not [
+            each
+            for each in values(BUILD, "RUN")
+            if re.search(r"\b(curl|wget|git|apt-get|sudo)\b", each)
+        ]
 
     def test_what_is_installed_is_locked_by_hash(self):
         for run in values(BUILD, "RUN"):
@@ -73,17 +83,21 @@ class TestGoodPractice:
                 if re.search(r"\bpip .*\binstall\b", command):
                     assert "--require-hashes -r" in command or "--no-index" in command, command
                 if "pip wheel" in command:
-                    assert "--no-build-isolation" in command  # isolation would fetch the newest build tools
+                    # isolation would fetch the newest build tools
+                    assert "--no-build-isolation" in command
 
     def test_the_user_is_a_number_and_not_root(self):
         (user,) = values(FINAL, "USER")
-        assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", user)  # Kubernetes' runAsNonRoot cannot tell from a name
+        # Kubernetes' runAsNonRoot cannot tell from a name
+        assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", user)
 
     def test_the_version_label_needs_no_build_argument(self):
         assert f"VERSION={__version__}" in values(FINAL, "ARG")
 
     def test_it_is_labelled(self):
-        labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", " ".join(values(FINAL, "LABEL"))))
+        labels = set(
+            re.findall(r"org\.opencontainers\.image\.(\w+)=", " ".join(values(FINAL, "LABEL")))
+        )
         assert labels >= {"title", "description", "licenses", "version", "revision"}
 
     def test_signals_reach_the_webhook(self):
@@ -91,7 +105,9 @@ class TestGoodPractice:
         assert values(FINAL, "HEALTHCHECK") == ["NONE"]
 
     def test_no_secret_comes_with_it(self):
-        assert not [each for each in [*BUILD, *FINAL] if re.search(r"(?i)token|password|secret", each.value)]
+        assert not [
+            each for each in [*BUILD, *FINAL] if re.search(r"(?i)token|password|secret", each.value)
+        ]
 
     def test_the_context_has_what_is_copied_and_little_else(self):
         lines = (ROOT / ".dockerignore").read_text().splitlines()
@@ -138,13 +154,22 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 *sources, target = instruction.value.split()
                 for source in sources:
                     if (ROOT / source).is_dir():
-                        shutil.copytree(ROOT / source, here / target, ignore=shutil.ignore_patterns("__pycache__"))
+                        shutil.copytree(
+                            ROOT / source,
+                            here / target,
+                            ignore=shutil.ignore_patterns("__pycache__"),
+                        )
                     else:
                         shutil.copy(ROOT / source, here / target)
             case "RUN":
                 command = instruction.value.replace("/opt/", f"{machine}/opt/")
                 done = subprocess.run(
-                    ["/bin/sh", "-ec", command], cwd=here, env=environment, capture_output=True, text=True, check=False
+                    ["/bin/sh", "-ec", command],
+                    cwd=here,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=False,
                 )
                 assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             case "FROM":
@@ -163,13 +188,17 @@ class TestBuild:
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def start(self, machine: Path, *arguments: str) -> subprocess.Popen[str]:
-        """Start the installed program as the image does: no home, nowhere to write, no other path."""
+        """Start the installed program as the image does: no home, nowhere to write,
+        no other path.
+        """
         (variables,) = values(FINAL, "ENV")
         environment = dict(each.split("=", 1) for each in variables.split())
         environment["PATH"] = f"{machine}/opt/virt-admit/bin"
         program = f"{machine}/opt/virt-admit/bin/virt-admit"
         pipe = subprocess.PIPE
-        return subprocess.Popen([program, *arguments], cwd="/", env=environment, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(
+            [program, *arguments], cwd="/", env=environment, stdout=pipe, stderr=pipe, text=True
+        )
 
     def test_the_program_is_there_and_tells_its_version(self, machine):
         done = self.run(machine, "--version")
@@ -190,20 +219,27 @@ class TestBuild:
         assert (kubernetes / "client" / "configuration.py").is_file()
         assert not (kubernetes / "aio").exists()
         assert not (kubernetes / "client" / "api").exists()
-        assert {path.name for path in (kubernetes / "client" / "models").iterdir()} == {"__init__.py", "__pycache__"}
+        assert {path.name for path in (kubernetes / "client" / "models").iterdir()} == {
+            "__init__.py",
+            "__pycache__",
+        }
         assert not list(kubernetes.parent.glob("aiohttp*"))
 
     def test_every_command_has_a_run(self):
         commands = {run.arguments.split()[0] for run in RUNS}
         assert commands.isdisjoint(SERVERS)
-        assert commands | set(SERVERS) == set(main.virt_admit.list_commands(click.Context(main.virt_admit)))
+        assert commands | set(SERVERS) == set(
+            main.virt_admit.list_commands(click.Context(main.virt_admit))
+        )
 
     def test_every_command_runs_without_what_the_build_removes(self, machine, tmp_path):
         with inputs(tmp_path):
             for run in RUNS:
                 done = self.run(machine, *run.words(str(tmp_path)))
                 output = done.stdout + done.stderr
-                assert (done.returncode, run.says in output) == (run.exit_code, True), f"{run.arguments}\n{output}"
+                assert (done.returncode, run.says in output) == (run.exit_code, True), (
+                    f"{run.arguments}\n{output}"
+                )
 
     @pytest.mark.parametrize(
         "command",
@@ -225,9 +261,16 @@ class TestBuild:
         assert process.returncode == 0, errors
 
     def test_it_takes_along_neither_build_tools_nor_a_way_to_install(self, machine):
-        names = {path.name.partition("-")[0] for path in machine.glob("opt/virt-admit/lib/*/site-packages/*.dist-info")}
+        names = {
+            path.name.partition("-")[0]
+            for path in machine.glob("opt/virt-admit/lib/*/site-packages/*.dist-info")
+        }
         assert {"virt_admit", "flask", "gunicorn"} <= names
-        assert not {name for name in names if fnmatchcase(name, "pip*") or name in ("hatchling", "pytest", "mypy")}
+        assert not {
+            name
+            for name in names
+            if fnmatchcase(name, "pip*") or name in ("hatchling", "pytest", "mypy")
+        }
 
     def test_running_it_wrote_nothing(self, machine):
         def files() -> set[Path]:

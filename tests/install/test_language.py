@@ -16,7 +16,14 @@ from tests.paths import ROOT
 
 PACKAGE = "webhook/virt_admit"
 COVERED = (
-    *("webhook/**/*.py", "webhook/**/*.yaml", "certs/**/*.py", "docs/**/*.md", "manifests/**/*.yaml", "examples/*.*"),
+    *(
+        "webhook/**/*.py",
+        "webhook/**/*.yaml",
+        "certs/**/*.py",
+        "docs/**/*.md",
+        "manifests/**/*.yaml",
+        "examples/*.*",
+    ),
     *("charts/**/*.yaml", "charts/**/*.md", "charts/**/*.tpl", "charts/**/*.txt"),
     *(
         "tests/**/*.py",
@@ -43,13 +50,20 @@ BANNED = {
     "take for": r"\btak(?:e|es|en|ing)(?: \w+){1,3} for (?:an?|the|it|them|absent|granted)\b",
 }
 ALLOWED = {
-    (f"{PACKAGE}/forecasts/drain/workload_updates.py", "for ever"): "retried for ever",  # a key of the JSON output
-    (f"{PACKAGE}/forecasts/outage/failover_figures.py", "nobody"): '"nobody"',  # the value of a label
+    # a key of the JSON output
+    (f"{PACKAGE}/forecasts/drain/workload_updates.py", "for ever"): "retried for ever",
+    # the value of a label
+    (f"{PACKAGE}/forecasts/outage/failover_figures.py", "nobody"): '"nobody"',
     ("docs/metrics.md", "nobody"): "`nobody`",
     ("docs/runbooks/VirtAdmitNoFailover.md", "nobody"): "`nobody`",
 }
 FILES = sorted(
-    {file for pattern in COVERED for file in ROOT.glob(pattern) if file.is_file() and file.suffix != ".pyc"}
+    {
+        file
+        for pattern in COVERED
+        for file in ROOT.glob(pattern)
+        if file.is_file() and file.suffix != ".pyc"
+    }
     - {Path(__file__)}  # its examples are the idioms
 )
 
@@ -57,7 +71,9 @@ FILES = sorted(
 LONGEST_SENTENCE = 25
 """Words of a sentence."""
 LONG_SENTENCES = 36
-"""Sentences of the pages that may be longer: lower this number after you shorten some, never raise it."""
+"""Sentences of the pages that may be longer: lower this number after you shorten some,
+never raise it.
+"""
 GENERATED = ("rules.md", "CHANGELOG.md")
 
 
@@ -71,7 +87,11 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def test_few_sentences_are_long_and_their_number_only_falls():
-    pages = [file for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if file.name not in GENERATED]
+    pages = [
+        file
+        for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+        if file.name not in GENERATED
+    ]
     long = [
         f"{file.relative_to(ROOT)}: {len(sentence.split())} words: {sentence}"
         for file in pages
@@ -82,12 +102,18 @@ def test_few_sentences_are_long_and_their_number_only_falls():
 
 
 def test_sentences_are_found_in_lists_and_over_line_breaks():
-    text = "- One is\n  short. `Two` too.\n\n| a table |\n\n# Heading\n```\ncode. More\n```\nThree: Four."
+    text = (
+        "- One is\n  short. `Two` too.\n\n| a table |\n\n# Heading\n```\ncode. More\n```\n"
+        "Three: Four."
+    )
     assert list(sentences(text)) == ["One is short.", "`Two` too.", "Three:", "Four."]
 
 
 def idioms(text: str) -> list[tuple[str, str]]:
-    """Return the banned idioms in a text, each with the words around it. Line breaks do not hide them."""
+    """Return the banned idioms in a text, each with the words around it.
+
+    Line breaks do not hide them.
+    """
     flat = re.sub(r"\s+(?:# )?", " ", text)
     return [
         (name, flat[max(found.start() - 20, 0) : found.end() + 20])
@@ -133,7 +159,13 @@ def test_each_idiom_is_recognized(text, name):
 
 @pytest.mark.parametrize(
     "text",
-    ["It is no longer used.", "There is no rule x.", "for every node", "It takes two seconds for each node.", "amend"],
+    [
+        "It is no longer used.",
+        "There is no rule x.",
+        "for every node",
+        "It takes two seconds for each node.",
+        "amend",
+    ],
 )
 def test_good_english_passes(text):
     assert not idioms(text)

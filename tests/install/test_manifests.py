@@ -30,10 +30,19 @@ FILES = sorted(FOLDER.rglob("*.yaml"))
 RULES = load_rules().at_admission
 MUTATE, VALIDATE = manifests.webhooks(RULES)
 ENTRY_KEYS = {
-    *("name", "admissionReviewVersions", "clientConfig", "failurePolicy", "matchPolicy", "sideEffects"),
+    *(
+        "name",
+        "admissionReviewVersions",
+        "clientConfig",
+        "failurePolicy",
+        "matchPolicy",
+        "sideEffects",
+    ),
     *("timeoutSeconds", "namespaceSelector", "objectSelector", "matchConditions", "rules"),
 }
-"""Every field of an entry. The API server writes defaults for others, and GitOps tools see a difference."""
+"""Every field of an entry. The API server writes defaults for others,
+and GitOps tools see a difference.
+"""
 
 
 def objects(path: str) -> list[dict[str, Any]]:
@@ -74,11 +83,22 @@ class TestRegistration:
 
     def test_no_other_kind_is_registered(self):
         judged = {(kind.group, kind.plural) for kind in RULES.kinds}
-        assert {(group, resource.partition("/")[0]) for group, resource in registered(VALIDATE)} == judged
+        assert {
+            (group, resource.partition("/")[0]) for group, resource in registered(VALIDATE)
+        } == judged
 
     def test_the_kinds_with_fixes_are_mutated_when_they_are_created(self):
-        fixed = {(kind.group, kind.plural) for rule in RULES if rule.fix_by_default for kind in rule.kinds}
-        assert set(registered(MUTATE)) == fixed == {(kind.group, kind.plural) for kind in MUTATING.kinds}
+        fixed = {
+            (kind.group, kind.plural)
+            for rule in RULES
+            if rule.fix_by_default
+            for kind in rule.kinds
+        }
+        assert (
+            set(registered(MUTATE))
+            == fixed
+            == {(kind.group, kind.plural) for kind in MUTATING.kinds}
+        )
         assert all(rule["operations"] == ["CREATE"] for rule in MUTATE["webhooks"][0]["rules"])
 
     @pytest.mark.parametrize("configuration", [MUTATE, VALIDATE], ids=lambda each: each["kind"])
@@ -89,10 +109,17 @@ class TestRegistration:
         assert len(set(names)) == len(names)
         for entry in configuration["webhooks"]:
             assert re.fullmatch(rf"[a-z]+(-[a-z]+)*\.{verb}\.virt-admit\.io", entry["name"])
-            assert set(entry) == ENTRY_KEYS | ({"reinvocationPolicy"} if configuration is MUTATE else set())
+            assert set(entry) == ENTRY_KEYS | (
+                {"reinvocationPolicy"} if configuration is MUTATE else set()
+            )
             assert entry["admissionReviewVersions"] == ["v1"]
             assert entry["clientConfig"] == {
-                "service": {"namespace": NAMESPACE, "name": SERVICE, "path": f"/{verb}", "port": 443}
+                "service": {
+                    "namespace": NAMESPACE,
+                    "name": SERVICE,
+                    "path": f"/{verb}",
+                    "port": 443,
+                }
             }
             assert entry["failurePolicy"] == "Ignore"
             assert entry["sideEffects"] == "None"
@@ -119,13 +146,18 @@ class TestRegistration:
 
         assert users([MUTATE, VALIDATE]) == {"kubevirt|kubevirt-hyperconverged|openshift-cnv"}
         flags = [f"--trusted-namespace={name}" for name in trusted]
-        printed = CliRunner().invoke(main.virt_admit, ["manifests", "--part=webhooks", *flags], catch_exceptions=False)
+        printed = CliRunner().invoke(
+            main.virt_admit, ["manifests", "--part=webhooks", *flags], catch_exceptions=False
+        )
         assert users(yaml.safe_load_all(printed.output)) == {"|".join(trusted)}
         assert users(manifests.trusting_only(RULES, trusted)) == {"|".join(trusted)}
 
     def test_a_trusted_namespace_is_a_name(self):
         refused = CliRunner().invoke(main.virt_admit, ["manifests", "--trusted-namespace=a|[^:]+"])
-        assert (refused.exit_code, "'a|[^:]+' is not a namespace name" in refused.output) == (2, True)
+        assert (refused.exit_code, "'a|[^:]+' is not a namespace name" in refused.output) == (
+            2,
+            True,
+        )
 
     def test_versions_are_converted_except_where_the_sent_one_is_judged(self):
         assert [entry.name for entry in ENTRIES if entry.exact] == ["hyperconverged"]
@@ -147,8 +179,19 @@ class TestRegistration:
         for group, resource in registered(configuration):
             assert "*" not in group + resource
             assert not resource.endswith("/status")
-            assert resource.partition("/")[0] not in {"pods", "leases", "secrets", "configmaps", "services", "events"}
-            assert group not in {"authentication.k8s.io", "authorization.k8s.io", "admissionregistration.k8s.io"}
+            assert resource.partition("/")[0] not in {
+                "pods",
+                "leases",
+                "secrets",
+                "configmaps",
+                "services",
+                "events",
+            }
+            assert group not in {
+                "authentication.k8s.io",
+                "authorization.k8s.io",
+                "admissionregistration.k8s.io",
+            }
 
     def test_deletions_only_of_machines(self):
         deleted = [
@@ -167,14 +210,18 @@ class TestRegistration:
                 assert (rule["operations"] == ["CREATE"]) == entry["name"].startswith("instances.")
 
     def test_a_url_carries_the_ca(self):
-        (mutate,), _ = (each["webhooks"] for each in manifests.webhooks(RULES, "https://h:1/", b"PEM"))
+        (mutate,), _ = (
+            each["webhooks"] for each in manifests.webhooks(RULES, "https://h:1/", b"PEM")
+        )
         assert mutate["clientConfig"] == {"url": "https://h:1/mutate", "caBundle": "UEVN"}
 
 
 @for_each("file", FILES)
 def test_no_file_deletes_several_objects(file):
     """kubectl 1.32 and before would crash (kubernetes-sigs/kustomize#5471)."""
-    deletions = [obj for obj in yaml.safe_load_all(file.read_text()) if obj and obj.get("$patch") == "delete"]
+    deletions = [
+        obj for obj in yaml.safe_load_all(file.read_text()) if obj and obj.get("$patch") == "delete"
+    ]
     assert len(deletions) <= 1
 
 
@@ -236,16 +283,24 @@ class TestRights:
         assert self._kinds(read) == {(kind.group, kind.plural) for kind in wanted}
 
     def test_leases_in_one_namespace_alone(self):
-        homes = {obj["metadata"]["namespace"]: self._kinds(obj["rules"]) for obj in self.ELSEWHERE if "rules" in obj}
+        homes = {
+            obj["metadata"]["namespace"]: self._kinds(obj["rules"])
+            for obj in self.ELSEWHERE
+            if "rules" in obj
+        }
         assert homes == {"medik8s-leases": {("coordination.k8s.io", "leases")}}
-        everywhere = self._kinds(rule for rule in granted([*self.WEBHOOK, *self.SWEEP]) if rule != POLICY_RIGHT)
+        everywhere = self._kinds(
+            rule for rule in granted([*self.WEBHOOK, *self.SWEEP]) if rule != POLICY_RIGHT
+        )
         assert not everywhere & {("coordination.k8s.io", "leases"), ("", "configmaps")}
 
     def test_the_scan_lists_what_rules_judge_and_look_up_and_what_an_upgrade_depends_on(self):
         listed = [rule for rule in granted(self.SWEEP) if rule["verbs"] == ["list"]]
         judged = (kind for rule in load_rules().in_scan for kind in (*rule.kinds, *rule.reads))
         wanted = {*manifests.FORECAST_READS, *judged, EVENT}
-        assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == {(kind.group, kind.plural) for kind in wanted}
+        assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == {
+            (kind.group, kind.plural) for kind in wanted
+        }
 
     @pytest.mark.parametrize(
         ("found", "namespaces"),
@@ -253,7 +308,11 @@ class TestRights:
         ids=["webhook", "scan"],
     )
     def test_whether_the_namespaces_of_single_look_ups_exist(self, found, namespaces):
-        (asked,) = [rule for rule in granted(found) if rule["resources"] == ["namespaces"] and "resourceNames" in rule]
+        (asked,) = [
+            rule
+            for rule in granted(found)
+            if rule["resources"] == ["namespaces"] and "resourceNames" in rule
+        ]
         assert asked["resourceNames"] == namespaces
         assert asked["verbs"] == ["get"]
 
@@ -265,11 +324,20 @@ class TestRights:
 
     @staticmethod
     def _kinds(rules: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
-        return {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
+        return {
+            (group, plural)
+            for rule in rules
+            for group in rule["apiGroups"]
+            for plural in rule["resources"]
+        }
 
     @pytest.mark.parametrize(
         ("found", "accounts"),
-        [(OWN, [SERVICE]), (SWEEP, [SCAN]), *((found, [SERVICE, SCAN, WATCHER]) for found in (ELSEWHERE, POLICY))],
+        [
+            (OWN, [SERVICE]),
+            (SWEEP, [SCAN]),
+            *((found, [SERVICE, SCAN, WATCHER]) for found in (ELSEWHERE, POLICY)),
+        ],
     )
     def test_each_role_is_bound_to_its_account_alone(self, found, accounts):
         def at(obj: dict[str, Any], name: dict[str, Any]) -> tuple[str, str, str]:
@@ -281,21 +349,31 @@ class TestRights:
         }
         for each in bindings:
             assert each["subjects"] == [
-                {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE} for account in accounts
+                {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+                for account in accounts
             ]
 
 
 class TestPods:
     PODS = (
         ("base/workload.yaml", "Deployment", lambda obj: obj["spec"]["template"]["spec"]),
-        ("scan/cronjob.yaml", "CronJob", lambda obj: obj["spec"]["jobTemplate"]["spec"]["template"]["spec"]),
+        (
+            "scan/cronjob.yaml",
+            "CronJob",
+            lambda obj: obj["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+        ),
     )
 
-    @pytest.mark.parametrize(("path", "kind", "pod"), PODS, ids=lambda each: each if isinstance(each, str) else "")
+    @pytest.mark.parametrize(
+        ("path", "kind", "pod"), PODS, ids=lambda each: each if isinstance(each, str) else ""
+    )
     def test_it_may_do_nothing_that_it_need_not(self, path, kind, pod):
         spec = pod(one(path, kind))
         (container,) = spec["containers"]
-        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert spec["securityContext"] == {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "privileged": False,
@@ -309,20 +387,28 @@ class TestPods:
         assert [volume for volume in spec["volumes"] if "emptyDir" in volume] == [tmp]
 
     def test_two_pods_apart_of_which_one_may_go(self):
-        deployment, budget = (one("base/workload.yaml", kind)["spec"] for kind in ("Deployment", "PodDisruptionBudget"))
+        deployment, budget = (
+            one("base/workload.yaml", kind)["spec"]
+            for kind in ("Deployment", "PodDisruptionBudget")
+        )
         pod = deployment["template"]["spec"]
         assert (deployment["replicas"], budget["minAvailable"]) == (2, 1)
         assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 1
-        (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        (apart,) = pod["affinity"]["podAntiAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
         assert apart["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-        assert [spread["topologyKey"] for spread in pod["topologySpreadConstraints"]] == ["topology.kubernetes.io/zone"]
+        assert [spread["topologyKey"] for spread in pod["topologySpreadConstraints"]] == [
+            "topology.kubernetes.io/zone"
+        ]
 
     def test_every_selector_selects_the_webhook_and_not_the_scan(self):
         def selects(labels: dict[str, str], component: str) -> bool:
             return labels.items() <= manifests.labels(component).items()
 
         service, budget, deployment = (
-            one("base/workload.yaml", kind)["spec"] for kind in ("Service", "PodDisruptionBudget", "Deployment")
+            one("base/workload.yaml", kind)["spec"]
+            for kind in ("Service", "PodDisruptionBudget", "Deployment")
         )
         policy = one("base/network.yaml", "NetworkPolicy")["spec"]
         monitor = one("monitoring/servicemonitor.yaml", "ServiceMonitor")["spec"]
@@ -337,22 +423,35 @@ class TestPods:
             assert not selects(labels, "scan")
 
     def test_it_has_the_time_that_it_needs_to_stop(self):
-        grace = one("base/workload.yaml", "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        grace = one("base/workload.yaml", "Deployment")["spec"]["template"]["spec"][
+            "terminationGracePeriodSeconds"
+        ]
         assert grace >= max(Settings().stop_delay + DRAIN_SECONDS + 5, 20)
 
     def test_its_flags_are_those_of_serve(self, tmp_path):
-        (container,) = one("base/workload.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]
+        (container,) = one("base/workload.yaml", "Deployment")["spec"]["template"]["spec"][
+            "containers"
+        ]
         verb, *flags = container["args"]
         context = serve.command.make_context(verb, flags)
         settings = serve.settings(context.params, {serve.IN_CLUSTER: "10.0.0.1"})
         environment = {each["name"]: each["value"] for each in container["env"]}
-        assert PolicyConfigMap.parse(environment["VIRT_ADMIT_POLICY_CONFIGMAP"]) == PolicyConfigMap.parse()
+        assert (
+            PolicyConfigMap.parse(environment["VIRT_ADMIT_POLICY_CONFIGMAP"])
+            == PolicyConfigMap.parse()
+        )
         assert verb == "serve"
         assert settings.live
         assert settings.certs.secret == CERTS_SECRET
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        assert (settings.bind, settings.ops_bind) == (f"0.0.0.0:{ports['https']}", f"0.0.0.0:{ports['ops']}")
-        service = {port["port"]: port["targetPort"] for port in one("base/workload.yaml", "Service")["spec"]["ports"]}
+        assert (settings.bind, settings.ops_bind) == (
+            f"0.0.0.0:{ports['https']}",
+            f"0.0.0.0:{ports['ops']}",
+        )
+        service = {
+            port["port"]: port["targetPort"]
+            for port in one("base/workload.yaml", "Service")["spec"]["ports"]
+        }
         assert service == {443: "https", 8080: "ops"}
 
     def test_a_finding_of_the_scan_is_no_failure_of_its_job(self):
@@ -365,16 +464,22 @@ class TestPods:
         assert flags["policy_name"] is None
 
     def test_an_external_certificate_has_the_names_and_the_place(self):
-        (container,) = one("components/external/serve.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]
+        (container,) = one("components/external/serve.yaml", "Deployment")["spec"]["template"][
+            "spec"
+        ]["containers"]
         (variable,) = container["env"]
         (mount,) = container["volumeMounts"]
         assert variable == {"name": "VIRT_ADMIT_CERTS_EXTERNAL", "value": mount["mountPath"]}
         certificates = [
-            obj["spec"] for obj in objects("components/cert-manager/certificates.yaml") if obj["kind"] == "Certificate"
+            obj["spec"]
+            for obj in objects("components/cert-manager/certificates.yaml")
+            if obj["kind"] == "Certificate"
         ]
-        assert [each["secretName"] for each in certificates if tuple(each.get("dnsNames", ())) == SERVICE_NAMES] == [
-            "virt-admit-serving"
-        ]
+        assert [
+            each["secretName"]
+            for each in certificates
+            if tuple(each.get("dnsNames", ())) == SERVICE_NAMES
+        ] == ["virt-admit-serving"]
 
     def test_labels_of_kustomizations_are_those_of_the_code(self):
         labelled = [
@@ -393,7 +498,8 @@ class TestPods:
 def test_what_is_no_certificate_is_not_printed_as_one(tmp_path):
     (tmp_path / "ca.crt").write_bytes(b"\x7fELF")
     done = CliRunner().invoke(
-        main.virt_admit, ["manifests", "--url", "https://127.0.0.1:8443", "--ca-file", str(tmp_path / "ca.crt")]
+        main.virt_admit,
+        ["manifests", "--url", "https://127.0.0.1:8443", "--ca-file", str(tmp_path / "ca.crt")],
     )
     assert (done.exit_code, done.stdout) == (2, "")
     assert "ca.crt contains no PEM certificate" in done.stderr

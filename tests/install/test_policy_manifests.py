@@ -1,4 +1,6 @@
-"""The policy is an object of the administrator: no manifest contains it, and the pods may read it."""
+"""The policy is an object of the administrator: no manifest contains it,
+and the pods may read it.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,8 @@ def test_nothing_that_is_applied_again_contains_the_policy_of_the_administrator(
 
 
 def test_of_config_maps_only_the_policy_is_read_by_webhook_and_scan():
-    (name,) = [obj["metadata"]["name"] for obj in test_manifests.TestRights.POLICY if obj["kind"] == "Role"]
+    (name,) = [
+        obj["metadata"]["name"] for obj in test_manifests.TestRights.POLICY if obj["kind"] == "Role"
+    ]
     assert name == "virt-admit-policy"
     assert granted(test_manifests.TestRights.POLICY) == [POLICY_RIGHT]

@@ -1,4 +1,6 @@
-"""``doctor --probe``: only our own warning counts, and each way in which it is lost has its own remedy."""
+"""``doctor --probe``: only our own warning counts,
+and each way in which it is lost has its own remedy.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ def test_the_warning_counts_even_if_another_webhook_rejects_the_probe():
 
 
 LOST = {
-    "admitted without a review": ((201, ""), "admitted without a review", "keep failurePolicy Ignore"),
+    "admitted without a review": (
+        (201, ""),
+        "admitted without a review",
+        "keep failurePolicy Ignore",
+    ),
     "the warning of an older probe": (
         (201, "", ('299 - "[virt-admit/probe] other"',)),
         "no answer of the webhook",
@@ -56,7 +62,11 @@ LOST = {
         "rejected: failed calling webhook",
         "keep failurePolicy Ignore",
     ),
-    "forbidden": ((403, "user x cannot create"), "may not send", "kubectl auth can-i create virtualmachines"),
+    "forbidden": (
+        (403, "user x cannot create"),
+        "may not send",
+        "kubectl auth can-i create virtualmachines",
+    ),
     "no such namespace": ((404, "not found"), "no namespace shop", "--probe-namespace"),
     "no answer": ((0, "connection refused"), "did not answer", "run the command again"),
 }

@@ -27,5 +27,7 @@ def test_the_watch(objects, texts):
     cluster = Cluster()
     cluster.objects.update(objects)
     found = [one for one in cluster.diagnose() if one.topic == "watch"]
-    assert [one.text.startswith(text) for one, text in zip(found, texts, strict=True)] == [True] * len(texts)
+    assert [one.text.startswith(text) for one, text in zip(found, texts, strict=True)] == [
+        True
+    ] * len(texts)
     assert all(one.status is Status.NOTE and one.remedy for one in found)

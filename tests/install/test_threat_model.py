@@ -11,7 +11,9 @@ PATHS = sorted(
     {
         path
         for page in ("SECURITY.md", "docs/threat-model.md")
-        for path in re.findall(r"`((?:tests|webhook|manifests|docs)/[^`]+)`", (ROOT / page).read_text())
+        for path in re.findall(
+            r"`((?:tests|webhook|manifests|docs)/[^`]+)`", (ROOT / page).read_text()
+        )
     }
 )
 
@@ -23,6 +25,10 @@ def test_what_is_named_exists(path: str) -> None:
 
 def test_every_attack_has_its_test() -> None:
     page = (ROOT / "docs/threat-model.md").read_text()
-    rows = [line.split("|") for line in page.splitlines() if line.startswith("| ") and " | test |" not in line]
+    rows = [
+        line.split("|")
+        for line in page.splitlines()
+        if line.startswith("| ") and " | test |" not in line
+    ]
     assert len(rows) >= 15
     assert all("`tests/" in row[4] or "`webhook/" in row[4] for row in rows)

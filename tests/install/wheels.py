@@ -17,8 +17,14 @@ def wheels(python: str) -> Path:
     """Return the folder for this Python; filled once for each content of the locks."""
     command = [python, "-c", "import sys; print(sys.version, end='')"]
     version = subprocess.run(command, capture_output=True, check=True).stdout
-    digest = hashlib.sha256(b"".join(lock.read_bytes() for lock in LOCKS) + version).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit" / f"wheels-{digest}"
+    digest = hashlib.sha256(b"".join(lock.read_bytes() for lock in LOCKS) + version).hexdigest()[
+        :16
+    ]
+    cache = (
+        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        / "virt-admit"
+        / f"wheels-{digest}"
+    )
     if not cache.is_dir():
         unfinished = cache.with_name(f"{cache.name}.{os.getpid()}")
         with tempfile.TemporaryDirectory() as environment:
@@ -35,7 +41,11 @@ def wheels(python: str) -> Path:
                 str(unfinished),
             ]
             for lock in LOCKS:
-                done = subprocess.run([*pip, "-r", str(lock)], capture_output=True, text=True, check=False)
-                assert done.returncode == 0, f"cannot download what {lock.name} names:\n{done.stderr}"
+                done = subprocess.run(
+                    [*pip, "-r", str(lock)], capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, (
+                    f"cannot download what {lock.name} names:\n{done.stderr}"
+                )
         unfinished.rename(cache)
     return cache

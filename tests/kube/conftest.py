@@ -27,7 +27,9 @@ def follow(api, tmp_path):
     with contextlib.ExitStack() as stack:
 
         def start(*reads, pace=QUICK):
-            live = LiveCluster(ApiClient.connect(api.kubeconfig(tmp_path), connections=9), looking_up(*reads), pace)
+            live = LiveCluster(
+                ApiClient.connect(api.kubeconfig(tmp_path), connections=9), looking_up(*reads), pace
+            )
             stack.callback(live.stop)
             live.start()
             return live

@@ -22,7 +22,13 @@ from virt_admit.model.kubernetes.objects import Object
 def event(number, kind="Pod", **fields):
     about = {"kind": kind, "namespace": "shop", "name": "db"}
     metadata = {"name": f"e{number:05}", "namespace": "shop", "labels": {"own": "x"}}
-    return {"metadata": metadata, "type": "Warning", "reason": "Failed", "involvedObject": about, **fields}
+    return {
+        "metadata": metadata,
+        "type": "Warning",
+        "reason": "Failed",
+        "involvedObject": about,
+        **fields,
+    }
 
 
 @pytest.fixture
@@ -48,8 +54,18 @@ def read(fake, tmp_path):
 def test_warnings_and_the_others_that_are_looked_up(read):
     usual = {"type": "Normal"}
     made = event(4, "MachineSet", **usual, reason="SuccessfulCreate")
-    plan, by = event(5, "Plan", **usual), event(6, **usual, source={"component": "sigs.k8s.io/descheduler"})
-    store = read(event(1), event(2, **usual), event(3, "Pod", **usual, reason="SuccessfulCreate"), made, plan, by)
+    plan, by = (
+        event(5, "Plan", **usual),
+        event(6, **usual, source={"component": "sigs.k8s.io/descheduler"}),
+    )
+    store = read(
+        event(1),
+        event(2, **usual),
+        event(3, "Pod", **usual, reason="SuccessfulCreate"),
+        made,
+        plan,
+        by,
+    )
     assert [each.name for each in store] == ["e00001", "e00004", "e00005", "e00006"]
     assert (store.missing, store.complete) == ("", ())
     assert "labels" not in store.find("shop", "e00001").metadata.map
@@ -113,7 +129,10 @@ def test_each_reason_is_said_once_and_live_reads_go_on(fake, read):
 
 def test_a_named_namespace_is_read_before_the_bound_of_all(read, monkeypatch):
     monkeypatch.setattr(bounded_events, "_LISTINGS", (("type=Warning", 500),))
-    others = ({**event(number), "metadata": {"name": f"e{number}", "namespace": "a"}} for number in range(900))
+    others = (
+        {**event(number), "metadata": {"name": f"e{number}", "namespace": "a"}}
+        for number in range(900)
+    )
     store = read(*others, event(9_000), namespace="shop")
     assert store.find("shop", "e09000") is not None
 
@@ -128,7 +147,10 @@ def test_a_volume_that_was_attached_since_is_no_warning(read):
         }
         return event(number, **fields)
 
-    store = read(said(1, "Warning", "FailedAttachVolume", "00"), said(2, "Normal", "SuccessfulAttachVolume", "02"))
+    store = read(
+        said(1, "Warning", "FailedAttachVolume", "00"),
+        said(2, "Normal", "SuccessfulAttachVolume", "02"),
+    )
     pod = Object({"kind": "Pod", "metadata": {"namespace": "shop", "name": "db"}})
     assert not list(events.warnings(pod, None, ClusterCache([store])))
 
@@ -163,4 +185,6 @@ def test_every_field_of_events_that_is_read_is_kept(read):
     fields = {field for text in source for field in _FIELD.findall(text)} - {"metadata"}
     assert len(fields) > 8
     values = dict.fromkeys(fields - {"type", "involvedObject", "source", "series"}, "x")
-    assert fields <= next(iter(read(event(1, **values, source={"a": 1}, series={"a": 1})))).data.keys()
+    assert (
+        fields <= next(iter(read(event(1, **values, source={"a": 1}, series={"a": 1})))).data.keys()
+    )

@@ -29,8 +29,14 @@ def claim(name, namespace="shop", modes=("ReadWriteMany",), **metadata):
 
 def node(name, heartbeat="10:00", **labels):
     return {
-        "metadata": {"name": name, "labels": labels, "annotations": {"kubevirt.io/heartbeat": heartbeat}},
-        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}]},
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": {"kubevirt.io/heartbeat": heartbeat},
+        },
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}]
+        },
     }
 
 
@@ -69,14 +75,22 @@ def test_an_object_comes_back_as_the_api_server_would_give_it(kind, whole):
 
     found = cluster.get(kind, "shop", "x")
 
-    assert (found.api_version, found.kind, found.full_name) == (kind.api_version, kind.kind, "shop/x")
+    assert (found.api_version, found.kind, found.full_name) == (
+        kind.api_version,
+        kind.kind,
+        "shop/x",
+    )
     assert found.deleted
     assert found["spec"].map.items() <= spec.items()
     assert [each.data for each in cluster.list(kind)] == [found.data]
 
 
 def test_the_version_that_an_object_came_in_stays():
-    obj = {"apiVersion": "kubevirt.io/v1alpha3", "kind": "VirtualMachine", "metadata": {"name": "x", "namespace": "y"}}
+    obj = {
+        "apiVersion": "kubevirt.io/v1alpha3",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "x", "namespace": "y"},
+    }
     assert ClusterCache([store(VM, obj)]).get(VM, "y", "x").data == obj
 
 
@@ -86,9 +100,20 @@ def test_what_nobody_reads_is_not_kept():
     hco = {"metadata": {"name": "x", "namespace": "y", **metadata}, "spec": {}}
     cluster = ClusterCache([store(PVC, claim("a", **metadata)), store(HCO, hco)])
 
-    assert cluster.get(PVC, "shop", "a").data["metadata"] == {"name": "a", "namespace": "shop", "annotations": {}}
-    assert cluster.get(PVC, "shop", "a").data["spec"] == {"accessModes": ["ReadWriteMany"], "storageClassName": "fast"}
-    assert cluster.get(HCO, "y", "x").data["metadata"] == {"name": "x", "namespace": "y", "annotations": {"mine": "1"}}
+    assert cluster.get(PVC, "shop", "a").data["metadata"] == {
+        "name": "a",
+        "namespace": "shop",
+        "annotations": {},
+    }
+    assert cluster.get(PVC, "shop", "a").data["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "fast",
+    }
+    assert cluster.get(HCO, "y", "x").data["metadata"] == {
+        "name": "x",
+        "namespace": "y",
+        "annotations": {"mine": "1"},
+    }
     assert "managedFields" in hco["metadata"]
 
 
@@ -117,7 +142,10 @@ def test_a_kind_that_nobody_reads_is_unseen():
 
 
 def test_only_one_namespace_is_looked_into():
-    lease = {"metadata": {"name": "node-a", "namespace": "medik8s-leases"}, "spec": {"holderIdentity": "nhc"}}
+    lease = {
+        "metadata": {"name": "node-a", "namespace": "medik8s-leases"},
+        "spec": {"holderIdentity": "nhc"},
+    }
     cluster = ClusterCache([store(LEASE, lease, namespace="medik8s-leases")])
 
     assert cluster.get(LEASE, "medik8s-leases", "node-a")["spec"]["holderIdentity"].text == "nhc"
@@ -131,16 +159,23 @@ def test_only_one_namespace_is_looked_into():
 
 def test_it_answers_as_a_snapshot_does():
     objects = [claim("a", "other"), claim("c", "other"), claim("a"), claim("b")]
-    typed = [Object({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each}) for each in objects]
+    typed = [
+        Object({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each}) for each in objects
+    ]
     snapshot, cluster = Snapshot(typed, complete=["*"]), ClusterCache([store(PVC, *objects)])
 
     for namespace in (None, "shop", "other", "nowhere"):
         assert listed(cluster, PVC, namespace) == listed(snapshot, PVC, namespace)
-        assert [o.full_name for o in cluster.known(PVC, namespace)] == listed(snapshot, PVC, namespace)[0]
+        assert [o.full_name for o in cluster.known(PVC, namespace)] == listed(
+            snapshot, PVC, namespace
+        )[0]
     for namespace in ("shop", "other", "nowhere"):
         for name in "abcd":
             there, here = snapshot.get(PVC, namespace, name), cluster.get(PVC, namespace, name)
-            assert (there is None, there and there.full_name) == (here is None, here and here.full_name)
+            assert (there is None, there and there.full_name) == (
+                here is None,
+                here and here.full_name,
+            )
 
 
 def test_changes():
@@ -171,7 +206,9 @@ def test_derived_values_hold_until_what_they_came_from_changes():
 
     def twice(cluster):
         runs.append("twice")
-        return 2 * cluster.cached(count) + (cluster.get(KUBEVIRT, "kubevirt", "kubevirt") is not None)
+        return 2 * cluster.cached(count) + (
+            cluster.get(KUBEVIRT, "kubevirt", "kubevirt") is not None
+        )
 
     def ask():
         runs.clear()
@@ -228,15 +265,20 @@ def test_what_could_not_be_derived_is_tried_again():
 def bound(name, number, namespace):
     """A claim as a cluster has it: bound to a volume of its own."""
     volume = f"pvc-7c9e6679-7425-40de-944b-{number:012}"
-    return claim(name, namespace, uid=str(number)) | {"spec": {"accessModes": ["ReadWriteMany"], "volumeName": volume}}
+    return claim(name, namespace, uid=str(number)) | {
+        "spec": {"accessModes": ["ReadWriteMany"], "volumeName": volume}
+    }
 
 
 def stored(claims):
     """A store of these claims, and the bytes that it takes.
 
-    Only what the store and this file allocate counts: threads of other tests may be at work meanwhile.
+    Only what the store and this file allocate counts: threads of other tests may be at work
+    meanwhile.
     """
-    ours = [tracemalloc.Filter(True, file) for file in (__file__, cache.__file__, json_codec.__file__)]
+    ours = [
+        tracemalloc.Filter(True, file) for file in (__file__, cache.__file__, json_codec.__file__)
+    ]
     tracemalloc.start()
     try:
         kind_store = store(PVC, *claims)
@@ -249,7 +291,9 @@ def stored(claims):
 def test_bound_claims_take_little_memory():
     """The texts of these claims differ, so that each is stored on its own."""
     many = 5_000
-    kind_store, taken = stored(bound(f"data-volume-{i:08}", i, f"team-{i % 300}") for i in range(many))
+    kind_store, taken = stored(
+        bound(f"data-volume-{i:08}", i, f"team-{i % 300}") for i in range(many)
+    )
     assert len(kind_store) == many
     assert taken / many < 300
 
@@ -257,13 +301,17 @@ def test_bound_claims_take_little_memory():
 def test_claims_take_little_memory():
     """At most 250 bytes a claim: a cluster has a hundred thousand."""
     many = 20_000
-    kind_store, taken = stored(claim(f"data-volume-{i:08}", f"team-{i % 300}", uid=str(i)) for i in range(many))
+    kind_store, taken = stored(
+        claim(f"data-volume-{i:08}", f"team-{i % 300}", uid=str(i)) for i in range(many)
+    )
     assert len(kind_store) == many
     assert taken / many < 250
 
 
 def test_reading_while_somebody_writes():
-    kind_store = store(VMI, *({"metadata": {"name": f"stays-{i}", "namespace": f"n{i}"}} for i in range(50)))
+    kind_store = store(
+        VMI, *({"metadata": {"name": f"stays-{i}", "namespace": f"n{i}"}} for i in range(50))
+    )
     cluster = ClusterCache([kind_store])
     done = threading.Event()
 
@@ -303,5 +351,9 @@ def test_facts_of_looked_up_objects_are_not_mixed_up():
 def test_every_kind_can_be_stored():
     for kind in kinds.ALL:
         namespace = {"namespace": "shop"} if kind.namespaced else {}
-        obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x", **namespace}}
+        obj = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": "x", **namespace},
+        }
         assert ClusterCache([store(kind, obj)]).get(kind, "shop", "x").data == obj

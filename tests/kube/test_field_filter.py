@@ -41,14 +41,20 @@ def test_a_rule_finds_the_same_in_the_fields_that_it_declares(rule, cases):
     differing = {}
     for case in cases:
         expected, _ = ask(rule, case)
-        result, _ = ask(rule, {**case, "cluster": [filtered(data, declared) for data in case["cluster"]]})
+        result, _ = ask(
+            rule, {**case, "cluster": [filtered(data, declared) for data in case["cluster"]]}
+        )
         if result != expected:
             differing[case["name"]] = (result, expected)
-    assert not differing, f"{file_of(rule)}: name every field that the check looks up in reads: {differing}"
+    assert not differing, (
+        f"{file_of(rule)}: name every field that the check looks up in reads: {differing}"
+    )
 
 
 class Read(dict):
-    """A map of an object that notes which of its fields are read: ``seen`` gets paths; a map read as a whole adds *."""
+    """A map of an object that notes which of its fields are read: ``seen`` gets paths;
+    a map read as a whole adds *.
+    """
 
     def __init__(self, data, seen, path=()):
         super().__init__((key, watched(value, seen, (*path, key))) for key, value in data.items())
@@ -109,7 +115,10 @@ def is_kept(tree, path):
 @pytest.mark.parametrize(("rule", "cases"), LOOKING)
 def test_a_rule_reads_no_field_that_it_does_not_declare(rule, cases, monkeypatch):
     """Also none that the objects of this case happen to lack."""
-    monkeypatch.setattr(Object, "annotations", property(lambda obj: obj.metadata["annotations"].map))  # not a copy
+    # not a copy
+    monkeypatch.setattr(
+        Object, "annotations", property(lambda obj: obj.metadata["annotations"].map)
+    )
     declared = retained_fields(Rules([rule]))
     undeclared: dict[tuple[kinds.Kind, tuple[str, ...]], str] = {}
     for case in cases:
@@ -126,7 +135,9 @@ def test_a_rule_reads_no_field_that_it_does_not_declare(rule, cases, monkeypatch
         if (kind, path) not in parents
     )
     if undeclared:
-        pytest.fail(f"{file_of(rule)}: add these fields to reads: {', '.join(fields)}", pytrace=False)
+        pytest.fail(
+            f"{file_of(rule)}: add these fields to reads: {', '.join(fields)}", pytrace=False
+        )
 
 
 class Narrow(Recorder):
@@ -153,6 +164,10 @@ def test_at_admission_some_kinds_are_looked_up_in_one_namespace_alone(monkeypatc
         for case in cases if rule.at_admission else ():
             ask(rule, case)
 
-    elsewhere = {(kind, namespace) for kind, namespace in Narrow.places if kind.lookup_namespace not in ("", namespace)}
+    elsewhere = {
+        (kind, namespace)
+        for kind, namespace in Narrow.places
+        if kind.lookup_namespace not in ("", namespace)
+    }
     assert not elsewhere
     assert {kind for kind, _ in Narrow.places if kind.lookup_namespace} == {kinds.LEASE}

@@ -21,7 +21,12 @@ ABSENT = kinds.guess("absent.example.com/v1", "Any")
 
 
 def pool(name="fast", **fields):
-    return {"apiVersion": POOL.api_version, "kind": "Pool", "metadata": {"name": name, "namespace": "shop"}, **fields}
+    return {
+        "apiVersion": POOL.api_version,
+        "kind": "Pool",
+        "metadata": {"name": name, "namespace": "shop"},
+        **fields,
+    }
 
 
 @pytest.fixture
@@ -79,9 +84,19 @@ def test_what_was_listed_is_not_read_again(fake, read):
 @pytest.mark.parametrize(
     "kind",
     [
-        *(HARVESTER_SETTING, kinds.guess("v1", "Secret"), kinds.guess("management.cattle.io/v3", "Token")),
-        *(kinds.guess("a.example.com/v1", name) for name in ("RKE2Config", "MachineConfig", "HelmRelease", "Grafana")),
-        *(kinds.guess("b.example.com/v1", name) for name in ("SSHKeyPair", "PrivateKey", "BundleDeployment")),
+        *(
+            HARVESTER_SETTING,
+            kinds.guess("v1", "Secret"),
+            kinds.guess("management.cattle.io/v3", "Token"),
+        ),
+        *(
+            kinds.guess("a.example.com/v1", name)
+            for name in ("RKE2Config", "MachineConfig", "HelmRelease", "Grafana")
+        ),
+        *(
+            kinds.guess("b.example.com/v1", name)
+            for name in ("SSHKeyPair", "PrivateKey", "BundleDeployment")
+        ),
     ],
 )
 def test_what_may_hold_keys_is_not_asked_for(fake, read, kind):
@@ -93,7 +108,10 @@ def test_what_may_hold_keys_is_not_asked_for(fake, read, kind):
 
 
 def test_an_aggregated_api_is_not_asked_for(fake, read):
-    served = {"metadata": {"name": "v1.storage.example.com"}, "spec": {"group": POOL.group, "service": {"name": "own"}}}
+    served = {
+        "metadata": {"name": "v1.storage.example.com"},
+        "spec": {"group": POOL.group, "service": {"name": "own"}},
+    }
     store = KindStore(API_SERVICE)
     store.upsert(served)
     cluster, _ = read(store)
@@ -134,7 +152,10 @@ def test_a_role_that_names_its_kinds_is_not_asked_for_each_other_kind(fake, read
 def test_an_error_is_no_refusal(fake, read):
     fake.failing[path_of(POOL)] = 429
     _, missing = read(namespace="shop")
-    assert missing == "1 kind (pools.storage.example.com) for which the API server answered with status 429"
+    assert (
+        missing
+        == "1 kind (pools.storage.example.com) for which the API server answered with status 429"
+    )
     del fake.failing[path_of(POOL)]
     fake.forbidden.add(path_of(POOL))
     fake.failing["/apis/storage.example.com/v1/namespaces/shop/pools"] = 500
@@ -183,11 +204,14 @@ def test_bytes_are_bounded_and_long_texts_left_out(fake, read, monkeypatch):
     cluster, missing = read()
     assert 9 <= len(cluster.known(POOL)) <= 12
     assert missing
-    assert all("icon" not in each.at("spec").map for each in cluster.known(POOL) if each.name != "fast")
+    assert all(
+        "icon" not in each.at("spec").map for each in cluster.known(POOL) if each.name != "fast"
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"), [("SECONDS", -1.0, "no time was left"), ("MOST_BYTES", 0, "there is too much")]
+    ("name", "value", "said"),
+    [("SECONDS", -1.0, "no time was left"), ("MOST_BYTES", 0, "there is too much")],
 )
 def test_after_a_bound_the_rest_is_left_out(fake, read, monkeypatch, name, value, said):
     monkeypatch.setattr(further_kinds, name, value)
@@ -207,10 +231,17 @@ def test_copies_of_operators_are_not_read(fake, read):
 
 def aggregated(**version):
     """The answer of releases since 1.27."""
-    one = {"resource": "pools", "responseKind": {"kind": "Pool"}, "scope": "Namespaced", "verbs": ["get", "list"]}
+    one = {
+        "resource": "pools",
+        "responseKind": {"kind": "Pool"},
+        "scope": "Namespaced",
+        "verbs": ["get", "list"],
+    }
     unknown = {"resource": "odd", "responseKind": None, "scope": "Namespaced", "verbs": ["list"]}
     subresources = [{"subresource": "status", "responseKind": {"kind": "Pool"}, "verbs": ["get"]}]
-    versions = [{"version": "v1", "resources": [one | {"subresources": subresources}, unknown], **version}]
+    versions = [
+        {"version": "v1", "resources": [one | {"subresources": subresources}, unknown], **version}
+    ]
     groups = [{"metadata": {"name": POOL.group}, "versions": versions}]
     return json.dumps({"kind": "APIGroupDiscoveryList", "items": groups}).encode()
 
@@ -233,6 +264,8 @@ def test_an_api_that_does_not_answer_may_have_other_kinds(fake, read):
 def test_without_discovery_nothing_is_known(fake, read):
     fake.broken["/apis"] = b"<html>"
     cluster, missing = read()
-    assert missing.startswith("the kinds of other operators: this is not the answer of an API server")
+    assert missing.startswith(
+        "the kinds of other operators: this is not the answer of an API server"
+    )
     with pytest.raises(Unseen):
         list(cluster.list(ABSENT))

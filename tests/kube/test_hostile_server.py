@@ -1,4 +1,6 @@
-"""An API server that is hostile or broken: every request ends, in bounded memory, with one line and exit code 2."""
+"""An API server that is hostile or broken: every request ends, in bounded memory,
+with one line and exit code 2.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def send(handler, body, status=200, **headers):
 
 
 def page(token, *items):
-    return json.dumps({"metadata": {"resourceVersion": "1", "continue": token}, "items": items}).encode()
+    return json.dumps(
+        {"metadata": {"resourceVersion": "1", "continue": token}, "items": items}
+    ).encode()
 
 
 def endless(handler, piece, pause=0.0):
@@ -155,19 +159,34 @@ class TestListing:
 
     def test_too_long(self, server, api, monkeypatch):
         monkeypatch.setattr(client, "LISTING_TIMEOUT", 0.2)
-        server.answer = lambda handler, number: (time.sleep(0.05), send(handler, page(f"token-{number}")))
+        server.answer = lambda handler, number: (
+            time.sleep(0.05),
+            send(handler, page(f"token-{number}")),
+        )
         with pytest.raises(TooLarge, match=r"within 0\.2 s"):
             list(api.list(NODES))
 
     def test_a_cluster_of_100000_large_pods_stays_below_the_limits(self):
         pages = client.PageRequests()
         numbers = range(100_000 // client.PAGE)
-        assert all(pages.proceed(client.PAGE * 40_000, {"continue": str(number)}) for number in numbers)
+        assert all(
+            pages.proceed(client.PAGE * 40_000, {"continue": str(number)}) for number in numbers
+        )
 
     @pytest.mark.parametrize(
         "answer",
         [
-            *(b"[]", b"5", b"null", b'"text"', b"{}", b'{"metadata": []}', b"{" * 100_000, b"[" * 100_000, b"\xff"),
+            *(
+                b"[]",
+                b"5",
+                b"null",
+                b'"text"',
+                b"{}",
+                b'{"metadata": []}',
+                b"{" * 100_000,
+                b"[" * 100_000,
+                b"\xff",
+            ),
             b'{"metadata": {"resourceVersion": "1"}, "items": "abc"}',
             b'{"metadata": {"resourceVersion": "1"}, "items": {"a": 1}}',
             b'{"metadata": {"resourceVersion": "1"}, "items": [1, null]}',
@@ -248,15 +267,23 @@ def test_no_answer_at_all(tmp_path, monkeypatch):
 
 WRONG = (
     *(b"[]", b"5", b"null", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"items": 5}', b'{"items": [5]}'),
-    b'{"items": [{"metadata": 5, "webhooks": [1]}], "metadata": 7, "spec": "x", "status": [], "data": 5}',
-    b'{"items": null, "metadata": {"labels": 5}, "spec": {"template": {"spec": {"containers": {"a": 1}}}}}',
+    (
+        b'{"items": [{"metadata": 5, "webhooks": [1]}], "metadata": 7, "spec": "x", "status": [], '
+        b'"data": 5}'
+    ),
+    (
+        b'{"items": null, "metadata": {"labels": 5}, "spec": {"template": {"spec": {"containers": '
+        b'{"a": 1}}}}}'
+    ),
     b'{"metadata": {}, "items": [], "spec": {"template": {"spec": {"containers": [{"env": [{"name":'
     b' "VIRT_ADMIT_POLICY_CONFIGMAP", "value": 7}]}]}}}}',
 )
 
 
 @pytest.mark.parametrize("answer", WRONG)
-@pytest.mark.parametrize("verb", [("doctor",), ("policy", "show", "-n", "shop"), ("drain", "--all", "--live")])
+@pytest.mark.parametrize(
+    "verb", [("doctor",), ("policy", "show", "-n", "shop"), ("drain", "--all", "--live")]
+)
 def test_a_verb_never_calls_a_wrong_answer_its_own_bug(server, tmp_path, answer, verb, monkeypatch):
     monkeypatch.setattr(informers, "pause", lambda _failures, _longest=0: 0.0)
     server.hostile_version = True

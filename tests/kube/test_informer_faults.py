@@ -1,4 +1,6 @@
-"""Informers against an API server that misbehaves: what they know is right again soon, and never wrong in between."""
+"""Informers against an API server that misbehaves: what they know is right again soon,
+and never wrong in between.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ def test_garbage_in_a_watch_leads_to_a_new_list(api, nodes, event):
     assert answer(nodes, NODE, "one") == "there"
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b'{"items": 3, "metadata": {}}', b'{"items": [{}]}', b'"text"'])
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b'{"items": 3, "metadata": {}}', b'{"items": [{}]}', b'"text"']
+)
 def test_garbage_instead_of_a_list(api, follow, body):
     api.broken[path_of(NODE)] = body
     live = follow(NODE)
@@ -160,7 +164,15 @@ def test_a_namespace_that_cannot_be_asked_for_may_exist(api, follow):
 
 
 def test_failures_are_repeated_less_and_less_often():
-    for failures, most in [(0, 0.0), (1, 0.2), (2, 0.4), (3, 0.8), (5, 3.2), (6, 5.0), (10_000, 5.0)]:
+    for failures, most in [
+        (0, 0.0),
+        (1, 0.2),
+        (2, 0.4),
+        (3, 0.8),
+        (5, 3.2),
+        (6, 5.0),
+        (10_000, 5.0),
+    ]:
         pauses = {pause(failures) for _ in range(50)}
         assert most / 2 <= min(pauses) <= max(pauses) <= most
         assert failures == 0 or len(pauses) > 1, "not all replicas at once"

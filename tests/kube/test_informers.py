@@ -27,7 +27,9 @@ def test_look_ups_are_answered_from_memory(api, nodes):
     assert answer(nodes, NODE, "one") == "there"
     assert answer(nodes, NODE, "two") == "none"
     assert answer(nodes, PVC, "disk", "shop") == "unseen", "no rule reads claims"
-    assert [node.data for node in nodes.list(NODE)] == [{"apiVersion": "v1", "kind": "Node", **obj("one")}]
+    assert [node.data for node in nodes.list(NODE)] == [
+        {"apiVersion": "v1", "kind": "Node", **obj("one")}
+    ]
     assert [path for path, _ in api.requests if "persistent" in path] == []
 
 
@@ -46,7 +48,11 @@ def test_long_lists_come_in_pages(api, follow):
     live = follow(PVC)
     eventually(lambda: not live.missing)
     assert len(live.known(PVC)) == 1100
-    assert [query.get("continue", "") for path, query in api.requests if "limit" in query] == ["", "500", "1000"]
+    assert [query.get("continue", "") for path, query in api.requests if "limit" in query] == [
+        "",
+        "500",
+        "1000",
+    ]
 
 
 def test_nothing_is_known_before_the_list_is_complete(api, follow):
@@ -88,7 +94,9 @@ def test_what_happened_too_long_ago_is_listed_anew(api, nodes, where):
     if where == "refused":
         api.break_off()
     else:
-        api.say(NODE, "ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
+        api.say(
+            NODE, "ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"}
+        )
     eventually(lambda: answer(nodes, NODE, "one") == "none")
     assert api.asked(NODE, limit="500") == 2
 
@@ -114,7 +122,9 @@ def test_an_older_version_is_taken_where_the_newest_is_not_served(api, follow):
     live = follow(CAPI_MACHINE)
     eventually(lambda: answer(live, CAPI_MACHINE, "m", "shop") == "there")
     assert live.get(CAPI_MACHINE, "shop", "m").version == older
-    api.put(CAPI_MACHINE, {**machine, "metadata": {"name": "n", "namespace": "shop"}}, version=older)
+    api.put(
+        CAPI_MACHINE, {**machine, "metadata": {"name": "n", "namespace": "shop"}}, version=older
+    )
     eventually(lambda: answer(live, CAPI_MACHINE, "n", "shop") == "there")
 
 
@@ -145,10 +155,20 @@ def test_metrics(api, tmp_path):
 
     def series(name):
         families = text_string_to_metric_families(metrics.text().decode())
-        samples = [sample for each in families if each.name == f"virt_admit_informer_{name}" for sample in each.samples]
+        samples = [
+            sample
+            for each in families
+            if each.name == f"virt_admit_informer_{name}"
+            for sample in each.samples
+        ]
         return {sample.labels["kind"]: sample.value for sample in samples}
 
-    kinds = ["kubevirts.kubevirt.io", "nodes", "persistentvolumeclaims", "virtualmachines.kubevirt.io"]
+    kinds = [
+        "kubevirts.kubevirt.io",
+        "nodes",
+        "persistentvolumeclaims",
+        "virtualmachines.kubevirt.io",
+    ]
     assert series("synced") == dict.fromkeys(kinds, 0)
     live.start()
     try:
@@ -176,7 +196,10 @@ def test_without_any_cluster(tmp_path, monkeypatch):
 
 
 def test_in_a_pod_its_own_api_server_is_asked_with_its_own_token(tmp_path, monkeypatch):
-    for name, constant in (("token", "SERVICE_TOKEN_FILENAME"), ("ca.crt", "SERVICE_CERT_FILENAME")):
+    for name, constant in (
+        ("token", "SERVICE_TOKEN_FILENAME"),
+        ("ca.crt", "SERVICE_CERT_FILENAME"),
+    ):
         (tmp_path / name).write_text(f"the {name}")
         monkeypatch.setattr(incluster_config, constant, str(tmp_path / name))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")

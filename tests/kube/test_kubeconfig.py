@@ -1,4 +1,6 @@
-"""Kubeconfigs with which the library prints its own messages: one line says what is wrong, and nothing else is printed."""
+"""Kubeconfigs with which the library prints its own messages: one line says what is wrong, and
+nothing else is printed.
+"""
 
 import base64
 import logging
@@ -32,11 +34,15 @@ SERVER, TOKEN = 'server: "https://127.0.0.1:1"', "token: t"
     [
         (
             CONFIG % (SERVER, EXEC % "/nonexistent/plugin"),
-            "the credential plugin of the kubeconfig failed: No such file or directory: '/nonexistent/plugin'. "
-            "Fix it, or use another context",
+            (
+                "the credential plugin of the kubeconfig failed: No such file or directory: "
+                "'/nonexistent/plugin'. Fix it, or use another context"
+            ),
         ),
-        (CONFIG % (SERVER, EXEC % "'false'"), "the credential plugin of the kubeconfig failed: exec: process returned 1"),
-        (CONFIG % (SERVER, EXEC % "'true'"), "the credential plugin of the kubeconfig failed: exec: failed to decode"),
+        (CONFIG % (SERVER, EXEC % "'false'"),
+         "the credential plugin of the kubeconfig failed: exec: process returned 1"),
+        (CONFIG % (SERVER, EXEC % "'true'"),
+         "the credential plugin of the kubeconfig failed: exec: failed to decode"),
         (
             CONFIG % ('server: "10.0.0.1:6443"', TOKEN),
             "the server 10.0.0.1:6443 has no scheme. Write https://10.0.0.1:6443",
@@ -44,8 +50,12 @@ SERVER, TOKEN = 'server: "https://127.0.0.1:1"', "token: t"
         (CONFIG % ('server: "ftp://a"', TOKEN), "the server ftp://a is not an https:// URL"),
         (CONFIG % ('server: "https://"', TOKEN), "the server https: is not an https:// URL"),
         (CONFIG % ('server: ""', TOKEN), "the cluster of the kubeconfig has no server"),
-        ("apiVersion: v1\nkind: Config\nclusters: 5\ncurrent-context: x\n", "kubeconfig is not a valid kubeconfig. Check it"),
-        ("\x80 - a", "kubeconfig is not a valid kubeconfig. Check it with: kubectl config view --kubeconfig "),
+        ("apiVersion: v1\nkind: Config\nclusters: 5\ncurrent-context: x\n",
+         "kubeconfig is not a valid kubeconfig. Check it"),
+        ("\x80 - a", (
+            "kubeconfig is not a valid kubeconfig. Check it with: "
+            "kubectl config view --kubeconfig "
+        )),
     ],
 )  # fmt: skip
 def test_one_line_says_what_is_wrong(tmp_path, capfd, monkeypatch, content, says):
@@ -67,7 +77,7 @@ def test_a_plugin_that_works(tmp_path):
     plugin.write_text(
         """#!/bin/sh
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}'
-"""
+"""  # noqa: E501
     )
     plugin.chmod(0o755)
     (tmp_path / "kubeconfig").write_text(CONFIG % (SERVER, EXEC % plugin))
@@ -90,16 +100,22 @@ SECRET = "s3cret"
     ],
 )
 @pytest.mark.parametrize("where", ["proxy-url", "HTTPS_PROXY"])
-def test_a_proxy_that_cannot_be_used_is_one_line_without_its_password(tmp_path, monkeypatch, proxy, where):
+def test_a_proxy_that_cannot_be_used_is_one_line_without_its_password(
+    tmp_path, monkeypatch, proxy, where
+):
     no_proxies(monkeypatch)
     if where == "HTTPS_PROXY":
         monkeypatch.setenv(where, proxy)
-    (tmp_path / "kubeconfig").write_text(CONFIG % (PROXY % proxy if where == "proxy-url" else SERVER, TOKEN))
+    (tmp_path / "kubeconfig").write_text(
+        CONFIG % (PROXY % proxy if where == "proxy-url" else SERVER, TOKEN)
+    )
     with pytest.raises(SettingError) as refused:
         ApiClient.connect(str(tmp_path / "kubeconfig"))
     text = str(refused.value)
     assert text.startswith("no cluster is configured: ")
-    assert ("PySocks" if proxy.startswith("socks5") else "is not an http:// or https:// URL") in text
+    assert (
+        "PySocks" if proxy.startswith("socks5") else "is not an http:// or https:// URL"
+    ) in text
     assert SECRET not in text
     assert "\n" not in text
 
@@ -118,7 +134,9 @@ class Proxy(socketserver.BaseRequestHandler):
         while b"\r\n\r\n" not in asked and (piece := self.request.recv(4096)):
             asked += piece
         self.server.asked.append(asked.decode())
-        self.request.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        self.request.sendall(
+            b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+        )
 
 
 @pytest.mark.parametrize("where", ["proxy-url", "HTTPS_PROXY"])
@@ -130,7 +148,9 @@ def test_the_password_of_a_proxy_is_sent_as_kubectl_does(tmp_path, monkeypatch, 
         url = f"http://user:p%40w@127.0.0.1:{proxy.server_address[1]}"
         if where == "HTTPS_PROXY":
             monkeypatch.setenv(where, url)
-        (tmp_path / "kubeconfig").write_text(CONFIG % (PROXY % url if where == "proxy-url" else SERVER, TOKEN))
+        (tmp_path / "kubeconfig").write_text(
+            CONFIG % (PROXY % url if where == "proxy-url" else SERVER, TOKEN)
+        )
         with pytest.raises(ApiError, match="407") as refused:
             ApiClient.connect(str(tmp_path / "kubeconfig")).version()
         proxy.shutdown()
@@ -143,14 +163,26 @@ def test_the_password_of_a_proxy_is_sent_as_kubectl_does(tmp_path, monkeypatch, 
 def test_a_plugin_that_fails_on_a_terminal_has_said_why(tmp_path):
     """Its stderr is the terminal then, and the library fails to read it."""
     (tmp_path / "kubeconfig").write_text(CONFIG % (SERVER, EXEC % "'false'"))
-    command = (sys.executable, "-m", "virt_admit", "drain", "--all", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    command = (
+        sys.executable,
+        "-m",
+        "virt_admit",
+        "drain",
+        "--all",
+        "--kubeconfig",
+        str(tmp_path / "kubeconfig"),
+    )
     main, terminal = pty.openpty()
-    run = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, text=True
+    )
     os.close(terminal)
     _, error = run.communicate(timeout=60)
     os.close(main)
     assert run.returncode == 2
-    assert "the credential plugin of the kubeconfig failed: its own message is above. Fix it" in error
+    assert (
+        "the credential plugin of the kubeconfig failed: its own message is above. Fix it" in error
+    )
 
 
 def test_what_a_plugin_says_begins_no_line(tmp_path):
@@ -158,7 +190,15 @@ def test_what_a_plugin_says_begins_no_line(tmp_path):
     plugin.write_text("#!/bin/sh\nprintf '\\033[2Jno\\n::error::pwned\\n##vso[x]' >&2\nexit 3\n")
     plugin.chmod(0o755)
     (tmp_path / "kubeconfig").write_text(CONFIG % (SERVER, EXEC % plugin))
-    command = (sys.executable, "-m", "virt_admit", "drain", "--all", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    command = (
+        sys.executable,
+        "-m",
+        "virt_admit",
+        "drain",
+        "--all",
+        "--kubeconfig",
+        str(tmp_path / "kubeconfig"),
+    )
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 2
     (line,) = run.stderr.splitlines()

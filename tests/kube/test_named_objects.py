@@ -1,4 +1,6 @@
-"""The single object that is read by name: only where nodes need it, and never with others of its kind."""
+"""The single object that is read by name: only where nodes need it,
+and never with others of its kind.
+"""
 
 import pytest
 
@@ -45,6 +47,8 @@ def test_other_nodes_need_nothing(read):
     assert read(managed=False) == ([], [])
 
 
-@pytest.mark.parametrize("answer", [None, b"{", b"[]", b'{"metadata":1}'], ids=["no right", "cut", "list", "types"])
+@pytest.mark.parametrize(
+    "answer", [None, b"{", b"[]", b'{"metadata":1}'], ids=["no right", "cut", "list", "types"]
+)
 def test_an_answer_that_is_none(read, answer):
     assert read(answer=answer) == ([], [ONE])

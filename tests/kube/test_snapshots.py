@@ -1,4 +1,6 @@
-"""A saved cluster answers as the live one did, and tells no secrets; snapshots are read as they say themselves."""
+"""A saved cluster answers as the live one did, and tells no secrets;
+snapshots are read as they say themselves.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, StoreState
 from virt_admit.kube.snapshots import presentable
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
-from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    CONTROLLER_REVISION,
+    FAR_TEMPLATE,
+    KUBEVIRT,
+    LEASE,
+    NODE,
+    PVC,
+    VM,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.settings import SettingError
 
@@ -39,7 +50,11 @@ def test_a_rule_says_the_same_of_what_is_saved(rule, cases):
 
 
 def test_it_answers_as_the_live_one_did(tmp_path):
-    leases = store(LEASE, {"metadata": {"name": "node-a", "namespace": "medik8s-leases"}}, namespace="medik8s-leases")
+    leases = store(
+        LEASE,
+        {"metadata": {"name": "node-a", "namespace": "medik8s-leases"}},
+        namespace="medik8s-leases",
+    )
     live = ClusterCache(
         [
             store(PVC, claim("b"), claim("a"), whole=True),
@@ -56,9 +71,21 @@ def test_it_answers_as_the_live_one_did(tmp_path):
     assert saved.server_version == "v1.36.3"
     assert saved.unreadable == {"virtualmachineinstances.kubevirt.io"}
     assert [obj.full_name for obj in saved] == ["medik8s-leases/node-a", "one", "shop/a", "shop/b"]
-    assert saved.get(PVC, "shop", "a").at("status", "phase").text == "Bound", "as the API server gave it"
-    questions = [(PVC, "shop", "a"), (PVC, "shop", "x"), (VM, "shop", "x"), (VMI, "shop", "x"), (KUBEVIRT, "x", "x")]
-    questions += [(LEASE, "medik8s-leases", "node-a"), (LEASE, "medik8s-leases", "x"), (LEASE, "kube-system", "x")]
+    assert saved.get(PVC, "shop", "a").at("status", "phase").text == "Bound", (
+        "as the API server gave it"
+    )
+    questions = [
+        (PVC, "shop", "a"),
+        (PVC, "shop", "x"),
+        (VM, "shop", "x"),
+        (VMI, "shop", "x"),
+        (KUBEVIRT, "x", "x"),
+    ]
+    questions += [
+        (LEASE, "medik8s-leases", "node-a"),
+        (LEASE, "medik8s-leases", "x"),
+        (LEASE, "kube-system", "x"),
+    ]
     for question in questions:
         assert answer(saved, *question) == answer(live, *question), question
 
@@ -71,7 +98,11 @@ def test_the_time_of_the_listing_is_kept(tmp_path):
 
 
 def test_of_several_snapshots_the_oldest_time_counts(tmp_path):
-    for name, time in (("a", "2027-03-01T11:00:00Z"), ("b", "2027-03-01T11:30:00+01:00"), ("c", None)):
+    for name, time in (
+        ("a", "2027-03-01T11:00:00Z"),
+        ("b", "2027-03-01T11:30:00+01:00"),
+        ("c", None),
+    ):
         live = ClusterCache([])
         live.time = time
         snapshots.save(live, tmp_path / f"{name}.json")
@@ -80,8 +111,12 @@ def test_of_several_snapshots_the_oldest_time_counts(tmp_path):
 
 def saved_state(path, phase, version=None, time=None):
     """Save a snapshot of one claim."""
-    metadata = {"name": "a", "namespace": "shop"} | ({"resourceVersion": version} if version else {})
-    live = ClusterCache([store(PVC, {"metadata": metadata, "status": {"phase": phase}}, whole=True)])
+    metadata = {"name": "a", "namespace": "shop"} | (
+        {"resourceVersion": version} if version else {}
+    )
+    live = ClusterCache(
+        [store(PVC, {"metadata": metadata, "status": {"phase": phase}}, whole=True)]
+    )
     live.time = time
     snapshots.save(live, path)
 
@@ -102,16 +137,23 @@ def test_of_several_states_the_newest_counts(tmp_path, first, second, phase):
     saved_state(tmp_path / "b.json", "second", *second)
     told = []
 
-    assert snapshots.load(tmp_path, told.append).get(PVC, "shop", "a").at("status", "phase").text == phase
+    assert (
+        snapshots.load(tmp_path, told.append).get(PVC, "shop", "a").at("status", "phase").text
+        == phase
+    )
     (line,) = told
-    assert "1 object in several states, such as PersistentVolumeClaim shop/a; the newest counts" in line
+    assert (
+        "1 object in several states, such as PersistentVolumeClaim shop/a; the newest counts"
+        in line
+    )
 
 
 def test_states_that_contradict_each_other_are_no_cluster(tmp_path):
     saved_state(tmp_path / "a.json", "first", None, "2027-03-01T11:00:00Z")
     saved_state(tmp_path / "b.json", "second")
     with pytest.raises(
-        SettingError, match=r"a\.json and .*b\.json have different states of PersistentVolumeClaim shop/a"
+        SettingError,
+        match=r"a\.json and .*b\.json have different states of PersistentVolumeClaim shop/a",
     ):
         snapshots.load(tmp_path)
 
@@ -141,8 +183,14 @@ def answer(cluster, kind, namespace, name):
 
 
 def test_equal_clusters_give_equal_bytes(tmp_path):
-    snapshots.save(ClusterCache([store(PVC, claim("b"), claim("a", "z"), claim("a")), store(NODE)]), tmp_path / "a")
-    snapshots.save(ClusterCache([store(NODE), store(PVC, claim("a"), claim("b"), claim("a", "z"))]), tmp_path / "b")
+    snapshots.save(
+        ClusterCache([store(PVC, claim("b"), claim("a", "z"), claim("a")), store(NODE)]),
+        tmp_path / "a",
+    )
+    snapshots.save(
+        ClusterCache([store(NODE), store(PVC, claim("a"), claim("b"), claim("a", "z"))]),
+        tmp_path / "b",
+    )
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no unfinished files"
 
@@ -159,8 +207,18 @@ def test_an_empty_cluster(tmp_path):
 
 
 def test_what_is_not_ours_is_left_out(tmp_path):
-    secret = Object({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {"password": "hunter2"}})
-    snapshots.save(Snapshot([secret, Object({"apiVersion": "v1", "kind": "Node", **node("one")})]), tmp_path / "x")
+    secret = Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "x"},
+            "data": {"password": "hunter2"},
+        }
+    )
+    snapshots.save(
+        Snapshot([secret, Object({"apiVersion": "v1", "kind": "Node", **node("one")})]),
+        tmp_path / "x",
+    )
     assert [item["kind"] for item in json.loads((tmp_path / "x").read_text())["items"]] == ["Node"]
 
 
@@ -170,8 +228,18 @@ def test_a_file_that_cannot_be_written(tmp_path):
 
 
 VOLUMES = [
-    {"name": "init", "cloudInitNoCloud": {"userData": "hunter2", "networkData": "hunter2", "secretRef": {"name": "s"}}},
-    {"name": "drive", "cloudInitConfigDrive": {"userDataBase64": "hunter2", "networkDataBase64": "hunter2"}},
+    {
+        "name": "init",
+        "cloudInitNoCloud": {
+            "userData": "hunter2",
+            "networkData": "hunter2",
+            "secretRef": {"name": "s"},
+        },
+    },
+    {
+        "name": "drive",
+        "cloudInitConfigDrive": {"userDataBase64": "hunter2", "networkDataBase64": "hunter2"},
+    },
     {"name": "answers", "sysprep": {"secret": {"name": "hunter2"}}},
 ]
 MACHINE = {
@@ -244,10 +312,18 @@ MACHINE = {
             VM,
             {
                 "spec": {
-                    "dataVolumeTemplates": [{"spec": {"source": {"http": {"url": "https://me:hunter2@host/disk"}}}}]
+                    "dataVolumeTemplates": [
+                        {"spec": {"source": {"http": {"url": "https://me:hunter2@host/disk"}}}}
+                    ]
                 }
             },
-            {"spec": {"dataVolumeTemplates": [{"spec": {"source": {"http": {"url": "https://host/disk"}}}}]}},
+            {
+                "spec": {
+                    "dataVolumeTemplates": [
+                        {"spec": {"source": {"http": {"url": "https://host/disk"}}}}
+                    ]
+                }
+            },
         ),
         (
             VM,
@@ -259,8 +335,16 @@ MACHINE = {
             {"spec": {"x": [{"env": [{"name": "TOKEN", "value": "hunter2"}, "odd"]}]}},
             {"spec": {"x": [{"env": [{"name": "TOKEN"}, "odd"]}]}},
         ),
-        (CONTROLLER_REVISION, {"data": {"spec": {"template": {"args": "hunter2"}}}}, {"data": {"spec": {}}}),
-        (NODE, {"status": {"env": "text", "sysprep": None}}, {"status": {"env": "text", "sysprep": None}}),
+        (
+            CONTROLLER_REVISION,
+            {"data": {"spec": {"template": {"args": "hunter2"}}}},
+            {"data": {"spec": {}}},
+        ),
+        (
+            NODE,
+            {"status": {"env": "text", "sysprep": None}},
+            {"status": {"env": "text", "sysprep": None}},
+        ),
     ],
 )
 def test_secrets_stay_in_the_cluster(kind, fields, remains):
@@ -279,18 +363,26 @@ def test_annotations_that_tell_too_much():
         "mine": "1",
     }
     metadata = {"name": "x", "annotations": annotations, "managedFields": [{"manager": "hunter2"}]}
-    shown = presentable(Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata}))
+    shown = presentable(
+        Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata})
+    )
     assert shown["metadata"] == {"name": "x", "annotations": {"mine": "1"}}
 
 
 NODE_A = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
 NODE_B = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}}
 NODE_C = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}}
-VMI_A = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a", "namespace": "x"}}
+VMI_A = {
+    "apiVersion": "kubevirt.io/v1",
+    "kind": "VirtualMachineInstance",
+    "metadata": {"name": "a", "namespace": "x"},
+}
 
 
 def written(*items, **said):
-    return json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "items": items, **said})
+    return json.dumps(
+        {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "items": items, **said}
+    )
 
 
 def test_what_could_not_be_read_is_not_believed(tmp_path):
@@ -329,11 +421,26 @@ def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
         ("# nothing\n", "the file is empty"),
         ("[1, 2]\n", "a list is not a Kubernetes object"),
         ("kind: Snapshot\nitems: []\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1, not ''"),
-        ("apiVersion: virt-admit.io/v1\nkind: Snapshot\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1"),
-        ("apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\nitems: [1]\n", "each item must be an object"),
-        ('{"apiVersion": "v1", "kind": "Node", "spec": NaN}', "cluster.yaml:1:46: NaN is not a number that JSON has"),
-        ('{"apiVersion": "v1", "kind": "Node", "spec": 1e999}', "cluster.yaml:1:46: a number too large"),
-        ('{"apiVersion": "v1", "kind": "Node\\udc00"}', "cluster.yaml:1:30: an escape that is half a character"),
+        (
+            "apiVersion: virt-admit.io/v1\nkind: Snapshot\n",
+            "a Snapshot has apiVersion virt-admit.io/v1alpha1",
+        ),
+        (
+            "apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\nitems: [1]\n",
+            "each item must be an object",
+        ),
+        (
+            '{"apiVersion": "v1", "kind": "Node", "spec": NaN}',
+            "cluster.yaml:1:46: NaN is not a number that JSON has",
+        ),
+        (
+            '{"apiVersion": "v1", "kind": "Node", "spec": 1e999}',
+            "cluster.yaml:1:46: a number too large",
+        ),
+        (
+            '{"apiVersion": "v1", "kind": "Node\\udc00"}',
+            "cluster.yaml:1:30: an escape that is half a character",
+        ),
     ],
 )
 def test_a_broken_snapshot_is_not_an_empty_cluster(tmp_path, text, says):
@@ -345,7 +452,9 @@ def test_a_broken_snapshot_is_not_an_empty_cluster(tmp_path, text, says):
 
 def test_escapes_of_whole_characters_are_read(tmp_path):
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "\U0001f5a5"}}))
+    file.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "\U0001f5a5"}})
+    )
     assert "\\ud83d" in file.read_text()
     assert [obj.name for obj in snapshots.load(file)] == ["\U0001f5a5"]
 
@@ -357,7 +466,10 @@ def test_what_others_call_a_snapshot_is_an_object(tmp_path):
 
 
 def test_whole_characters_in_escapes_take_the_fast_path(tmp_path, monkeypatch):
-    """Python and jq write other characters as pairs of escapes. The reader would take 20 times as long."""
+    """Python and jq write other characters as pairs of escapes.
+
+    The reader would take 20 times as long.
+    """
     monkeypatch.setattr(snapshots.reader, "read", None)
     (tmp_path / "x.json").write_text(
         json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "\U0001f600"}})

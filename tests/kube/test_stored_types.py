@@ -1,4 +1,6 @@
-"""Snapshots with values that no API server stores: they are refused, because such a field would hide what it says."""
+"""Snapshots with values that no API server stores: they are refused,
+because such a field would hide what it says.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.settings import SettingError
 
-HEAD = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "time": "2026-01-01T12:00:00Z"}
+HEAD = {
+    "apiVersion": "virt-admit.io/v1alpha1",
+    "kind": "Snapshot",
+    "complete": ["*"],
+    "time": "2026-01-01T12:00:00Z",
+}
 
 
 def saved(folder, objects, **head):
@@ -52,7 +59,11 @@ SELECTOR = ("spec", "selector")
         ((*SELECTOR, "matchLabels"), 7, "spec.selector.matchLabels must be a map"),
         ((*SELECTOR, "matchLabels", "app"), True, "spec.selector.matchLabels.app must be text"),
         ((*SELECTOR, "matchExpressions"), {}, "spec.selector.matchExpressions must be a list"),
-        (("status", "disruptionsAllowed"), True, "status.disruptionsAllowed must be a whole number"),
+        (
+            ("status", "disruptionsAllowed"),
+            True,
+            "status.disruptionsAllowed must be a whole number",
+        ),
         (("metadata", "labels"), {"a": 1}, "metadata.labels.a must be text"),
     ],
 )
@@ -63,8 +74,13 @@ def test_a_budget_that_nobody_can_read_does_not_vanish(tmp_path, path, value, sa
     file = saved(tmp_path, changed(objects, "PodDisruptionBudget", path, value))
     with pytest.raises(SettingError) as refused:
         snapshots.load(file)
-    assert f"cluster.json: PodDisruptionBudget shop/web: {says}. No API server stores that. Save" in str(refused.value)
-    assert isinstance(CliRunner().invoke(main.virt_admit, verb, standalone_mode=False).exception, ClickException)
+    assert (
+        f"cluster.json: PodDisruptionBudget shop/web: {says}. No API server stores that. Save"
+        in str(refused.value)
+    )
+    assert isinstance(
+        CliRunner().invoke(main.virt_admit, verb, standalone_mode=False).exception, ClickException
+    )
 
 
 @pytest.mark.parametrize("value", [7, [], {"labels": 7}, {"labels": {"a": ["b"]}, "x": {"y": 1}}])
@@ -77,7 +93,9 @@ def test_what_has_no_schema_may_be_anything(tmp_path, value):
 
 def test_null_is_absent(tmp_path):
     objects = [obj.data for obj in cluster(vm())]
-    snapshots.load(saved(tmp_path, changed(objects, "VirtualMachineInstance", ("spec", "nodeSelector"), None)))
+    snapshots.load(
+        saved(tmp_path, changed(objects, "VirtualMachineInstance", ("spec", "nodeSelector"), None))
+    )
 
 
 def test_ordinary_manifests_and_unreadable_kinds_are_not_checked(tmp_path):
@@ -96,7 +114,12 @@ def test_the_objects_of_other_tests_are_stored_like_this():
 
 
 def test_the_order_of_keys_does_not_count():
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"b": 1, "a": 2}}, "spec": {"unschedulable": 1}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"labels": {"b": 1, "a": 2}},
+        "spec": {"unschedulable": 1},
+    }
     other = node | {"metadata": {"labels": {"a": 2, "b": 1}}}
     assert (
         wrong_type(Object(node), kinds.NODE)
@@ -109,13 +132,17 @@ JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in TYPES if kind.group.endswith((".io", ".com")) and ".k8s." not in kind.group], ids=str
+    "kind",
+    [kind for kind in TYPES if kind.group.endswith((".io", ".com")) and ".k8s." not in kind.group],
+    ids=str,
 )
 def test_the_definitions_say_the_same(kind):
     definitions.needs_real(kind)
     found = definitions.of(kind)
     (schema,) = [
-        each["schema"]["openAPIV3Schema"] for each in found["spec"]["versions"] if each["name"] == kind.versions[0]
+        each["schema"]["openAPIV3Schema"]
+        for each in found["spec"]["versions"]
+        if each["name"] == kind.versions[0]
     ]
     assert not list(differences(TYPES[kind], schema, ""))
 
@@ -139,6 +166,10 @@ def differences(expected, schema, path):
         for below in expected:
             yield from differences(below, schema.get("items"), f"{path}[]")
     else:
-        accepted = {"string", "integer"} if schema.get("x-kubernetes-int-or-string") else {schema.get("type")}
+        accepted = (
+            {"string", "integer"}
+            if schema.get("x-kubernetes-int-or-string")
+            else {schema.get("type")}
+        )
         if not accepted <= {JSON_TYPES[each] for each in expected}:
             yield f"{path}: {schema}"

@@ -41,7 +41,9 @@ def test_a_sweep_brings_home_what_is_judged_and_what_is_looked_up(api, sweep):
     assert cluster.server_version == "v1.36.3"
     assert [o.name for o in cluster.list(PVC)] == [f"disk-{i:03}" for i in range(700)]
     assert cluster.get(NODE, "", "one")["status"].present, "what is judged is whole"
-    assert cluster.get(PVC, "shop", "disk-000")["spec"].value == {}, "what is only looked up is trimmed"
+    assert cluster.get(PVC, "shop", "disk-000")["spec"].value == {}, (
+        "what is only looked up is trimmed"
+    )
     assert list(cluster.list(VM)) == [], "it is not installed"
     claims = [("persistentvolumeclaims", count) for count in (0, 500, 700)]
     assert seen == [("nodes", 0), ("nodes", 1), *claims, ("virtualmachines.kubevirt.io", 0)]
@@ -124,7 +126,10 @@ def test_a_list_that_fails_leaves_the_shelf_as_it_was(api, follow, tmp_path):
 @pytest.mark.parametrize("depth", [300, 900, 1_100, 9_900])
 def test_an_object_that_is_nested_deeply_hides_no_other(api, sweep, tmp_path, depth):
     deep = '{"a":' * depth + "1" + "}" * depth
-    vms = [obj("deep", "shop", spec={"template": {"metadata": "DEEP"}, "running": True}), obj("other", "shop")]
+    vms = [
+        obj("deep", "shop", spec={"template": {"metadata": "DEEP"}, "running": True}),
+        obj("other", "shop"),
+    ]
     page = json.dumps({"metadata": {"resourceVersion": "1"}, "items": vms}).replace('"DEEP"', deep)
     api.install(VM)
     api.broken[path_of(VM)] = page.encode()
@@ -146,5 +151,7 @@ def test_large_objects_of_a_user_are_read_in_small_pages(api, sweep, count, valu
     with measured() as work:
         cluster = sweep(VM)
     assert [vm.name for vm in cluster.list(VM)] == [f"large-{number:02}" for number in range(count)]
-    assert min(int(query["limit"]) for path, query in api.requests if path == path_of(VM)) == smallest
+    assert (
+        min(int(query["limit"]) for path, query in api.requests if path == path_of(VM)) == smallest
+    )
     assert work.mib < 250, "the fake API server in this process takes half of it"

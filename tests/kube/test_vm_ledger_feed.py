@@ -1,4 +1,6 @@
-"""The ledger that informers keep equals the ledger of the same objects at once, after any sequence of events."""
+"""The ledger that informers keep equals the ledger of the same objects at once,
+after any sequence of events.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,12 @@ def node(rng):
         labels["kubevirt.io/schedulable"] = rng.choice(("true", "false"))
     spec = {"unschedulable": True} if rng.random() < 0.1 else {}
     if rng.random() < 0.2:
-        spec["taints"] = [{"key": rng.choice(("dedicated", "node.kubernetes.io/not-ready")), "effect": "NoSchedule"}]
+        spec["taints"] = [
+            {
+                "key": rng.choice(("dedicated", "node.kubernetes.io/not-ready")),
+                "effect": "NoSchedule",
+            }
+        ]
     status = {"conditions": [{"type": "Ready", "status": rng.choice(("True", "True", "Unknown"))}]}
     if rng.random() < 0.95:
         status["allocatable"] = {"memory": rng.choice(("32Gi", "64Gi")), "cpu": "16", "pods": "110"}
@@ -54,7 +61,9 @@ def pod(rng):
     containers = [
         {
             "name": f"c{number}",
-            "resources": {"requests": {"memory": rng.choice(SIZES), "cpu": rng.choice(("100m", "2"))}},
+            "resources": {
+                "requests": {"memory": rng.choice(SIZES), "cpu": rng.choice(("100m", "2"))}
+            },
         }
         for number in range(rng.choice((1, 1, 2)))
     ]
@@ -62,18 +71,35 @@ def pod(rng):
     if rng.random() < 0.3:
         spec["priority"] = rng.choice((0, 1000, -5))
     if rng.random() < 0.2:
-        spec["tolerations"] = [{"key": rng.choice(("dedicated", "node.kubernetes.io/not-ready")), "operator": "Exists"}]
+        spec["tolerations"] = [
+            {"key": rng.choice(("dedicated", "node.kubernetes.io/not-ready")), "operator": "Exists"}
+        ]
     metadata = {"name": f"pod-{rng.randrange(8)}", "namespace": rng.choice(("shop", "lab"))}
     if rng.random() < 0.6:
         name = rng.choice(VMS)
-        metadata["labels"] = {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": rng.choice((name, "other"))}
-        metadata["ownerReferences"] = [{"kind": "VirtualMachineInstance", "name": name, "controller": True}]
+        metadata["labels"] = {
+            "kubevirt.io": "virt-launcher",
+            "vm.kubevirt.io/name": rng.choice((name, "other")),
+        }
+        metadata["ownerReferences"] = [
+            {"kind": "VirtualMachineInstance", "name": name, "controller": True}
+        ]
     elif rng.random() < 0.7:
         metadata["ownerReferences"] = [
-            {"kind": rng.choice(("ReplicaSet", "DaemonSet", "StatefulSet")), "name": "app", "controller": True}
+            {
+                "kind": rng.choice(("ReplicaSet", "DaemonSet", "StatefulSet")),
+                "name": "app",
+                "controller": True,
+            }
         ]
     phase = rng.choice(("Running", "Running", "Pending", "Succeeded"))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": phase},
+    }
 
 
 def vmi(rng):
@@ -99,8 +125,20 @@ def vm(rng):
     metadata = {"name": rng.choice(VMS), "namespace": rng.choice(("shop", "lab"))}
     if rng.random() < 0.1:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    spec = rng.choice(({"running": True}, {"running": False}, {"runStrategy": "Always"}, {"runStrategy": "Manual"}))
-    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec}
+    spec = rng.choice(
+        (
+            {"running": True},
+            {"running": False},
+            {"runStrategy": "Always"},
+            {"runStrategy": "Manual"},
+        )
+    )
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 MAKE = dict(zip(KINDS, (node, pod, vmi, vm), strict=True))
@@ -137,7 +175,10 @@ class World:
             store.upsert(obj)
 
     def relist(self, kind):
-        """Events were missed: some objects are gone and others are new. The first list may fail half-way."""
+        """Events were missed: some objects are gone and others are new.
+
+        The first list may fail half-way.
+        """
         known, store = self.objects[kind], self.cache.stores[kind]
         failed = {}
         for _ in known:
@@ -156,7 +197,9 @@ class World:
 
     @property
     def snapshot(self):
-        return Snapshot([Object(obj) for known in self.objects.values() for obj in known.values()], ["*"])
+        return Snapshot(
+            [Object(obj) for known in self.objects.values() for obj in known.values()], ["*"]
+        )
 
 
 def room_of(cluster):
@@ -171,7 +214,11 @@ def room_of(cluster):
                 list(room.losses(resource, tolerance, view)),
             )
             for resource in ("memory", "cpu", "pods")
-            for view in (RoomView(), RoomView(everything=True), RoomView(tolerant=True, highest=500))
+            for view in (
+                RoomView(),
+                RoomView(everything=True),
+                RoomView(tolerant=True, highest=500),
+            )
             for tolerance in (Tolerance(), Tolerance(nodes=2), Tolerance(nodes=0, zones=1))
         ]
     except Unseen as unseen:
@@ -192,9 +239,15 @@ def wrong_shortcuts(cluster):
             memory = room.amounts("memory", view)
             for size in (2**28, 2**30, 2**32):
                 places = {name: each.free // size for name, each in memory.items()}
-                vms = {name: sum(map(needs_place, room.ledger.held(name).items())) for name in places}
+                vms = {
+                    name: sum(map(needs_place, room.ledger.held(name).items())) for name in places
+                }
                 short = any(sum(places.values()) - places[name] <= vms[name] for name in places)
-                if room.has_other_places(size, view) and short and all(map(can_be_lost(room), places)):
+                if (
+                    room.has_other_places(size, view)
+                    and short
+                    and all(map(can_be_lost(room), places))
+                ):
                     yield f"{size}: {places} for {vms}"
     except Unseen:
         return
@@ -247,7 +300,9 @@ def test_a_value_that_rests_on_the_ledger_follows_it():
     store = world.cache.stores[NODE]
     before = failover_room.room(world.cache).free("memory")
     labels = {"kubevirt.io/schedulable": "true"}
-    store.upsert({"metadata": {"name": "n1", "labels": labels}, "status": {"allocatable": {"memory": "4Gi"}}})
+    store.upsert(
+        {"metadata": {"name": "n1", "labels": labels}, "status": {"allocatable": {"memory": "4Gi"}}}
+    )
 
     assert before == 0
     assert failover_room.room(world.cache).free("memory") == 4 * 2**30

@@ -31,7 +31,10 @@ def test_keys_that_are_no_offsets():
 
 
 def test_pods_that_are_not_known():
-    assert full(pool("10"), complete=()).what == "whereabouts has no address left in 10.0.0.10 - 10.0.0.12"
+    assert (
+        full(pool("10"), complete=()).what
+        == "whereabouts has no address left in 10.0.0.10 - 10.0.0.12"
+    )
 
 
 def test_the_reservations_of_the_same_pods_go_as_well():
@@ -41,7 +44,12 @@ def test_the_reservations_of_the_same_pods_go_as_well():
 
     held = [reservation("10.0.0.10", "vms/gone"), reservation("10.0.0.11", "vms/other")]
     remedy = full(pool("10"), *held).remedy
-    assert "; delete the reservation of that pod as well, which holds the same addresses (kubectl delete " in remedy
-    assert "overlappingrangeipreservations.whereabouts.cni.cncf.io 10.0.0.10 -n kube-system)" in remedy
+    assert (
+        "; delete the reservation of that pod as well, which holds the same addresses (kubectl "
+        "delete "
+    ) in remedy
+    assert (
+        "overlappingrangeipreservations.whereabouts.cni.cncf.io 10.0.0.10 -n kube-system)" in remedy
+    )
     assert "10.0.0.11" not in remedy
     assert "reservation" not in full(pool("10")).remedy

@@ -12,8 +12,14 @@ from virt_admit.model.kubernetes.objects import Object
 @pytest.mark.parametrize(
     ("listed", "words"),
     [
-        (["services", "namespaces"], "its product was removed: delete this APIService, or install the product again"),
-        (["services"], "delete this APIService if its product was removed, else install the product again"),
+        (
+            ["services", "namespaces"],
+            "its product was removed: delete this APIService, or install the product again",
+        ),
+        (
+            ["services"],
+            "delete this APIService if its product was removed, else install the product again",
+        ),
     ],
 )
 def test_a_namespace_that_is_not_known_may_exist(listed, words):

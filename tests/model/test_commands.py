@@ -28,6 +28,11 @@ def test_other_names_stay() -> None:
 
 def test_a_kind_in_a_snapshot_is_one_word() -> None:
     """A snapshot names the kinds that were not readable."""
-    for text in (unavailable_data.forbidden(["nodes", ATTACK]).partition(" for: ")[2], rights.command(ATTACK)):
+    for text in (
+        unavailable_data.forbidden(["nodes", ATTACK]).partition(" for: ")[2],
+        rights.command(ATTACK),
+    ):
         assert any(ATTACK in word for word in shlex.split(text))
-    assert unavailable_data.forbidden(["nodes", "pods"]).endswith("--verb=get,list --resource=nodes,pods")
+    assert unavailable_data.forbidden(["nodes", "pods"]).endswith(
+        "--verb=get,list --resource=nodes,pods"
+    )

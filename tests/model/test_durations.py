@@ -65,8 +65,39 @@ def test_durations(text: str, nanoseconds: int) -> None:
 @for_each(
     "value",
     [
-        *("", "60", "00", "1d", "1w", "1M", "1H", "5min", "5sec", "1m 0s", " 5m", "5m ", "5m\n", "1e3s", "100000000h"),
-        *("+", "-", ".", ".s", "s", "--5m", "+-5m", "5m-1s", "1_0s", "5,5s", "1.2.3s", "0x5s", "abc5m", "5m\x00"),
+        *(
+            "",
+            "60",
+            "00",
+            "1d",
+            "1w",
+            "1M",
+            "1H",
+            "5min",
+            "5sec",
+            "1m 0s",
+            " 5m",
+            "5m ",
+            "5m\n",
+            "1e3s",
+            "100000000h",
+        ),
+        *(
+            "+",
+            "-",
+            ".",
+            ".s",
+            "s",
+            "--5m",
+            "+-5m",
+            "5m-1s",
+            "1_0s",
+            "5,5s",
+            "1.2.3s",
+            "0x5s",
+            "abc5m",
+            "5m\x00",
+        ),
         *("\u0663s", "\uff15s", "\ud800", "9999999h", "1" * 5000 + "s", "1s" * 501),
         *("9223372036854775808ns", "-9223372036854775809ns", "2562047h47m16.854775808s"),
         *(300, 0, 5.0, True, None, [], {}, ["5m"]),
@@ -80,14 +111,25 @@ def test_no_durations(value: object) -> None:
 
 
 def go_duration(text: str) -> int | None:
-    """A second reading of the grammar, one character after the other; None where there is no duration."""
+    """A second reading of the grammar, one character after the other;
+    None where there is no duration.
+    """
     sign = -1 if text[:1] == "-" else 1
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
         return 0
     if not rest:
         return None
-    sizes = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+    sizes = {
+        "ns": 1,
+        "us": 1000,
+        "µs": 1000,
+        "μs": 1000,
+        "ms": 10**6,
+        "s": 10**9,
+        "m": 60 * 10**9,
+        "h": 3600 * 10**9,
+    }
     total = 0
     while rest:
         number = ""
@@ -109,9 +151,25 @@ def go_duration(text: str) -> int | None:
 DURATION_LIKE = st.lists(
     st.one_of(
         st.sampled_from(
-            [*"0123456789.+- \n", "ns", "us", "µs", "μs", "ms", "s", "m", "h", "d", "\u0663", "\uff15", "_"]
+            [
+                *"0123456789.+- \n",
+                "ns",
+                "us",
+                "µs",
+                "μs",
+                "ms",
+                "s",
+                "m",
+                "h",
+                "d",
+                "\u0663",
+                "\uff15",
+                "_",
+            ]
         ),
-        st.sampled_from(["0", "5m", "1.5h", "9223372036854775808", "2562047", "47", "16.854775807"]),
+        st.sampled_from(
+            ["0", "5m", "1.5h", "9223372036854775808", "2562047", "47", "16.854775807"]
+        ),
     ),
     max_size=8,
 ).map("".join)
@@ -176,10 +234,22 @@ def test_patterns_admit_what_the_schemas_admit(pattern: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "admitted", "refused"),
     [
-        (DURATION, ["5m", "1.5h", "9999999h"], ["+5m", "-5m", ".5s", "5.m", "0", "5m\n", "1μs", "\u0663s"]),
-        (NODE_STARTUP_TIMEOUT, ["0", "-5m", "abc5m", "0abc", "00", " 5m"], ["", "5", "5m\n", "5.m", "m"]),
+        (
+            DURATION,
+            ["5m", "1.5h", "9999999h"],
+            ["+5m", "-5m", ".5s", "5.m", "0", "5m\n", "1μs", "\u0663s"],
+        ),
+        (
+            NODE_STARTUP_TIMEOUT,
+            ["0", "-5m", "abc5m", "0abc", "00", " 5m"],
+            ["", "5", "5m\n", "5.m", "m"],
+        ),
         (HEALTHY_DELAY, ["-5m", "5m"], ["--5m", "+5m", "0"]),
-        (INT_OR_PERCENT, ["3", "100%", "00", "99999999999999999999"], ["101%", "-1", "3\n", "%", "\u0663%", "1.5"]),
+        (
+            INT_OR_PERCENT,
+            ["3", "100%", "00", "99999999999999999999"],
+            ["101%", "-1", "3\n", "%", "\u0663%", "1.5"],
+        ),
     ],
 )
 def test_patterns(pattern: str, admitted: list[str], refused: list[str]) -> None:
@@ -190,7 +260,8 @@ def test_patterns(pattern: str, admitted: list[str], refused: list[str]) -> None
 @for_each("pattern", SCHEMAS)
 def test_long_texts_are_read_in_linear_time(pattern: str, text: str) -> None:
     assert admits(pattern, text) == (
-        (pattern is INT_OR_PERCENT and text.isdigit()) or (pattern is NODE_STARTUP_TIMEOUT and text[0] == "0")
+        (pattern is INT_OR_PERCENT and text.isdigit())
+        or (pattern is NODE_STARTUP_TIMEOUT and text[0] == "0")
     )
 
 

@@ -39,8 +39,12 @@ def test_a_definition_without_a_new_field_changes_nothing(same: dict[str, Any]) 
     assert field_tables.extended(FIRST, same) == FIRST
 
 
-@pytest.mark.parametrize("new", [definition(e=TEXT), definition(b=items(f=TEXT)), definition(b=items(c=FREE, f=FREE))])
-def test_a_definition_with_a_new_field_is_the_newest_release_and_the_others_stay(new: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "new", [definition(e=TEXT), definition(b=items(f=TEXT)), definition(b=items(c=FREE, f=FREE))]
+)
+def test_a_definition_with_a_new_field_is_the_newest_release_and_the_others_stay(
+    new: dict[str, Any],
+) -> None:
     found = field_tables.extended(FIRST, new)
     assert found["v1"][1:] == FIRST["v1"]
     assert field_tables.extended(found, new) == found
@@ -61,7 +65,9 @@ def test_a_table_says_what_was_put_into_it() -> None:
     assert '"b":[' in field_tables.table(FIRST)
 
 
-def test_without_definitions_tables_stay_and_the_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_definitions_tables_stay_and_the_kinds_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(definitions, "real", lambda **_: {})
     assert {path: path.read_text() for path in field_tables.files()} == field_tables.files()
     assert "nodehealthchecks.remediation.medik8s.io" in field_tables.not_compared()

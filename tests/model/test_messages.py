@@ -31,7 +31,10 @@ def test_count(number, text):
 
 def test_the_first_text_that_fits_is_taken():
     rules = load_rules()
-    at_admission, in_scans = rules.by_id["vm-single-candidate-node"], rules.by_id["node-not-reporting"]
+    at_admission, in_scans = (
+        rules.by_id["vm-single-candidate-node"],
+        rules.by_id["node-not-reporting"],
+    )
     path, room = Path("spec", "x"), 256 - len("spec.x:  [virt-admit/vm-single-candidate-node]")
     assert at_admission.first_that_fits(path, "a" * room, "b") == "a" * room
     assert at_admission.first_that_fits(path, "a" * (room + 1), "b") == "b"
@@ -59,23 +62,35 @@ def test_what_was_meant(word, suggestion):
     assert messages.did_you_mean(word, known, {"shutdown": "None"}) == suggestion
 
 
-@pytest.mark.parametrize(("length", "text"), [(40, "abc: def ghi: jkl"), (11, "abc…hi: jkl"), (5, "a…jkl"), (1, "…")])
+@pytest.mark.parametrize(
+    ("length", "text"), [(40, "abc: def ghi: jkl"), (11, "abc…hi: jkl"), (5, "a…jkl"), (1, "…")]
+)
 def test_the_end_of_a_failure_stays(length, text):
     found = messages.cut_middle("abc: def ghi: jkl", length)
     assert (found, len(found) <= length) == (text, True)
 
 
 def test_a_text_that_is_cut_in_its_middle_has_whole_words():
-    text = "no node that could take it has the frequency 1995312000, which KubeVirt chose at its start"
-    assert messages.cut_middle(text, 60, parts=2) == "no node that could take it… KubeVirt chose at its start"
-    assert all(len(messages.cut_middle(text, length, parts=2)) <= length for length in range(1, 100))
+    text = (
+        "no node that could take it has the frequency 1995312000, which KubeVirt chose at its start"
+    )
+    assert (
+        messages.cut_middle(text, 60, parts=2)
+        == "no node that could take it… KubeVirt chose at its start"
+    )
+    assert all(
+        len(messages.cut_middle(text, length, parts=2)) <= length for length in range(1, 100)
+    )
     features = "it lacks vmx-rdrand-exit,vmx-vmfunc,vmx-rdseed-exit,vmx-posted-intr"
     assert messages.cut_middle(features, 50).endswith("… vmx-rdseed-exit,vmx-posted-intr")
 
 
 def test_a_shortened_error_keeps_its_server_and_the_folder_of_an_image():
     url = "https://minio.example.com/templates/rhel9.qcow2"
-    said = f'HTTP request errored: Get "{url}": tls: failed to verify certificate: x509: unknown authority'
+    said = (
+        f'HTTP request errored: Get "{url}": tls: failed to verify certificate: x509: unknown '
+        "authority"
+    )
     found = messages.cut_middle(f"Unable to connect to http data source: {said}", 150)
     assert url in found
     assert found.endswith("x509: unknown authority")
@@ -124,9 +139,11 @@ def test_the_command_at_the_end_of_a_remedy():
 
 TAINT = "node.example.com/uninitialized"
 UNFIT = (
-    "0/9 nodes are available: 1 Insufficient cpu, 3 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
-    f"4 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {{{TAINT}: true}}. preemption: "
-    "0/9 nodes are available: 1 No preemption victims found for incoming pod, 8 Preemption is not helpful for scheduling."
+    "0/9 nodes are available: 1 Insufficient cpu, 3 node(s) had untolerated taint "
+    "{node-role.kubernetes.io/control-plane: }, 4 node(s) didn't match Pod's node "
+    f"affinity/selector, 1 node(s) had untolerated taint {{{TAINT}: true}}. preemption: 0/9 nodes "
+    "are available: 1 No preemption victims found for incoming pod, 8 Preemption is not helpful "
+    "for scheduling."
 )
 
 
@@ -135,14 +152,21 @@ def test_the_reasons_of_the_scheduler_stay_whole():
     short = messages.scheduler_words(UNFIT, 200)
     assert TAINT in short
     assert short.endswith(f"1 had untolerated taint {{{TAINT}: true}} and 1 more reason")
-    assert messages.scheduler_words(UNFIT, 70) == "0/9 nodes are available: 1 Insufficient cpu and 3 more reasons"
+    assert (
+        messages.scheduler_words(UNFIT, 70)
+        == "0/9 nodes are available: 1 Insufficient cpu and 3 more reasons"
+    )
     assert messages.scheduler_words("no words of it\nat all", 100) == "no words of it at all"
     claims = (
-        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available"
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 "
+        "nodes are available"
     )
     assert messages.scheduler_words(claims, 200) == "0/2 nodes are available: 2 Insufficient cpu"
     assert len(messages.scheduler_words("x " * 200, 100)) <= 100
-    many = f"0/4000 nodes are available: {', '.join(f'1 had untolerated taint {{t-{i}: x}}' for i in range(4000))}."
+    many = (
+        "0/4000 nodes are available: "
+        f"{', '.join(f'1 had untolerated taint {{t-{i}: x}}' for i in range(4000))}."
+    )
     assert messages.scheduler_words(many, 100).endswith("{t-0: x} and 3999 more reasons")
 
 

@@ -1,4 +1,6 @@
-"""Bridges that nodes do not have: which resource stands for one, and the policy that was to make it."""
+"""Bridges that nodes do not have: which resource stands for one,
+and the policy that was to make it.
+"""
 
 import pytest
 
@@ -6,13 +8,19 @@ from tests.builders import manifest
 from virt_admit.model import node_bridges
 from virt_admit.model.kubernetes.cluster import Snapshot
 
-LONG = "error reconciling NodeNetworkConfigurationPolicy on node w2:\nTraceback\nNmstateError: InvalidArgument: no port ens4f1"
+LONG = (
+    "error reconciling NodeNetworkConfigurationPolicy on node w2:\nTraceback\n"
+    "NmstateError: InvalidArgument: no port ens4f1"
+)
 
 
 def policy(*bridges):
     interfaces = [{"name": each, "type": "linux-bridge"} for each in bridges]
     return manifest(
-        "nmstate.io/v1", "NodeNetworkConfigurationPolicy", "lan", spec={"desiredState": {"interfaces": interfaces}}
+        "nmstate.io/v1",
+        "NodeNetworkConfigurationPolicy",
+        "lan",
+        spec={"desiredState": {"interfaces": interfaces}},
     )
 
 
@@ -21,7 +29,9 @@ def enactment(node, failing, message=LONG):
     condition = {"type": "Failing", "status": failing, "message": message}
     status = {"conditions": [condition]}
     kind = "NodeNetworkConfigurationEnactment"
-    return manifest("nmstate.io/v1beta1", kind, f"{node}.lan", metadata={"labels": labels}, status=status)
+    return manifest(
+        "nmstate.io/v1beta1", kind, f"{node}.lan", metadata={"labels": labels}, status=status
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,9 +57,16 @@ def test_resources_that_stand_for_a_bridge(resource, name):
             "make bridge br1 on w2 or w3 (NodeNetworkConfigurationPolicy lan makes it elsewhere)",
         ),
         (
-            (policy("bond0", "br1"), enactment("w1", "True"), enactment("w3", "True", ""), enactment("w2", "True")),
-            "make bridge br1 on w2 or w3, and correct NodeNetworkConfigurationPolicy lan (it failed on w2, w3: "
-            "InvalidArgument: no port ens4f1)",
+            (
+                policy("bond0", "br1"),
+                enactment("w1", "True"),
+                enactment("w3", "True", ""),
+                enactment("w2", "True"),
+            ),
+            (
+                "make bridge br1 on w2 or w3, and correct NodeNetworkConfigurationPolicy lan (it "
+                "failed on w2, w3: InvalidArgument: no port ens4f1)"
+            ),
         ),
     ],
 )

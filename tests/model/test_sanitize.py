@@ -28,7 +28,9 @@ HOSTILE = (
     "half \ud800 pair",
     "\ufffe\uffff\ufeff",
 )
-UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u200e\u200f\u061c\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u200e\u200f\u061c\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 
 
 @for_each("text", HOSTILE)

@@ -1,4 +1,6 @@
-"""The tables of known fields against the definitions that they are made from, and what is never reported."""
+"""The tables of known fields against the definitions that they are made from,
+and what is never reported.
+"""
 
 import subprocess
 import sys
@@ -19,7 +21,10 @@ KINDS = sorted({kind for rule in RULES for kind in rule.kinds})
 VERSIONS = [
     pytest.param(kind, version, id=f"{kind}/{version['name']}")
     for kind in KINDS
-    for definition in (definitions.of(kind), *([definitions.older_hyperconverged()] if kind is kinds.HCO else []))
+    for definition in (
+        definitions.of(kind),
+        *([definitions.older_hyperconverged()] if kind is kinds.HCO else []),
+    )
     for version in definition["spec"]["versions"]
 ]
 
@@ -54,7 +59,21 @@ def paths(schema, *steps):
 def test_there_is_a_rule_for_each_prefix():
     prefixes = {rule.id.removesuffix(field_tables.SUFFIX) for rule in RULES}
     assert prefixes == {
-        *("vm", "vmi", "vmirs", "pool", "kubevirt", "hco", "cdi", "mhc", "capi-mhc", "nhc", "nm", "snrc", "far")
+        *(
+            "vm",
+            "vmi",
+            "vmirs",
+            "pool",
+            "kubevirt",
+            "hco",
+            "cdi",
+            "mhc",
+            "capi-mhc",
+            "nhc",
+            "nm",
+            "snrc",
+            "far",
+        )
     }
     assert len(KINDS) == 14
 
@@ -62,15 +81,25 @@ def test_there_is_a_rule_for_each_prefix():
 @for_each("kind, version", VERSIONS)
 def test_no_field_of_a_schema_is_unknown(kind, version):
     data = full(version["schema"]["openAPIV3Schema"])
-    data |= {"apiVersion": f"{kind.group}/{version['name']}", "kind": kind.kind, "metadata": {"labels": {"a": "b"}}}
+    data |= {
+        "apiVersion": f"{kind.group}/{version['name']}",
+        "kind": kind.kind,
+        "metadata": {"labels": {"a": "b"}},
+    }
     assert [unknown.path for unknown in unknown_fields.find(Object(data))] == []
 
 
 @for_each("kind, version", VERSIONS)
 def test_every_other_field_is_unknown(kind, version):
     schema = version["schema"]["openAPIV3Schema"] | {}
-    schema["properties"] = {name: below for name, below in schema["properties"].items() if name != "status"}
-    data = full(schema) | {"apiVersion": f"{kind.group}/{version['name']}", "kind": kind.kind, "metadata": {}}
+    schema["properties"] = {
+        name: below for name, below in schema["properties"].items() if name != "status"
+    }
+    data = full(schema) | {
+        "apiVersion": f"{kind.group}/{version['name']}",
+        "kind": kind.kind,
+        "metadata": {},
+    }
     expected = set()
     for steps in paths(schema):
         place = Object(data).at(*steps).value
@@ -97,18 +126,28 @@ def test_deep_lists_end():
     nested = []
     for _ in range(5000):
         nested = [nested]
-    obj = Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": nested}})
+    obj = Object(
+        {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": nested}}
+    )
     assert list(unknown_fields.find(obj)) == []
 
 
 def test_no_table_is_read_before_an_object_needs_it():
     code = (
-        "from virt_admit.cli.commands import check; from virt_admit.rules import load_rules; load_rules();"
-        "from virt_admit.model import unknown_fields; print(unknown_fields.load.cache_info().currsize)"
+        "from virt_admit.cli.commands import check; from virt_admit.rules import load_rules; "
+        "load_rules();from virt_admit.model import unknown_fields; "
+        "print(unknown_fields.load.cache_info().currsize)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "0\n"
+    )
 
 
 def test_only_check_asks_these_rules():
-    assert [as_data(rule)["scan"] or as_data(rule)["admission"] for rule in RULES] == [False] * len(RULES)
+    assert [as_data(rule)["scan"] or as_data(rule)["admission"] for rule in RULES] == [False] * len(
+        RULES
+    )
     assert not {rule.id for rule in RULES} & set(load_rules().in_scan.by_id)

@@ -32,7 +32,7 @@ exempt:
   users: [{match: "system:serviceaccount:openshift-mtv:*", rules: ["*"], reason: "imports are judged by scan"}]
   namespaces: [{match: "kube-*", rules: ["*"], reason: "not ours", until: 2027-01-31}]
   annotations: [nm-vm-blocks-drain]
-"""
+"""  # noqa: E501
 
 
 def decide(read, rule, namespace="prod"):
@@ -48,11 +48,16 @@ def test_the_documented_example():
     assert decide(read, "vm-running-and-run-strategy").action is Action.DENY
     assert decide(read, "vm-eviction-strategy-default").fix
     assert [each.until for each in read.namespaces] == [datetime.date(2027, 1, 31)]
-    assert "system:serviceaccount:{kubevirt}:kubevirt-controller" in [each.match for each in read.users]
+    assert "system:serviceaccount:{kubevirt}:kubevirt-controller" in [
+        each.match for each in read.users
+    ]
 
 
 def test_a_parameter_of_several_parts():
-    text = b"""rules: {vm-takes-failover-capacity: {params: {tolerate: {nodes: 2, reserve: 25%}, count: everything}}}"""
+    text = (
+        b"rules: {vm-takes-failover-capacity: {params: {tolerate: {nodes: 2, reserve: 25%}, count: "
+        b"everything}}}"
+    )
     params = decide(parse(text, RULES), "vm-takes-failover-capacity").params
     assert (params.tolerate.nodes, params.tolerate.zones, params.tolerate.reserve) == (2, 0, 25)
     assert (params.count, params.short) == ("everything", "audit")
@@ -75,7 +80,9 @@ def test_parameters_that_are_not_valid(params, problem):
 
 @for_each("rule", list(RULES), lambda rule: rule.id)
 def test_shipped_policies(rule):
-    default, audit, strict = (decide(load(name, RULES), rule.id) for name in ("default", "audit", "strict"))
+    default, audit, strict = (
+        decide(load(name, RULES), rule.id) for name in ("default", "audit", "strict")
+    )
     assert default.action is rule.action
     assert audit.action is min(rule.action, Action.AUDIT)
     assert not audit.fix
@@ -89,7 +96,11 @@ def test_shipped_policies(rule):
     [
         ("system:node:worker-1", "node-cordon-blocked-by-vms", True),
         ("system:node:worker-1", "nm-vm-blocks-drain", False),
-        ("system:serviceaccount:openshift-machine-api:machineset-controller", "machine-delete-blocked-by-vms", True),
+        (
+            "system:serviceaccount:openshift-machine-api:machineset-controller",
+            "machine-delete-blocked-by-vms",
+            True,
+        ),
         ("alice", "node-cordon-blocked-by-vms", False),
     ],
 )
@@ -100,7 +111,10 @@ def test_who_is_left_alone_out_of_the_box(user, rule, left_alone):
 
 def test_a_file_that_names_no_base_extends_the_default():
     assert decide(parse(b"rules: {}", RULES), "vm-running-and-run-strategy").action is Action.DENY
-    assert decide(parse(b"extends: audit", RULES), "vm-running-and-run-strategy").action is Action.AUDIT
+    assert (
+        decide(parse(b"extends: audit", RULES), "vm-running-and-run-strategy").action
+        is Action.AUDIT
+    )
 
 
 def test_a_plain_off_is_a_word():
@@ -124,19 +138,34 @@ def test_a_plain_off_is_a_word():
             "p.yaml:2: rules.vm-running-deprecated.fix: must be true or false",
         ),
         ("rules:\n  '*': {params: {a: 1}}", "belong to one rule"),
-        ("rules:\n  condition-timeout-too-short: {params: {shorter: 1s}}", "unknown key; did you mean shortest?"),
+        (
+            "rules:\n  condition-timeout-too-short: {params: {shorter: 1s}}",
+            "unknown key; did you mean shortest?",
+        ),
         ("rules:\n  condition-timeout-too-short: {params: {shortest: 5}}", "shortest: "),
-        ("rules:\n  vm-eviction-strategy-default: {params: {always: 1}}", "always: must be true or false"),
+        (
+            "rules:\n  vm-eviction-strategy-default: {params: {always: 1}}",
+            "always: must be true or false",
+        ),
         ("namespaces: {}", "namespaces: must be a list"),
         ("namespaces: [{rules: {}}]", "must name at least one namespace"),
         ("exempt: {users: [{match: a, rules: ['*']}]}", "reason: is required"),
         ("exempt: {users: [{match: a, reason: b}]}", 'rules: is required; ["*"] means all'),
         (
-            "exempt: {users: [{match: 'system:serviceaccount:{kubvirt}:a', reason: b, rules: ['*']}]}",
+            (
+                "exempt: {users: [{match: 'system:serviceaccount:{kubvirt}:a', reason: b, rules: "
+                "['*']}]}"
+            ),
             "unknown placeholder {kubvirt}; did you mean {kubevirt}?",
         ),
-        ("exempt: {users: [{match: a, reason: b, rules: ['*'], until: 31.1.2027}]}", "must be a date as 2027-01-31"),
-        ("exempt: {users: [{match: a, reason: b, rules: ['*'], until: 2027-02-31}]}", "must be a date as 2027-01-31"),
+        (
+            "exempt: {users: [{match: a, reason: b, rules: ['*'], until: 31.1.2027}]}",
+            "must be a date as 2027-01-31",
+        ),
+        (
+            "exempt: {users: [{match: a, reason: b, rules: ['*'], until: 2027-02-31}]}",
+            "must be a date as 2027-01-31",
+        ),
         ("exempt: {annotations: [nope]}", "there is no rule nope"),
         ("rules: {}\nrules: {}", "duplicate key, first in line 1"),
         ("rules: {}\n---\nrules: {}", "expected one document"),

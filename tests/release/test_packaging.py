@@ -23,7 +23,11 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][
 def test_the_metadata_name_the_pages_and_each_python_that_is_tested() -> None:
     assert PROJECT["authors"]
     assert PROJECT["urls"] == {"Homepage": f"https://{DOMAIN}", "Documentation": DOCS_URL}
-    named = [found[1] for each in PROJECT["classifiers"] if (found := re.fullmatch(r".* :: (3\.\d+)", each))]
+    named = [
+        found[1]
+        for each in PROJECT["classifiers"]
+        if (found := re.fullmatch(r".* :: (3\.\d+)", each))
+    ]
     assert named == list(VERSIONS)
     assert PROJECT["requires-python"] == f">={named[0]}"
 
@@ -31,15 +35,23 @@ def test_the_metadata_name_the_pages_and_each_python_that_is_tested() -> None:
 def test_our_own_hooks_are_steps_of_make_check() -> None:
     check = (ROOT / "Makefile").read_text().partition("\ncheck: ")[2].partition("\n\n")[0]
     for hook in HOOKS:
-        assert hook["entry"] == "make check" or hook["entry"].removeprefix(".venv/bin/") in check, hook["id"]
+        assert hook["entry"] == "make check" or hook["entry"].removeprefix(".venv/bin/") in check, (
+            hook["id"]
+        )
 
 
-@pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook["entry"] != "make check"], ids=lambda hook: hook["id"])
-def test_a_hook_refuses_a_bad_file_and_accepts_a_good_one(hook: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "hook", [hook for hook in HOOKS if hook["entry"] != "make check"], ids=lambda hook: hook["id"]
+)
+def test_a_hook_refuses_a_bad_file_and_accepts_a_good_one(
+    hook: dict[str, str], tmp_path: Path
+) -> None:
     def code(text: str) -> int:
         file = tmp_path / "example.py"
         file.write_text(text)
-        return subprocess.run([*hook["entry"].split(), file], cwd=ROOT, capture_output=True, check=False).returncode
+        return subprocess.run(
+            [*hook["entry"].split(), file], cwd=ROOT, capture_output=True, check=False
+        ).returncode
 
     assert code("import os\nx = (1)\n") == 1
     assert code("x = 1\n") == 0
@@ -61,12 +73,20 @@ def test_the_checks_of_the_pull_request_template_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"`make ([a-z-]+)`", text)
     assert len(targets) == 3
-    assert all(re.search(rf"^(?:\w+ )*{target}(?: \w+)*:", makefile, re.MULTILINE) for target in targets)
+    assert all(
+        re.search(rf"^(?:\w+ )*{target}(?: \w+)*:", makefile, re.MULTILINE) for target in targets
+    )
 
 
 def test_text_files_are_as_the_editor_configuration_says() -> None:
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    files = [ROOT / name for name in names.split("\0") if Path(name).suffix in (".py", ".md", ".yaml", ".yml", ".toml")]
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    files = [
+        ROOT / name
+        for name in names.split("\0")
+        if Path(name).suffix in (".py", ".md", ".yaml", ".yml", ".toml")
+    ]
     assert len(files) > 100
     for file in files:
         if file.is_file() and (content := file.read_bytes()):

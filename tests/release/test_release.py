@@ -1,4 +1,6 @@
-"""The steps of a release that need neither network nor image: changelog, version, digests, SBOM, krew, signature."""
+"""The steps of a release that need neither network nor image: changelog, version, digests, SBOM,
+krew, signature.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,12 @@ def test_a_new_version_is_written_everywhere(checkout):
     assert "ARG VERSION=9.8.7\n" in (checkout / "Dockerfile").read_text()
     assert "virt-admit@v9.8.7" in (checkout / "docs" / "ci.md").read_text()
     assert {"CHANGELOG.md", "docs/install.md"} <= set(changed)
-    left = git(checkout, "grep", "--name-only", "--fixed-strings", __version__, "--", ":!:CHANGELOG.md").splitlines()
-    assert {checkout / name for name in left} <= {checkout / file.relative_to(ROOT) for file in generated.files()}
+    left = git(
+        checkout, "grep", "--name-only", "--fixed-strings", __version__, "--", ":!:CHANGELOG.md"
+    ).splitlines()
+    assert {checkout / name for name in left} <= {
+        checkout / file.relative_to(ROOT) for file in generated.files()
+    }
     assert changelog.section((checkout / "CHANGELOG.md").read_text(), "9.8.7")
 
 
@@ -89,7 +95,8 @@ def test_a_version_that_is_not_newer_is_refused(checkout, version):
 def test_a_release_stops_until_digests_and_changelog_are_there(checkout):
     dockerfile = checkout / "Dockerfile"
     pins.write(checkout, lambda _, tag: tag, lambda _: f"sha256:{'b' * 64}")
-    dockerfile.write_text(re.sub("@sha256:[0-9a-f]{64}", "", dockerfile.read_text()))  # as before the first release
+    # as before the first release
+    dockerfile.write_text(re.sub("@sha256:[0-9a-f]{64}", "", dockerfile.read_text()))
     lines = not_ready(checkout, "v9.8.7")
     assert f"the tag is v9.8.7, but the version is {__version__}" in lines
     assert "charts/virt-admit does not exist" in lines
@@ -101,7 +108,10 @@ def test_a_release_stops_until_digests_and_changelog_are_there(checkout):
         pins.write(checkout, _commit, lambda _: f"sha256:{'a' * 64}")
         assert not_ready(checkout, "v9.8.7") == []
         assert " # v5\n" in (checkout / ".github" / "workflows" / "release.yaml").read_text()
-        assert f"ARG PYTHON=docker.io/library/python:3.13-slim@sha256:{'a' * 64}\n" in dockerfile.read_text()
+        assert (
+            f"ARG PYTHON=docker.io/library/python:3.13-slim@sha256:{'a' * 64}\n"
+            in dockerfile.read_text()
+        )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,8 @@ def test_an_action_without_a_commit_stops_a_release_however_it_is_written(checko
         f"jobs:\n  a: {{steps: [{{name: x, uses: {use}}}]}}\n"
     )
     assert any(
-        line.startswith(f".github/workflows/other.yml: {use.strip(chr(39))} ") for line in pins.missing(checkout)
+        line.startswith(f".github/workflows/other.yml: {use.strip(chr(39))} ")
+        for line in pins.missing(checkout)
     )
 
 
@@ -133,16 +144,25 @@ def test_the_commit_of_a_tag(checkout):
 def test_the_sbom_names_the_packages_of_an_image(tmp_path):
     packages = tmp_path / "opt/virt-admit/lib/python3.13/site-packages"
     (packages / "a_b-1.0.dist-info").mkdir(parents=True)
-    (packages / "a_b-1.0.dist-info" / "METADATA").write_text("Name: A_b\nVersion: 1.0\nLicense-Expression: MIT\n")
+    (packages / "a_b-1.0.dist-info" / "METADATA").write_text(
+        "Name: A_b\nVersion: 1.0\nLicense-Expression: MIT\n"
+    )
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
     (tmp_path / "var/lib/dpkg/status").write_text(
         "Package: libc6\nArchitecture: amd64\nVersion: 2.36-9\n\nPackage: gone\n"
     )
     found = sbom.components(tmp_path)
-    assert [each.purl for each in found] == ["pkg:deb/debian/libc6@2.36-9?arch=amd64", "pkg:pypi/a-b@1.0"]
+    assert [each.purl for each in found] == [
+        "pkg:deb/debian/libc6@2.36-9?arch=amd64",
+        "pkg:pypi/a-b@1.0",
+    ]
     spdx, cyclonedx = sbom.spdx(found), sbom.cyclonedx(found)
-    purls = [ref["referenceLocator"] for part in spdx["packages"][1:] for ref in part["externalRefs"]]
-    assert purls == [part["purl"] for part in cyclonedx["components"]] == [each.purl for each in found]
+    purls = [
+        ref["referenceLocator"] for part in spdx["packages"][1:] for ref in part["externalRefs"]
+    ]
+    assert (
+        purls == [part["purl"] for part in cyclonedx["components"]] == [each.purl for each in found]
+    )
     assert len({part["SPDXID"] for part in spdx["packages"]}) == 3
     assert spdx["packages"][2]["licenseDeclared"] == "MIT"
     assert cyclonedx["components"][1]["licenses"] == [{"expression": "MIT"}]
@@ -154,12 +174,19 @@ def test_the_provenance_names_commit_and_files():
     assert made["subject"] == [{"name": "a.whl", "digest": {"sha256": "0" * 64}}]
     source, base = made["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert source["digest"]["gitCommit"] == git(ROOT, "rev-parse", "HEAD")
-    assert base == {"uri": "oci://docker.io/library/python:3.13-slim", "digest": {"sha256": "b" * 64}}
+    assert base == {
+        "uri": "oci://docker.io/library/python:3.13-slim",
+        "digest": {"sha256": "b" * 64},
+    }
 
 
 def test_the_signature_of_the_dry_run_verifies(tmp_path):
     key = ec.generate_private_key(ec.SECP256R1())
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    form = (
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
     (tmp_path / "key").write_bytes(key.private_bytes(*form))
     checksums = tmp_path / "checksums.txt"
     checksums.write_text("0  a\n")

@@ -1,6 +1,7 @@
 """The command alone, installed from a local wheel as README.md says, on the Python of the tests.
 
-``make verify-installation`` takes each Python that this machine has, and the workflow runs these tests on several.
+``make verify-installation`` takes each Python that this machine has, and the workflow runs these
+tests on several.
 """
 
 from __future__ import annotations
@@ -40,16 +41,32 @@ def python(version: str) -> str | None:
 
 def run(command: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a line of a shell in the folder, which is also the home."""
-    environ = {"HOME": str(folder), "PATH": f"{folder}/bin:{folder}/.local/bin:{PATH}", "LANG": "C.UTF-8", **environ}
+    environ = {
+        "HOME": str(folder),
+        "PATH": f"{folder}/bin:{folder}/.local/bin:{PATH}",
+        "LANG": "C.UTF-8",
+        **environ,
+    }
     shell = ["bash", "-euo", "pipefail", "-c", command]
-    return subprocess.run(shell, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        shell, cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
     """Return a folder with the wheel, as `make release-files` builds it, and krew's archive."""
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(folder),
+    ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     krew.write(folder)
     return folder
@@ -62,12 +79,16 @@ def installers():
     folder = cache / "-".join(["installers", *(each.replace("==", "") for each in INSTALLERS)])
     if not (folder / "bin" / "pipx").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([folder / "bin" / "pip", "install", "-q", *INSTALLERS], check=True, capture_output=True)
+        subprocess.run(
+            [folder / "bin" / "pip", "install", "-q", *INSTALLERS], check=True, capture_output=True
+        )
     return folder / "bin"
 
 
 def offline(dist: Path, executable: str) -> dict[str, str]:
-    """Return settings with which pip and uv find the wheel and the locked dependencies, and nothing else."""
+    """Return settings with which pip and uv find the wheel and the locked dependencies,
+    and nothing else.
+    """
     links = [str(dist), str(wheels(executable))]
     (dist / "uv.toml").write_text(f"no-index = true\nfind-links = {json.dumps(links)}\n")
     return {
@@ -92,7 +113,9 @@ def assert_it_works(folder: Path, bin_folder: Path, prefix: str = "") -> None:
     assert run(f"{bin_folder}/virt-admit --version", folder).stdout == f"virt-admit {__version__}\n"
     assert run(f"{bin_folder}/{plugin} --version", folder).stdout == f"virt-admit {__version__}\n"
     done = run(f"{bin_folder}/virt-admit check {ROOT}/examples/03-both-keys.yaml", folder)
-    assert (done.returncode, "[vm-running-and-run-strategy]" in done.stdout) == (1, True), done.stderr
+    assert (done.returncode, "[vm-running-and-run-strategy]" in done.stdout) == (1, True), (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS if os.environ.get("ALL_PYTHONS") else [OWN_VERSION])
@@ -120,7 +143,9 @@ def test_pipx_installs_a_checkout(dist, installers, tmp_path):
     """What README.md names as long as there is no release."""
     (command,) = re.findall(r"`(pipx install \.)`", README)
     checkout = tmp_path / "checkout"
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     for name in filter(None, tracked.split("\0")):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, checkout / name)
@@ -135,7 +160,9 @@ def test_uvx_runs_it_without_an_installation(dist, installers, tmp_path):
     (tmp_path / "manifests").mkdir()
     shutil.copy(ROOT / "examples" / "03-both-keys.yaml", tmp_path / "manifests")
     done = run(command, tmp_path, **offline(dist, sys.executable), PATH=f"{installers}:{PATH}")
-    assert (done.returncode, "[vm-running-and-run-strategy]" in done.stdout) == (1, True), done.stderr
+    assert (done.returncode, "[vm-running-and-run-strategy]" in done.stdout) == (1, True), (
+        done.stderr
+    )
     assert not (tmp_path / ".local" / "bin").exists()
 
 

@@ -1,4 +1,6 @@
-"""The workflows: valid for actionlint, and every command is a script of this repository that tests run."""
+"""The workflows: valid for actionlint, and every command is a script of this repository that tests
+run.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def test_each_command_is_a_script_of_this_repository():
 
 def test_the_dry_run_executes_each_command_of_the_release_in_its_order():
     release = [
-        command.removeprefix("sudo --preserve-env ") for command in commands(ROOT / ".github/workflows/release.yaml")
+        command.removeprefix("sudo --preserve-env ")
+        for command in commands(ROOT / ".github/workflows/release.yaml")
     ]
     assert list(dry_run.steps()) == release
     assert [command.rpartition("-")[2] for command in release][:3] == ["check", "files", "login"]
@@ -71,7 +74,9 @@ def test_a_workflow_has_few_rights_and_runs_no_input(workflow):
         assert token == (not writes.isdisjoint({"contents", "packages"})), name
         uses = [step["uses"] for step in job["steps"] if "uses" in step]
         assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", use) for use in uses), uses
-        checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+        checkouts = [
+            step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")
+        ]
         assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 

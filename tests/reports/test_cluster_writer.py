@@ -56,7 +56,10 @@ def test_one_event_for_each_rule_and_object():
     [
         (b"rules: {vm-running-and-run-strategy: {action: warn}}", True),
         (b"rules: {vm-running-and-run-strategy: {action: audit}}", False),
-        (b"exempt: {namespaces: [{match: shop, rules: ['*'], reason: ours, at_most: warn}]}", False),
+        (
+            b"exempt: {namespaces: [{match: shop, rules: ['*'], reason: ours, at_most: warn}]}",
+            False,
+        ),
     ],
 )
 def test_what_is_worth_an_event(text, there):
@@ -88,7 +91,12 @@ def test_reasons_are_those_of_rules_that_there_are():
 
 def test_a_drain_that_is_blocked_is_called_so():
     volumes = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
-    stuck = vm("db", "shop", runStrategy="Always", template={"evictionStrategy": "LiveMigrate", "volumes": volumes})
+    stuck = vm(
+        "db",
+        "shop",
+        runStrategy="Always",
+        template={"evictionStrategy": "LiveMigrate", "volumes": volumes},
+    )
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -106,7 +114,9 @@ def test_a_message_has_room():
 
 
 def test_a_message_is_counted_in_bytes_as_the_api_server_does():
-    """Of an Event with an ``eventTime``, which a user may have created (pkg/apis/core/validation/events.go)."""
+    """Of an Event with an ``eventTime``, which a user may have created
+    (pkg/apis/core/validation/events.go).
+    """
     event = cluster_writer._event(Object(both_keys()), RULE, "\U0001f600" * 600, NOW)
     assert len(event["message"].encode()) <= MAX_MESSAGE
     assert event["message"].endswith(f"\U0001f600… [virt-admit/{RULE}]")
@@ -148,7 +158,11 @@ class Recorder:
         self._call("list", path)
         assert query == {"labelSelector": "app.kubernetes.io/managed-by=virt-admit"}
         group, _, plural = path.rpartition("/")
-        return [obj for key, obj in self.objects.items() if key.startswith(group) and f"/{plural}/" in key]
+        return [
+            obj
+            for key, obj in self.objects.items()
+            if key.startswith(group) and f"/{plural}/" in key
+        ]
 
     def patch(self, path, kind, body, query=None):
         self._call("patch", path)
@@ -200,7 +214,10 @@ def test_our_reports_are_listed_page_by_page(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(client, "PAGE", 2)
     with FakeApi() as fake:
-        fake.install(OPENREPORTS.namespaced, *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"))
+        fake.install(
+            OPENREPORTS.namespaced,
+            *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"),
+        )
         found = client.ApiClient.connect(fake.kubeconfig(tmp_path)).list(
             path_of(OPENREPORTS.namespaced), {"labelSelector": "a=b"}
         )
@@ -240,10 +257,13 @@ def test_a_failed_write_is_named(verb, error, says, monkeypatch):
     assert str(caught.value) == says
 
 
-@pytest.mark.parametrize(("code", "tries"), [(0, PATIENCE + 1), (429, PATIENCE + 1), (503, PATIENCE + 1), (422, 1)])
+@pytest.mark.parametrize(
+    ("code", "tries"), [(0, PATIENCE + 1), (429, PATIENCE + 1), (503, PATIENCE + 1), (422, 1)]
+)
 def test_patience(code, tries, monkeypatch):
     waits = []
-    monkeypatch.setattr(cluster_writer, "time", SimpleNamespace(sleep=waits.append))  # other threads sleep too
+    # other threads sleep too
+    monkeypatch.setattr(cluster_writer, "time", SimpleNamespace(sleep=waits.append))
     api = Recorder(refuse={"list": ApiError(code, "busy")})
     with pytest.raises(cluster_writer.NotWritten, match=r"cannot list .*: busy"):
         write(api)
@@ -261,7 +281,9 @@ def test_a_report_that_may_not_be_deleted():
     write(api)
 
 
-@pytest.mark.parametrize("error", [ApiError(404, "x"), ApiError(403, "namespace shop … it is being terminated")])
+@pytest.mark.parametrize(
+    "error", [ApiError(404, "x"), ApiError(403, "namespace shop … it is being terminated")]
+)
 def test_a_namespace_that_goes_meanwhile_stops_nothing(error):
     api = Recorder(refuse={"patch": error, "post": error})
     write(api, both_keys())
@@ -282,7 +304,9 @@ def test_an_event_is_used_again():
 
 def test_an_event_that_is_refused():
     api = Recorder(refuse={"patch": ApiError(403, "no")})
-    with pytest.raises(cluster_writer.NotWritten, match=r"cannot write events shop/virt-admit\.[0-9a-f]+: no"):
+    with pytest.raises(
+        cluster_writer.NotWritten, match=r"cannot write events shop/virt-admit\.[0-9a-f]+: no"
+    ):
         cluster_writer.write_events(api, judged(both_keys()), NOW)
 
 
@@ -299,15 +323,21 @@ def write_events(api, *objects):
 def test_a_namespace_that_refuses_hides_no_other(what, writes):
     api, objects = Recorder(), (in_namespace("a1"), in_namespace("b2"), in_namespace("c3"))
     api.full = "b2"
-    with pytest.raises(cluster_writer.WriteRefused, match=rf"cannot write {what}.* b2/.*: exceeded quota"):
+    with pytest.raises(
+        cluster_writer.WriteRefused, match=rf"cannot write {what}.* b2/.*: exceeded quota"
+    ):
         writes(api, *objects)
     assert {path.split("/namespaces/")[1].partition("/")[0] for path in api.objects} == {"a1", "c3"}
 
 
-@pytest.mark.parametrize(("status", "written"), [(422, {"a1", "c3"}), (500, {"a1", "c3"}), (413, {"a1", "c3"})])
+@pytest.mark.parametrize(
+    ("status", "written"), [(422, {"a1", "c3"}), (500, {"a1", "c3"}), (413, {"a1", "c3"})]
+)
 @pytest.mark.parametrize(("what", "writes"), [("reports", write), ("events", write_events)])
 def test_an_object_that_is_not_valid_hides_no_other(what, writes, status, written, monkeypatch):
-    """A user may create an Event with the name of ours, of a kind that is not changed like this, or a huge object."""
+    """A user may create an Event with the name of ours, of a kind that is not changed like this,
+    or a huge object.
+    """
     monkeypatch.setattr(cluster_writer, "time", SimpleNamespace(sleep=lambda _: None))
     api, objects = Recorder(), (in_namespace("a1"), in_namespace("b2"), in_namespace("c3"))
     api.full, api.status = "b2", status
@@ -330,7 +360,12 @@ def test_one_event_that_is_not_valid_hides_none_of_its_namespace():
 
 
 def test_the_scan_may_write_only_with_the_component():
-    verbs = {verb for obj in manifests.scan_rbac(RULES) for rule in obj.get("rules", ()) for verb in rule["verbs"]}
+    verbs = {
+        verb
+        for obj in manifests.scan_rbac(RULES)
+        for rule in obj.get("rules", ())
+        for verb in rule["verbs"]
+    }
     assert verbs == {"get", "list"}
     role, binding = manifests.reports_rbac()
     kinds = {

@@ -17,9 +17,16 @@ from virt_admit.cli import main
 @pytest.fixture
 def cluster(tmp_path):
     """A VM with three claims that cannot be shared: one rule finds each of them."""
-    volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}} for number in range(3)]
+    volumes = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}}
+        for number in range(3)
+    ]
     disks = [{"name": volume["name"], "disk": {}} for volume in volumes]
-    spec = {"evictionStrategy": "LiveMigrate", "domain": {"devices": {"disks": disks}}, "volumes": volumes}
+    spec = {
+        "evictionStrategy": "LiveMigrate",
+        "domain": {"devices": {"disks": disks}},
+        "volumes": volumes,
+    }
     vm = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
@@ -35,7 +42,12 @@ def cluster(tmp_path):
         }
         for number in range(3)
     ]
-    data = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": [vm, *claims]}
+    data = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": ["*"],
+        "items": [vm, *claims],
+    }
     (tmp_path / "cluster.json").write_text(json.dumps(data))
     (tmp_path / "vm.json").write_text(json.dumps(vm))
     return tmp_path
@@ -83,8 +95,14 @@ def scanned(items, tmp_path):
 
 
 def test_what_fails_now_comes_before_what_would_fail(tmp_path):
-    """An InstallPlan that failed is said before nodes without a health check, and these share one line."""
-    items = [*stored_version().items, *machine("db", "n1", (1, 6), strategy="LiveMigrate", disks=["db"]), *claim("db")]
+    """An InstallPlan that failed is said before nodes without a health check,
+    and these share one line.
+    """
+    items = [
+        *stored_version().items,
+        *machine("db", "n1", (1, 6), strategy="LiveMigrate", disks=["db"]),
+        *claim("db"),
+    ]
     found = [line for line in scanned(items, tmp_path) if line.endswith("]")]
     assert found[0].endswith("[cluster-operator-held]")
     (nodes,) = (line for line in found if line.endswith("[node-without-health-check]"))
@@ -94,9 +112,20 @@ def test_what_fails_now_comes_before_what_would_fail(tmp_path):
 def test_vms_of_a_pool_repeat_nothing_that_is_said_of_the_pool(tmp_path):
     template = {"spec": {"domain": {"devices": {}}, "volumes": []}}
     vm = {"spec": {"runStrategy": "Always", "template": template}}
-    pool = obj("VirtualMachinePool", "pool.kubevirt.io/v1beta1", "farm", "vms", spec={"virtualMachineTemplate": vm})
+    pool = obj(
+        "VirtualMachinePool",
+        "pool.kubevirt.io/v1beta1",
+        "farm",
+        "vms",
+        spec={"virtualMachineTemplate": vm},
+    )
     own = {"ownerReferences": owner(pool)}
-    vms = [obj("VirtualMachine", "kubevirt.io/v1", f"farm-{i}", "vms", metadata=own, **vm) for i in range(3)]
+    vms = [
+        obj("VirtualMachine", "kubevirt.io/v1", f"farm-{i}", "vms", metadata=own, **vm)
+        for i in range(3)
+    ]
     found = scanned([*cluster_of(), pool, *vms], tmp_path)
     rule = "[vm-eviction-strategy-default]"
-    assert [line.partition(":")[0] for line in found if line.endswith(rule)] == ["VirtualMachinePool/vms/farm"]
+    assert [line.partition(":")[0] for line in found if line.endswith(rule)] == [
+        "VirtualMachinePool/vms/farm"
+    ]

@@ -43,7 +43,8 @@ def judged(cluster):
 )
 def test_the_cost_follows_the_change(plural, path, value, most):
     cluster = ChangingCluster(0)
-    cluster.set("virtualmachines", ("metadata", "annotations", "first"), "x")  # an empty map that comes is a change
+    # an empty map that comes is a change
+    cluster.set("virtualmachines", ("metadata", "annotations", "first"), "x")
     cluster.kept.change(cluster.moment.refresh(), time_passed=False)
     assert judged(cluster) > 150
     cluster.set(plural, path, value)
@@ -56,7 +57,9 @@ def test_time_that_passes_judges_no_vm_again_that_waits_for_nothing(monkeypatch)
     cluster.kept.report()
     judge = incremental.judge_object
     monkeypatch.setattr(
-        incremental, "judge_object", lambda obj, *rest: judged_again.append(obj.kind) or judge(obj, *rest)
+        incremental,
+        "judge_object",
+        lambda obj, *rest: judged_again.append(obj.kind) or judge(obj, *rest),
     )
     cluster.kept.change(cluster.moment.refresh(), time_passed=True)
     cluster.kept.report()
@@ -67,7 +70,9 @@ def test_what_other_vms_need_of_their_nodes_is_not_computed_again_for_a_cordon(m
     cluster, computed = ChangingCluster(0), []
     demand = candidates.demand
     monkeypatch.setattr(
-        candidates, "demand", lambda vmi, *rest, **how: computed.append(vmi.name) or demand(vmi, *rest, **how)
+        candidates,
+        "demand",
+        lambda vmi, *rest, **how: computed.append(vmi.name) or demand(vmi, *rest, **how),
     )
     cluster.kept_results()
     assert len(computed) >= 6

@@ -21,7 +21,9 @@ def test_a_node_under_way(phase, age, said):
 
 
 def test_a_health_check_postpones_during_an_update_and_refuses_otherwise():
-    waits = Actor("w2", "NodeHealthCheck n", "", refuses="it waits for the end of the cluster upgrade")
+    waits = Actor(
+        "w2", "NodeHealthCheck n", "", refuses="it waits for the end of the cluster upgrade"
+    )
     assert waits.says.startswith("NodeHealthCheck n postpones it: it waits for")
     assert (
         Actor("w2", "NodeHealthCheck n", "", refuses="minHealthy is 3").says

@@ -84,7 +84,10 @@ def test_after_a_failure_everything_is_written_again(api):
 
 
 def test_a_namespace_that_refuses_costs_one_request_a_round(api):
-    writer, objects = LiveWriter(api, OPENREPORTS, events=False), [in_namespace(name) for name in ("a1", "b2", "c3")]
+    writer, objects = (
+        LiveWriter(api, OPENREPORTS, events=False),
+        [in_namespace(name) for name in ("a1", "b2", "c3")],
+    )
     api.full = "b2"
     for paths in (["a1", "b2", "c3"], ["b2"], ["b2"]):
         with pytest.raises(WriteRefused, match="exceeded quota"):

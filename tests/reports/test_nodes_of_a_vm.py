@@ -1,4 +1,6 @@
-"""Nodes that do not take a VM: how an explanation calls them, and which cause does not concern one node."""
+"""Nodes that do not take a VM: how an explanation calls them,
+and which cause does not concern one node.
+"""
 
 from types import SimpleNamespace
 
@@ -30,5 +32,7 @@ def test_a_vm_that_does_not_run_has_no_other_nodes(node, state, title):
     ],
 )
 def test_a_network_that_does_not_exist_is_not_the_fault_of_a_node(reason, told):
-    report = SimpleNamespace(events=[SimpleNamespace(outcome=EventEffect.NOT_RUNNING, reason=reason)])
+    report = SimpleNamespace(
+        events=[SimpleNamespace(outcome=EventEffect.NOT_RUNNING, reason=reason)]
+    )
     assert repetitions.refusal_is_told(LOST, "a", report) is told

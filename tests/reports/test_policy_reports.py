@@ -82,7 +82,9 @@ def test_a_report():
         "message": verdict.finding.message,
         "properties": {"path": "spec.running"},
     }
-    assert summary == {name: [each["result"] for each in results].count(name) for name in policy_reports.OUTCOMES}
+    assert summary == {
+        name: [each["result"] for each in results].count(name) for name in policy_reports.OUTCOMES
+    }
     assert summary["fail"] >= 1
     assert summary["pass"] > 10
 
@@ -125,7 +127,11 @@ def test_rules_without_data_and_crashed_rules():
 def test_severities_are_those_that_every_definition_knows():
     (one,) = judged(both_keys())
     every = one._replace(response=Response(evaluated_rules=tuple(RULES)))
-    assert {each.severity for each in policy_reports.subject(every).results} == {"high", "medium", "low"}
+    assert {each.severity for each in policy_reports.subject(every).results} == {
+        "high",
+        "medium",
+        "low",
+    }
 
 
 def test_the_timestamp_is_optional():
@@ -183,7 +189,9 @@ def test_the_worst_come_first_and_not_without_end():
 def test_a_report_is_small_enough_for_etcd():
     """It refuses objects of more than 1.5 MiB, with status 500."""
     long = "\U0001f600" * 2000
-    many = [PolicyResult("warn", f"r{number}", "low", long, long, long) for number in range(MAX_RESULTS)]
+    many = [
+        PolicyResult("warn", f"r{number}", "low", long, long, long) for number in range(MAX_RESULTS)
+    ]
     made = policy_reports.report(OPENREPORTS, Subject(Object(both_keys()), True, many), SECONDS)
     assert 900_000 < len(json.dumps(made, ensure_ascii=False).encode()) < 1_400_000
     assert made["summary"]["warn"] == MAX_RESULTS
@@ -197,7 +205,10 @@ def test_names_that_no_api_server_would_take_can_be_printed():
 @pytest.mark.parametrize("form", policy_reports.WRITTEN)
 def test_of_files(form, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, manifest in {"b": both_keys("b"), "a": vm("a", "shop", running=True, runStrategy="Always")}.items():
+    for name, manifest in {
+        "b": both_keys("b"),
+        "a": vm("a", "shop", running=True, runStrategy="Always"),
+    }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(manifest))
     run = CliRunner()
     first = run.invoke(main.virt_admit, ["check", ".", "-o", form]).stdout

@@ -37,24 +37,42 @@ STUCK = {
     "status": {
         "nodeName": "stuck",
         "phase": "Running",
-        "conditions": [{"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable"}],
+        "conditions": [
+            {"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable"}
+        ],
     },
 }
 
 
 @pytest.fixture
 def snapshot(tmp_path):
-    items = [KUBEVIRT, *NODES, STUCK, vm("a", running=True), vm("b", running=True), vm("c", "dev", running=True)]
+    items = [
+        KUBEVIRT,
+        *NODES,
+        STUCK,
+        vm("a", running=True),
+        vm("b", running=True),
+        vm("c", "dev", running=True),
+    ]
     file = tmp_path / "cluster.json"
     file.write_text(
-        json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items})
+        json.dumps(
+            {
+                "apiVersion": "virt-admit.io/v1alpha1",
+                "kind": "Snapshot",
+                "complete": ["*"],
+                "items": items,
+            }
+        )
     )
     return file
 
 
 def scan(snapshot, *flags):
     return CliRunner().invoke(
-        command, ["--cluster", str(snapshot), "--fail-on", "never", *map(str, flags)], standalone_mode=False
+        command,
+        ["--cluster", str(snapshot), "--fail-on", "never", *map(str, flags)],
+        standalone_mode=False,
     )
 
 
@@ -73,7 +91,10 @@ def test_findings_blockers_and_times(snapshot, tmp_path):
     found = samples((tmp_path / "scan.prom").read_text())
     rule = ("rule", "vm-running-and-run-strategy")
     for namespace, number in (("shop", 2), ("dev", 1)):
-        assert found["virt_admit_scan_findings", ("action", "deny"), ("namespace", namespace), rule] == number
+        assert (
+            found["virt_admit_scan_findings", ("action", "deny"), ("namespace", namespace), rule]
+            == number
+        )
     assert found["virt_admit_drain_blockers", ("node", "stuck")] == 1
     assert found["virt_admit_drain_blockers", ("node", "free")] == 0
     assert before <= found["virt_admit_scan_last_success_timestamp_seconds",] <= time.time()
@@ -144,6 +165,10 @@ def test_a_pushgateway_gets_the_same_in_place_of_the_last_scan(snapshot):
 @pytest.mark.parametrize("where", ["refusing gateway", "no gateway", "no folder"])
 def test_a_failed_write_is_an_error(snapshot, tmp_path, where):
     with Gateway(500) as gateway:
-        place = {"refusing gateway": gateway.url, "no gateway": "http://127.0.0.1:1", "no folder": tmp_path / "a" / "b"}
+        place = {
+            "refusing gateway": gateway.url,
+            "no gateway": "http://127.0.0.1:1",
+            "no folder": tmp_path / "a" / "b",
+        }
         run = scan(snapshot, "--metrics", place[where])
     assert f"--metrics {place[where]}: " in str(run.exception)

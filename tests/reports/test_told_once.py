@@ -1,4 +1,6 @@
-"""What a scan tells once, and in which order: one remedy, a VM and its VMI, a VM that cannot run."""
+"""What a scan tells once, and in which order: one remedy, a VM and its VMI,
+a VM that cannot run.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,22 @@ def row(rule, kind, name, message, action=Action.WARN, *, command="", unseen="",
     """Return a row of a rule that exists, or of a new one that declares this."""
     namespace = "" if kind == "Node" else "shop"
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    obj = Object({"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": metadata}, namespace)
+    obj = Object(
+        {"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": metadata}, namespace
+    )
     result = ObjectResult(Request("CREATE", kinds.of(obj), obj), Response())
     found = None if unseen else action
     known = listed_rules().by_id
     options = known[rule] if rule in known else RuleOptions(kinds=(), action=action, **declared)
-    return ReportRow(rule, found, message, Path(), result, None, declared=options, command=command, unseen=unseen)
+    return ReportRow(
+        rule, found, message, Path(), result, None, declared=options, command=command, unseen=unseen
+    )
 
 
 def told(*rows):
-    return [(each.rule, grouping.called(each), grouping.also(each)) for each in grouping.problems(rows)]
+    return [
+        (each.rule, grouping.called(each), grouping.also(each)) for each in grouping.problems(rows)
+    ]
 
 
 def rules(*rows):
@@ -47,19 +55,39 @@ def rules(*rows):
 
 def test_a_command_that_declares_a_node_off_is_not_shown_without_its_condition():
     way = fence_taints.fence_command("n1")
-    assert command(row("node-not-reporting", "Node", "n1", "not fenced", command=way)) == "virt-admit explain node/n1"
+    assert (
+        command(row("node-not-reporting", "Node", "n1", "not fenced", command=way))
+        == "virt-admit explain node/n1"
+    )
     see = "kubectl taint nodes n1 example.com/x=y:NoSchedule"
     assert command(row("node-not-reporting", "Node", "n1", "not fenced", command=see)) == see
 
 
-STUCK = row("vm-start-stuck", "VirtualMachine", "db", "the VM should run: no node has instance type shop/large")
+STUCK = row(
+    "vm-start-stuck",
+    "VirtualMachine",
+    "db",
+    "the VM should run: no node has instance type shop/large",
+)
 
 
 def test_what_is_down_then_what_does_not_go_on_then_warnings_then_advice():
     rows = (
-        row("migration-limit-unreachable", "KubeVirt", "kubevirt", "4 migrations, not 5", Action.AUDIT),
+        row(
+            "migration-limit-unreachable",
+            "KubeVirt",
+            "kubevirt",
+            "4 migrations, not 5",
+            Action.AUDIT,
+        ),
         row("workload-update-disabled", "KubeVirt", "kubevirt", "updates wait"),
-        row("vmi-evacuation-stuck", "VirtualMachineInstance", "web", "a drain waits for it", Action.AUDIT),
+        row(
+            "vmi-evacuation-stuck",
+            "VirtualMachineInstance",
+            "web",
+            "a drain waits for it",
+            Action.AUDIT,
+        ),
         STUCK,
     )
     assert rules(*rows) == [
@@ -115,24 +143,40 @@ def test_a_row_knows_what_its_rule_declares():
 
 def test_one_change_that_repairs_a_node_and_its_plan():
     change = "kubectl patch plans.upgrade.cattle.io k3s -n system --type=merge -p '{}'"
-    cordon = row("node-cordon-stays", "Node", "w2", "cordoned by Plan k3s, whose Job failed", command=change)
+    cordon = row(
+        "node-cordon-stays", "Node", "w2", "cordoned by Plan k3s, whose Job failed", command=change
+    )
     plan = row("node-update-held", "Plan", "k3s", "it has stopped", command=change)
-    assert told(plan, cordon) == [("node-cordon-stays", "Node/w2", "Plan/shop/k3s [node-update-held]")]
+    assert told(plan, cordon) == [
+        ("node-cordon-stays", "Node/w2", "Plan/shop/k3s [node-update-held]")
+    ]
 
 
 def test_a_cause_and_its_effect_with_one_command():
     cause = row(
-        "vm-network-missing", "VirtualMachine", "a", f"no pod of it can be made: {MISSING.format(1)}", command=SEE
+        "vm-network-missing",
+        "VirtualMachine",
+        "a",
+        f"no pod of it can be made: {MISSING.format(1)}",
+        command=SEE,
     )
     effect = "a drain waits for it: no target pod of it can be made: " + MISSING.format(1)
-    moved = row("vmi-evacuation-stuck", "VirtualMachineInstance", "a", effect, Action.AUDIT, command=SEE)
+    moved = row(
+        "vmi-evacuation-stuck", "VirtualMachineInstance", "a", effect, Action.AUDIT, command=SEE
+    )
     named = "VirtualMachineInstance/shop/a [vmi-evacuation-stuck]"
     assert told(moved, cause) == [("vm-network-missing", "VirtualMachine/shop/a", named)]
 
 
 @pytest.mark.parametrize("rule", ["vm-network-missing", "vmi-evacuation-stuck"])
 def test_different_causes_with_one_command_are_both_told(rule):
-    one = row("vm-network-missing", "VirtualMachine", "aaaa", f"no pod of it: {MISSING.format(1)}", command=SEE)
+    one = row(
+        "vm-network-missing",
+        "VirtualMachine",
+        "aaaa",
+        f"no pod of it: {MISSING.format(1)}",
+        command=SEE,
+    )
     other = row(rule, "VirtualMachine", "bbbb", f"no pod of it: {MISSING.format(2)}", command=SEE)
     assert sorted(rules(one, other)) == sorted(("vm-network-missing", rule))
 
@@ -141,7 +185,13 @@ def test_the_rule_about_the_cause_is_kept_with_its_remedy():
     cause = "the kubelet of s1 cannot kill it (FailedKillPod: context deadline exceeded)"
     see = "kubectl describe pod old -n shop"
     drain = row("node-drain-held", "Node", "s1", f"Upgrade up-1 waits: {cause}", command=see)
-    left = row("vmi-source-pod-left", "VirtualMachineInstance", "db", f"its pod: {cause}. Restart it.", command=see)
+    left = row(
+        "vmi-source-pod-left",
+        "VirtualMachineInstance",
+        "db",
+        f"its pod: {cause}. Restart it.",
+        command=see,
+    )
     assert told(drain, left) == [
         ("vmi-source-pod-left", "VirtualMachineInstance/shop/db", "Node/s1 [node-drain-held]"),
     ]
@@ -149,10 +199,15 @@ def test_the_rule_about_the_cause_is_kept_with_its_remedy():
 
 def test_one_cause_of_several_rules_about_a_node():
     cause = (
-        "the label remediation/exclude excludes it: release 0.10 of Node Health Check does not read its value 'false'"
+        "the label remediation/exclude excludes it: release 0.10 of Node Health Check does not "
+        "read its value 'false'"
     )
     silent = row(
-        "node-not-reporting", "Node", "w2", f"this node does not report: {cause}", command="kubectl label node w2 x-"
+        "node-not-reporting",
+        "Node",
+        "w2",
+        f"this node does not report: {cause}",
+        command="kubectl label node w2 x-",
     )
     without = row("node-without-health-check", "Node", "w2", f"no check can act ({cause})")
     other = row("node-without-health-check", "Node", "w3", f"no check can act ({cause})")
@@ -162,7 +217,8 @@ def test_one_cause_of_several_rules_about_a_node():
 def test_a_vm_and_its_vmi():
     message = "only node w1 can run this VM (no other node exists), so a drain never completes."
     vm, vmi = (
-        row("vm-single-candidate-node", each, "db", message) for each in ("VirtualMachine", "VirtualMachineInstance")
+        row("vm-single-candidate-node", each, "db", message)
+        for each in ("VirtualMachine", "VirtualMachineInstance")
     )
     assert told(vmi, vm) == [
         (
@@ -176,16 +232,30 @@ def test_a_vm_and_its_vmi():
 
 
 def test_advice_about_a_vm_that_cannot_run_is_named_alone():
-    strategy = row("vm-eviction-strategy-default", "VirtualMachine", "db", "no strategy is set", Action.AUDIT)
-    unread = row("vm-claim-node-local", "VirtualMachine", "db", "", unseen="instancetypes.kubevirt.io shop/large")
+    strategy = row(
+        "vm-eviction-strategy-default", "VirtualMachine", "db", "no strategy is set", Action.AUDIT
+    )
+    unread = row(
+        "vm-claim-node-local",
+        "VirtualMachine",
+        "db",
+        "",
+        unseen="instancetypes.kubevirt.io shop/large",
+    )
     forbidden = row("vm-claim-node-local", "VirtualMachine", "db", "", unseen="secrets shop/login")
     (stuck,) = grouping.problems((strategy, unread, STUCK))
     assert (stuck.rule, grouping.later(stuck)) == ("vm-start-stuck", "vm-eviction-strategy-default")
     assert rules(STUCK, forbidden) == ["vm-start-stuck", "vm-claim-node-local"]
     # another fault of such a VM, and advice about a VM that runs, have rows of their own
     fault = row("vm-crashes-kubevirt", "VirtualMachine", "db", "it crashes virt-launcher")
-    runs = row("vm-eviction-strategy-default", "VirtualMachine", "web", "no strategy is set", Action.AUDIT)
-    assert rules(STUCK, fault, runs) == ["vm-start-stuck", "vm-crashes-kubevirt", "vm-eviction-strategy-default"]
+    runs = row(
+        "vm-eviction-strategy-default", "VirtualMachine", "web", "no strategy is set", Action.AUDIT
+    )
+    assert rules(STUCK, fault, runs) == [
+        "vm-start-stuck",
+        "vm-crashes-kubevirt",
+        "vm-eviction-strategy-default",
+    ]
 
 
 def test_the_eviction_strategy_of_a_vm_is_one_row():
@@ -197,15 +267,22 @@ def test_the_eviction_strategy_of_a_vm_is_one_row():
     assert rules(*audits) == ["vm-eviction-strategy-default"]
     assert rules(*audits, warned) == ["vm-rerun-on-failure-drain-stop"]
     # two disks that keep a VM from migrating are two causes
-    disks = [row("vm-live-migrate-not-migratable", "VirtualMachine", "db", f"claim c{n}") for n in (1, 2)]
+    disks = [
+        row("vm-live-migrate-not-migratable", "VirtualMachine", "db", f"claim c{n}") for n in (1, 2)
+    ]
     rest = [each._replace(path=Path("v", n)) for n, each in enumerate(disks)]
-    assert rules(*rest, warned) == ["vm-live-migrate-not-migratable"] * 2 + ["vm-rerun-on-failure-drain-stop"]
+    assert rules(*rest, warned) == ["vm-live-migrate-not-migratable"] * 2 + [
+        "vm-rerun-on-failure-drain-stop"
+    ]
 
 
 def test_nothing_is_lost():
     """Each object and rule is in a row or named by one."""
     change = "kubectl annotate daemonset kured -n kube-system lock-"
-    rows = [row("node-reboot-held", "Node", f"w{n}", f"w{n} is not rebooted", command=change) for n in (1, 2, 3)]
+    rows = [
+        row("node-reboot-held", "Node", f"w{n}", f"w{n} is not rebooted", command=change)
+        for n in (1, 2, 3)
+    ]
     assert told(*rows) == [("node-reboot-held", "Node/w1 and 2 more", "Node/w2, Node/w3")]
 
 

@@ -82,7 +82,10 @@ class Sometimes:
 
 def test_some_fields_are_printed_only_if_they_are_given():
     schema = schemas.schema("try", Sometimes)
-    for report, data in ((Sometimes(None), {"always": None}), (Sometimes("a", "b"), {"always": "a", "cluster": "b"})):
+    for report, data in (
+        (Sometimes(None), {"always": None}),
+        (Sometimes("a", "b"), {"always": "a", "cluster": "b"}),
+    ):
         assert as_data(report) == data
         jsonschema.validate(data, schema)
     with pytest.raises(jsonschema.ValidationError):
@@ -91,7 +94,10 @@ def test_some_fields_are_printed_only_if_they_are_given():
 
 def test_a_removal_has_no_value_and_null_is_one():
     steps = (PatchOperation("remove", "/a"), PatchOperation("replace", "/a", None))
-    assert as_data(steps) == [{"op": "remove", "path": "/a"}, {"op": "replace", "path": "/a", "value": None}]
+    assert as_data(steps) == [
+        {"op": "remove", "path": "/a"},
+        {"op": "replace", "path": "/a", "value": None},
+    ]
 
 
 @pytest.mark.slow
@@ -100,8 +106,18 @@ def test_what_explain_and_scan_print_obeys_the_schema(seed):
     cluster = blindness.everything(blindness.random_cluster(seed))
     for verb, data in (
         *(("explain", as_data(report)) for report in explained(cluster)),
-        *(("explain", as_data(check_report.report(explain(check, cluster)))) for check in (nhc(), mhc(), capi())),
-        ("check", as_data(findings_report(judge(cluster, RULES.kinds, RULES.in_scan, load_policy("strict", RULES))))),
+        *(
+            ("explain", as_data(check_report.report(explain(check, cluster))))
+            for check in (nhc(), mhc(), capi())
+        ),
+        (
+            "check",
+            as_data(
+                findings_report(
+                    judge(cluster, RULES.kinds, RULES.in_scan, load_policy("strict", RULES))
+                )
+            ),
+        ),
     ):
         jsonschema.validate(data, json.loads((DOCS / f"{verb}.schema.json").read_text()))
 
@@ -117,11 +133,17 @@ def test_what_is_printed_obeys_the_schema(seed):
 
 
 def explained(cluster):
-    """Yield the report about every VM and every node, also where all but nodes and VMs is hidden."""
+    """Yield the report about every VM and every node,
+    also where all but nodes and VMs is hidden.
+    """
     opinion = Opinion(RULES.in_scan, load_policy("strict", RULES))
     hidden = [kind.resource for kind in kinds.ALL if kind not in (kinds.NODE, kinds.VM, kinds.VMI)]
     blind = Snapshot(cluster, ["*"], hidden)
-    for known in (cluster, blind, Snapshot([obj for obj in cluster if obj.kind == "VirtualMachine"], ["*"])):
+    for known in (
+        cluster,
+        blind,
+        Snapshot([obj for obj in cluster if obj.kind == "VirtualMachine"], ["*"]),
+    ):
         for vm in known.known(kinds.VM):
             yield explain_vm.report(vm_lookup.find(vm.name, vm.namespace, known), known, opinion)
         for node in known.known(kinds.NODE):

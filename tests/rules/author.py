@@ -1,4 +1,6 @@
-"""``make rule ID=…`` writes the two files of a rule; ``make try ID=…`` runs the tests of one rule in seconds."""
+"""``make rule ID=…`` writes the two files of a rule;
+``make try ID=…`` runs the tests of one rule in seconds.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ TESTS = (
     "kube/test_snapshots",
     "contract/test_answers",
 )
-"""What ``make try`` runs: the parts about the rule, and the hazards of VMs and nodes with all rules."""
+"""What ``make try`` runs: the parts about the rule,
+and the hazards of VMs and nodes with all rules.
+"""
 
 RULE = '''"""The bad pattern in one sentence.
 
@@ -70,7 +74,9 @@ def write(rule_id: str, folder: Path = RULE_FOLDER) -> str:
         InvalidRule: the id is not valid or exists already.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", rule_id):
-        raise InvalidRule(f"{rule_id!r} is not a valid rule id. Use lower-case words: make rule ID=vm-something")
+        raise InvalidRule(
+            f"{rule_id!r} is not a valid rule id. Use lower-case words: make rule ID=vm-something"
+        )
     if len(rule_id) > LONGEST_ID:
         raise InvalidRule(f"{rule_id} has {len(rule_id)} characters. Use at most {LONGEST_ID}")
     family = rule_id.partition("-")[0]
@@ -86,17 +92,24 @@ def write(rule_id: str, folder: Path = RULE_FOLDER) -> str:
     python.with_suffix(".yaml").write_text(
         CASES.format(kind=kind, namespace=", namespace: b" if kind.namespaced else "")
     )
-    return f"wrote {python} and {python.stem}.yaml. Edit both (CONTRIBUTING.md has examples), then run: make try ID={rule_id}"
+    return (
+        f"wrote {python} and {python.stem}.yaml. Edit both (CONTRIBUTING.md has examples), then "
+        f"run: make try ID={rule_id}"
+    )
 
 
 def usual_kind(family: str) -> Kind:
     """The kind that most rules of a folder judge; VirtualMachine for a new folder."""
-    found = Counter(kind for rule in load_rules() if rule.id.startswith(f"{family}-") for kind in rule.kinds)
+    found = Counter(
+        kind for rule in load_rules() if rule.id.startswith(f"{family}-") for kind in rule.kinds
+    )
     return found.most_common(1)[0][0] if found else kinds.VM
 
 
 def run(rule_id: str) -> int:
-    """Run the cases of one rule, and the tests of fields, hazards, snapshots, hostile input and recorded answers."""
+    """Run the cases of one rule, and the tests of fields, hazards, snapshots,
+    hostile input and recorded answers.
+    """
     rules = load_rules()
     if rule_id not in rules.by_id:
         raise InvalidRule(f"there is no rule {rule_id}. Run: make rule ID={rule_id}")

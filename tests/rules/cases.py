@@ -1,4 +1,7 @@
-"""The case files next to the rules; ``docs/case.schema.json`` describes them. Each problem is one line for the author."""
+"""The case files next to the rules; ``docs/case.schema.json`` describes them.
+
+Each problem is one line for the author.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,16 @@ def problems(rules: Rules, folder: Path = RULE_FOLDER) -> Iterator[str]:
     for rule in rules:
         if rule.id not in files:
             declared = "/".join(rule.module.split(".")[1:])
-            yield f"{declared}.py: no cases of {rule.id}. Write {case_file(rule)}, one case with a finding and one without"
+            yield (
+                f"{declared}.py: no cases of {rule.id}. Write {case_file(rule)}, one case with a "
+                "finding and one without"
+            )
     for name, file in files.items():
         if name not in rules.by_id:
-            yield f"{_place(file)}: there is no rule {name}. Write {file.stem}.py next to it, or delete the file"
+            yield (
+                f"{_place(file)}: there is no rule {name}. Write {file.stem}.py next to it, or "
+                "delete the file"
+            )
         else:
             parsed = _parse(file)
             found = list(_problems(parsed)) or list(_without_a_case(rules.by_id[name], parsed))
@@ -57,7 +66,12 @@ def place(rule: Rule, case: dict[str, Any]) -> str:
     """Return file and line of a case, as editors and terminals open them."""
     file = case_file(rule)
     items = yaml.compose((RULE_FOLDER.parent / file).read_text(), yaml.CSafeLoader).value
-    found = (item for item in items for key, value in item.value if (key.value, value.value) == ("name", case["name"]))
+    found = (
+        item
+        for item in items
+        for key, value in item.value
+        if (key.value, value.value) == ("name", case["name"])
+    )
     return f"webhook/virt_admit/{file}:{next(found).start_mark.line + 1}"
 
 
@@ -73,8 +87,12 @@ def _problems(cases: Any) -> Iterator[str]:
 
 
 def _without_a_case(rule: Rule, cases: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the kinds that a rule judges and that no case has: a path may be right for one kind alone."""
-    judged = {found.kind for case in cases if (found := kinds.of(Object(case["object"]))) is not None}
+    """Yield the kinds that a rule judges and that no case has:
+    a path may be right for one kind alone.
+    """
+    judged = {
+        found.kind for case in cases if (found := kinds.of(Object(case["object"]))) is not None
+    }
     for kind in dict.fromkeys(kind.kind for kind in rule.kinds):
         if kind not in judged:
             yield f"no case with a {kind}. Write one for each kind that the rule judges"
@@ -88,7 +106,11 @@ def _describe(error: jsonschema.ValidationError, cases: list[Any]) -> str:
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         unknown = ", ".join(sorted(set(error.instance) - set(KEYS)))
         return f"{where}unknown key {unknown}. Use one of {', '.join(KEYS)}"
-    if error.validator == "oneOf" and isinstance(error.instance, dict) and set(error.instance) - set(_FINDS_KEYS):
+    if (
+        error.validator == "oneOf"
+        and isinstance(error.instance, dict)
+        and set(error.instance) - set(_FINDS_KEYS)
+    ):
         unknown = ", ".join(sorted(set(error.instance) - set(_FINDS_KEYS)))
         return f"{where}unknown key {unknown} in finds. Use one of {', '.join(_FINDS_KEYS)}"
     return f"{where}{'.'.join(map(str, rest))}: {error.message}".replace(": : ", ": ")

@@ -32,7 +32,12 @@ EMPTY = Snapshot(complete=["*"])
 
 def instance(**spec: Any) -> dict[str, Any]:
     names = {"name": "db", "namespace": "shop"}
-    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": names, "spec": spec}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": names,
+        "spec": spec,
+    }
 
 
 def cluster(*objects: dict[str, Any], complete: tuple[str, ...] = ("*",)) -> Snapshot:
@@ -48,11 +53,15 @@ def ask(
     policy: Policy = DEFAULT,
     **more: Any,
 ) -> dict[str, Any]:
-    """What the webhook answers about an object: ``allowed``, and ``status``, ``warnings``, ``patch`` where there are."""
+    """What the webhook answers about an object: ``allowed``, and ``status``, ``warnings``,
+    ``patch`` where there are.
+    """
     return answered(review(obj, old, **more), endpoint, over, policy)
 
 
-def answered(body: dict[str, Any], endpoint: str, over: Cluster = EMPTY, policy: Policy = DEFAULT) -> dict[str, Any]:
+def answered(
+    body: dict[str, Any], endpoint: str, over: Cluster = EMPTY, policy: Policy = DEFAULT
+) -> dict[str, Any]:
     """The answer to a review. Nothing may have gone wrong inside."""
     decide = engine.fix if endpoint == "mutate" else engine.review
     answer = engine.answer(json.dumps(body).encode(), decide, RULES, over, policy)
@@ -63,7 +72,9 @@ def answered(body: dict[str, Any], endpoint: str, over: Cluster = EMPTY, policy:
 
 def silent(obj: Any, old: Any = None, **more: Any) -> bool:
     """Whether both endpoints allow it without a word and without a patch."""
-    return all(ask(obj, old, endpoint=each, **more) == {"allowed": True} for each in ("mutate", "validate"))
+    return all(
+        ask(obj, old, endpoint=each, **more) == {"allowed": True} for each in ("mutate", "validate")
+    )
 
 
 def said(response: dict[str, Any]) -> str:
@@ -72,7 +83,9 @@ def said(response: dict[str, Any]) -> str:
 
 
 def cases(*families: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return every case of the rules whose ids start with one of these words, with the rule's id."""
+    """Return every case of the rules whose ids start with one of these words,
+    with the rule's id.
+    """
     assert {rule_id.split("-")[0] for rule_id in rule_cases()} >= set(families)
     return [
         (rule_id, case)

@@ -40,9 +40,15 @@ def table(*ids: str) -> str:
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rules]]:
     """Load a tree of rule files instead of the shipped one."""
     package = rules.__name__
-    for attribute, value in (("FOLDER", tmp_path), ("FAMILIES", tmp_path / "families"), ("__path__", [str(tmp_path)])):
+    for attribute, value in (
+        ("FOLDER", tmp_path),
+        ("FAMILIES", tmp_path / "families"),
+        ("__path__", [str(tmp_path)]),
+    ):
         monkeypatch.setattr(rules, attribute, value)
-    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(f"{package}.")}
+    hidden = {
+        name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(f"{package}.")
+    }
 
     def run(**files: str) -> Rules:
         for name, text in files.items():
@@ -76,31 +82,52 @@ def test_the_tree_of_these_tests_is_loaded(load: Any) -> None:
         ),
         (
             {"vm__vm_a": source(f"{OPTIONS}, colour=1")},
-            "rules/vm/vm_a.py: unknown option colour of @rule. Use one of action, at_admission, denials, doc, "
-            "drain_advice, effect, event, fix_by_default, fixable, id, in_scan, kinds, metadata, not_in_cel, of_deleted, "
-            "only_with, operations, params, reads, sources, subresources, target, urgency",
+            (
+                "rules/vm/vm_a.py: unknown option colour of @rule. Use one of action, "
+                "at_admission, denials, doc, drain_advice, effect, event, fix_by_default, fixable, "
+                "id, in_scan, kinds, metadata, not_in_cel, of_deleted, only_with, operations, "
+                "params, reads, sources, subresources, target, urgency"
+            ),
         ),
         (
             {"vm__vm_a": source("kinds=(VM,)")},
-            "rules/vm/vm_a.py: @rule has no action. Write @rule(kinds=(VM,), action=Action.WARN, ...)",
+            (
+                "rules/vm/vm_a.py: @rule has no action. Write @rule(kinds=(VM,), "
+                "action=Action.WARN, ...)"
+            ),
         ),
         (
             {"vm__vm_a": PAGE + IMPORTS + CHECK},
-            "rules/vm/vm_a.py: no rule. Write @rule(kinds=(VM,), action=Action.WARN, ...) above its check",
+            (
+                "rules/vm/vm_a.py: no rule. Write @rule(kinds=(VM,), action=Action.WARN, ...) "
+                "above its check"
+            ),
         ),
         (
             {"vm__vm_a": source(), "families__numbers": table('"vm-a"')},
-            "rules/vm/vm_a.py: vm-a is also the id of a rule in rules/families/numbers.py. Change one of them",
+            (
+                "rules/vm/vm_a.py: vm-a is also the id of a rule in rules/families/numbers.py. "
+                "Change one of them"
+            ),
         ),
         (
             {"families__numbers": table('"vm-a"', '"vm-a"')},
-            "rules/families/numbers.py: vm-a is also the id of a rule in rules/families/numbers.py. Change one of them",
+            (
+                "rules/families/numbers.py: vm-a is also the id of a rule in "
+                "rules/families/numbers.py. Change one of them"
+            ),
         ),
         ({"vm__mhc_a": source()}, "rules/vm/mhc_a.py: move the rule mhc-a to rules/mhc/mhc_a.py"),
-        ({"vm__vm_a": source(f'{OPTIONS}, id="vm-b"')}, "rules/vm/vm_a.py: move the rule vm-b to rules/vm/vm_b.py"),
+        (
+            {"vm__vm_a": source(f'{OPTIONS}, id="vm-b"')},
+            "rules/vm/vm_a.py: move the rule vm-b to rules/vm/vm_b.py",
+        ),
         (
             {"families__numbers": table('"vm-" + "a"')},
-            'rules/families/numbers.py: write out the id "vm-a", so that a search for it finds the file',
+            (
+                'rules/families/numbers.py: write out the id "vm-a", so that a search for it finds '
+                "the file"
+            ),
         ),
         (
             {"vm__vm_a": source(f"{OPTIONS}, reads=[VM]")},
@@ -122,16 +149,24 @@ def test_a_family_row_without_cases(load: Any, tmp_path: Path) -> None:
         f"- {{name: a, object: {VM_OBJECT}, finds: [spec]}}\n- {{name: b, object: {VM_OBJECT}}}"
     )
     assert list(cases.problems(found, tmp_path)) == [
-        "rules/families/numbers.py: no cases of vm-b. Write rules/vm/vm_b.yaml, one case with a finding and one without"
+        (
+            "rules/families/numbers.py: no cases of vm-b. Write rules/vm/vm_b.yaml, one case with "
+            "a finding and one without"
+        )
     ]
 
 
 def test_a_kind_without_a_case(load: Any, tmp_path: Path) -> None:
     found = load(families__numbers=table('"vm-a"'))
     (tmp_path / "vm").mkdir()
-    (tmp_path / "vm" / "vm_a.yaml").write_text("- {name: a, object: {}, finds: [spec]}\n- {name: b, object: {}}")
+    (tmp_path / "vm" / "vm_a.yaml").write_text(
+        "- {name: a, object: {}, finds: [spec]}\n- {name: b, object: {}}"
+    )
     assert list(cases.problems(found, tmp_path)) == [
-        "rules/vm/vm_a.yaml: no case with a VirtualMachine. Write one for each kind that the rule judges"
+        (
+            "rules/vm/vm_a.yaml: no case with a VirtualMachine. Write one for each kind that the "
+            "rule judges"
+        )
     ]
 
 
@@ -144,8 +179,10 @@ def test_a_look_up_that_the_rule_does_not_declare() -> None:
     case = {"name": "a disk", "object": {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}}
     _, read = test_rules.ask(check, case)
     assert list(test_rules.undeclared_kinds(check, case, read)) == [
-        "webhook/tests/rules/test_author_errors.py: the check looks up persistentvolumeclaims (case 'a disk'). "
-        "Add PVC: (...) to reads"
+        (
+            "webhook/tests/rules/test_author_errors.py: the check looks up persistentvolumeclaims "
+            "(case 'a disk'). Add PVC: (...) to reads"
+        )
     ]
 
 
@@ -171,10 +208,19 @@ def denies_every_edit(vm: Object, context: Context) -> Findings:
         (denies_every_edit, "an edit of something else is denied"),
     ],
 )
-def test_a_rule_that_breaks_a_cluster(monkeypatch: pytest.MonkeyPatch, check: Any, hazard: str) -> None:
+def test_a_rule_that_breaks_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, check: Any, hazard: str
+) -> None:
     bad = rule(id="vm-a", doc=PAGE, kinds=(VM,), reads={PVC: ()}, action=Action.DENY)(check)
-    machine = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "a", "namespace": "b"}}
-    case = {"name": "a", "object": {**machine, "spec": {"runStrategy": "Always", "template": {"spec": {}}}}}
+    machine = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "a", "namespace": "b"},
+    }
+    case = {
+        "name": "a",
+        "object": {**machine, "spec": {"runStrategy": "Always", "template": {"spec": {}}}},
+    }
     assert list(test_never_break_cases.hazards("vm-a", case)) == []
     monkeypatch.setattr(never_break_world, "RULES", Rules((*never_break_world.RULES, bad)))
     assert any(hazard in found for found in test_never_break_cases.hazards("vm-a", case))
@@ -184,11 +230,14 @@ def test_a_rule_that_breaks_a_cluster(monkeypatch: pytest.MonkeyPatch, check: An
 
 
 def test_each_case_that_fails_is_named_with_its_file_and_line(tmp_path: Path) -> None:
-    """The rule of a shipped case file is made to find nothing, so each of its cases with a result fails."""
+    """The rule of a shipped case file is made to find nothing,
+    so each of its cases with a result fails.
+    """
     plugin = tmp_path / "broken_rule.py"
     plugin.write_text(
         "from virt_admit.rules import load_rules\n"
-        "object.__setattr__(load_rules().by_id['vm-pinned-to-one-node'], 'check', lambda obj, context: iter(()))\n"
+        "object.__setattr__(load_rules().by_id['vm-pinned-to-one-node'], 'check', lambda obj, "
+        "context: iter(()))\n"
     )
     command = [
         sys.executable,
@@ -202,14 +251,19 @@ def test_each_case_that_fails_is_named_with_its_file_and_line(tmp_path: Path) ->
     ]
     command += ["-q", "-n0", "--tb=short", "-k", "test_cases and [vm-pinned-to-one-node]"]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path), "PATH": ""}
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
     )
     assert done.returncode == 1, done.stdout
     pinned = load_rules().by_id["vm-pinned-to-one-node"]
     for _, case in cases.read(Rules([pinned])):
-        assert (f"{cases.place(pinned, case)}\n" in done.stdout) == bool(case.get("finds") or case.get("unseen")), (
-            done.stdout
-        )
+        assert (f"{cases.place(pinned, case)}\n" in done.stdout) == bool(
+            case.get("finds") or case.get("unseen")
+        ), done.stdout
 
 
 def test_the_line_of_a_case_is_that_of_its_name() -> None:

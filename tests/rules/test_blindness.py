@@ -1,4 +1,6 @@
-"""What was not read never adds a warning or a denial, and no denial vanishes without a word about what was not read."""
+"""What was not read never adds a warning or a denial,
+and no denial vanishes without a word about what was not read.
+"""
 
 from typing import Final
 
@@ -13,11 +15,17 @@ from virt_admit.rule import Action
 
 
 def answer(rule, case, hidden=None, namespace=""):
-    """Return the findings and what is unseen, with one kind hidden: everywhere, or in one namespace."""
+    """Return the findings and what is unseen, with one kind hidden: everywhere,
+    or in one namespace.
+    """
     items = [Object(each) for each in case.get("cluster", [])]
     complete = ["*"]
     if hidden is not None:
-        items = [each for each in items if kinds.of(each) is not hidden or (namespace and each.namespace != namespace)]
+        items = [
+            each
+            for each in items
+            if kinds.of(each) is not hidden or (namespace and each.namespace != namespace)
+        ]
         complete = [kind.resource for kind in kinds.ALL if kind is not hidden]
         complete += [
             f"{each.namespace}/{hidden.resource}"
@@ -29,7 +37,9 @@ def answer(rule, case, hidden=None, namespace=""):
     obj = Object(case["object"])
     result = result_of(rule, obj, context_of(rule, case, obj, old, cluster))
     assert not result.error
-    return {str(one.path): min(rule.action, one.max_action) for one in result.findings}, result.unseen
+    return {
+        str(one.path): min(rule.action, one.max_action) for one in result.findings
+    }, result.unseen
 
 
 ASSUMES: Final = frozenset(
@@ -50,11 +60,14 @@ ASSUMES: Final = frozenset(
         "workload-update-evict-only",
     )
 )
-"""Rules that assume what is usual where they could not read what makes an exception, such as a feature gate."""
+"""Rules that assume what is usual where they could not read what makes an exception,
+such as a feature gate.
+"""
 
 
 def contradicts(rule, case, *, may_add=False):
-    """Return the kinds and namespaces without which a case gets another answer that nothing explains.
+    """Return the kinds and namespaces without which a case gets another answer that nothing
+    explains.
 
     ``may_add``: a warning that is added needs no explanation.
     """
@@ -63,13 +76,19 @@ def contradicts(rule, case, *, may_add=False):
     whole, _ = answer(rule, case)
     found = []
     for kind in rule.reads:
-        namespaces = {Object(each).namespace for each in case.get("cluster", []) if kinds.of(Object(each)) is kind} - {
-            ""
-        }
+        namespaces = {
+            Object(each).namespace
+            for each in case.get("cluster", [])
+            if kinds.of(Object(each)) is kind
+        } - {""}
         for namespace in ("", *sorted(namespaces)):
             less, unseen = answer(rule, case, kind, namespace)
-            added = [path for path, action in less.items() if action >= Action.WARN and path not in whole]
-            lost = [path for path, action in whole.items() if action is Action.DENY and path not in less]
+            added = [
+                path for path, action in less.items() if action >= Action.WARN and path not in whole
+            ]
+            lost = [
+                path for path, action in whole.items() if action is Action.DENY and path not in less
+            ]
             if (added and not may_add) or (lost and not unseen):
                 found.append(f"{kind} {namespace}".strip())
     return found

@@ -64,7 +64,11 @@ def test_check_imports_only_rules_for_the_kinds_in_the_files(tmp_path: Any) -> N
     )
     command = [sys.executable, "-c", MODULES, "vm.yaml", "-q", "-o", f"text={tmp_path / 'report'}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    imported = {name for name in done.stdout.split() if name.startswith("virt_admit.rules.") and name.count(".") == 3}
+    imported = {
+        name
+        for name in done.stdout.split()
+        if name.startswith("virt_admit.rules.") and name.count(".") == 3
+    }
     assert imported == {rule.module for rule in load_rules().about().by_kind[VM]}
     assert "virt_admit.reports.findings.formats.sarif" not in done.stdout.split()
     assert "virt_admit.documents.edit" not in done.stdout.split()

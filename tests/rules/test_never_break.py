@@ -1,7 +1,7 @@
 """Hazards of a webhook for VMs that need no API server, and the proof that every hazard has a test.
 
-``@never_break`` gives the line of the hazard. The tests against a real API server are in tests/e2e/never_break and
-tests/e2e/test_cluster_configuration.py.
+``@never_break`` gives the line of the hazard. The tests against a real API server are in
+tests/e2e/never_break and tests/e2e/test_cluster_configuration.py.
 """
 
 from __future__ import annotations
@@ -52,8 +52,17 @@ def faulty(**more: Any) -> dict[str, Any]:
 def pool(**spec: Any) -> dict[str, Any]:
     machine = {"spec": vm("db", **spec)["spec"]}
     names = {"name": "workers", "namespace": "shop"}
-    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "virtualMachineTemplate": machine}
-    return {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": names, "spec": spec}
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}},
+        "virtualMachineTemplate": machine,
+    }
+    return {
+        "apiVersion": "pool.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePool",
+        "metadata": names,
+        "spec": spec,
+    }
 
 
 class TestVirtualMachines:
@@ -61,7 +70,11 @@ class TestVirtualMachines:
 
     @never_break("vm", 1)
     def test_updates_of_vmis_pass(self) -> None:
-        hits = {(operation, name) for _, resource, operation, name in registered() if resource == kinds.VMI.plural}
+        hits = {
+            (operation, name)
+            for _, resource, operation, name in registered()
+            if resource == kinds.VMI.plural
+        }
         assert hits == {("CREATE", "instances.validate.virt-admit.io")}
         faulty_one = instance(evictionStrategy="livemigrate", domain={})
         assert silent(faulty_one, instance(domain={})), "one that comes all the same"
@@ -75,7 +88,9 @@ class TestVirtualMachines:
         assert patch_of({"response": ask(instance(domain={}), endpoint="mutate")}) == []
 
     @never_break("vm", 2)
-    @pytest.mark.parametrize("subresource", ["status", "scale", "start", "addvolume", "portforward/22"])
+    @pytest.mark.parametrize(
+        "subresource", ["status", "scale", "start", "addvolume", "portforward/22"]
+    )
     def test_status_and_subresources(self, subresource: str) -> None:
         assert silent(faulty(), subResource=subresource)
         assert silent(faulty(), vm("db"), subResource=subresource)
@@ -83,7 +98,10 @@ class TestVirtualMachines:
     @never_break("vm", 3)
     def test_finalizers_can_be_removed(self) -> None:
         held = faulty()
-        held["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubevirt.io/x"]}
+        held["metadata"] |= {
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["kubevirt.io/x"],
+        }
         freed = copy.deepcopy(held)
         freed["metadata"]["finalizers"] = []
         assert silent(freed, held)
@@ -91,9 +109,11 @@ class TestVirtualMachines:
         assert silent(freed, held)
         assert silent(None, held, operation="DELETE")
         for entry in ENTRIES:
-            if entry["name"] != "nodes.validate.virt-admit.io":  # its own condition wants a change of the node
+            # its own condition wants a change of the node
+            if entry["name"] != "nodes.validate.virt-admit.io":
                 assert any(
-                    "has(object.metadata.deletionTimestamp)" in each["expression"] for each in entry["matchConditions"]
+                    "has(object.metadata.deletionTimestamp)" in each["expression"]
+                    for each in entry["matchConditions"]
                 )
 
     @never_break("vm", 4)
@@ -103,7 +123,9 @@ class TestVirtualMachines:
         user = f"system:serviceaccount:{home}:kubevirt-{account}"
         for obj in (faulty(), pool(running=True), instance(evictionStrategy="x"), vm("db")):
             assert silent(obj, userInfo={"username": user})
-        (pattern,) = re.findall(r"matches\('(.*)'\)", manifests.not_kubevirt(RULES, TRUSTED_NAMESPACES)[1])
+        (pattern,) = re.findall(
+            r"matches\('(.*)'\)", manifests.not_kubevirt(RULES, TRUSTED_NAMESPACES)[1]
+        )
         assert re.search(pattern, user)
         assert not re.search(pattern, f"{user}-2")
         assert not re.search(pattern, user.replace(home, "shop"))
@@ -120,7 +142,9 @@ class TestVirtualMachines:
 
     @never_break("vm", 6)
     def test_updates_are_not_mutated(self) -> None:
-        assert {operation for _, _, operation, name in registered() if ".mutate." in name} == {"CREATE"}
+        assert {operation for _, _, operation, name in registered() if ".mutate." in name} == {
+            "CREATE"
+        }
         assert ask(vm("db"), vm("db", runStrategy="Halted"), endpoint="mutate") == {"allowed": True}
 
     @never_break("vm", 7)
@@ -133,39 +157,54 @@ class TestVirtualMachines:
     )
     def test_a_patch_changes_one_field(self, obj: dict[str, Any], leaf: str) -> None:
         response = ask(obj, endpoint="mutate")
-        assert patch_of({"response": response}) == [{"op": "add", "path": leaf, "value": "LiveMigrate"}]
+        assert patch_of({"response": response}) == [
+            {"op": "add", "path": leaf, "value": "LiveMigrate"}
+        ]
         fixed = copy.deepcopy(obj)
         *way, last = leaf.strip("/").split("/")
         target = fixed
         for key in way:
             target = target[key]
         target[last] = "LiveMigrate"
-        assert ask(fixed, endpoint="mutate") == {"allowed": True}, "asked again after another webhook"
+        assert ask(fixed, endpoint="mutate") == {"allowed": True}, (
+            "asked again after another webhook"
+        )
         assert MUTATE["webhooks"][0]["reinvocationPolicy"] == "IfNeeded"
         assert MUTATE["metadata"]["name"] == NAME
 
     @never_break("vm", 8)
     def test_pools(self) -> None:
         member = vm("workers-0")
-        owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "workers", "uid": "1"}
+        owner = {
+            "apiVersion": "pool.kubevirt.io/v1beta1",
+            "kind": "VirtualMachinePool",
+            "name": "workers",
+            "uid": "1",
+        }
         member["metadata"]["ownerReferences"] = [owner | {"controller": True}]
         user = {"username": "system:serviceaccount:kubevirt:kubevirt-controller", "groups": []}
         assert silent(member, userInfo=user)
 
     @never_break("vm", 9)
     def test_server_side_apply(self) -> None:
-        """We write as rarely as possible: where a VM inherits the same value, and over nothing that a user wrote."""
+        """We write as rarely as possible: where a VM inherits the same value,
+        and over nothing that a user wrote.
+        """
         names = {"name": "kubevirt", "namespace": "kubevirt"}
         kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": names}
         for strategy in ("LiveMigrate", "None", "External"):
             world = cluster(kubevirt | {"spec": {"configuration": {"evictionStrategy": strategy}}})
             assert ask(vm("db"), endpoint="mutate", over=world) == {"allowed": True}
         for strategy in ("None", "External", "", "livemigrate"):
-            assert "patch" not in ask(vm("db", template={"evictionStrategy": strategy}), endpoint="mutate")
+            assert "patch" not in ask(
+                vm("db", template={"evictionStrategy": strategy}), endpoint="mutate"
+            )
 
     @never_break("vm", 10)
     def test_failure_policy(self) -> None:
-        """Under the overlay ``enforce`` requests for VMs, pools and replica sets may fail; never for instances."""
+        """Under the overlay ``enforce`` requests for VMs, pools and replica sets may fail;
+        never for instances.
+        """
         assert {entry["failurePolicy"] for entry in ENTRIES} == {"Ignore"}
         assert max(entry["timeoutSeconds"] for entry in ENTRIES) <= 5
         may_fail = {resource for _, resource, _, name in registered() if name in MAY_FAIL}
@@ -173,12 +212,16 @@ class TestVirtualMachines:
 
     @never_break("vm", 11)
     def test_pods_and_evictions_are_not_registered(self) -> None:
-        assert not [resource for group, resource, _, _ in registered() if not group and resource != "nodes"]
+        assert not [
+            resource for group, resource, _, _ in registered() if not group and resource != "nodes"
+        ]
         assert not [resource for group, resource, _, _ in registered() if group == "policy"]
 
     @never_break("vm", 13)
     def test_our_own_absence_during_a_drain(self) -> None:
-        documents = list(yaml.safe_load_all((ROOT / "manifests" / "base" / "workload.yaml").read_text()))
+        documents = list(
+            yaml.safe_load_all((ROOT / "manifests" / "base" / "workload.yaml").read_text())
+        )
         deployment, budget = (
             next(each["spec"] for each in documents if each["kind"] == kind)
             for kind in ("Deployment", "PodDisruptionBudget")
@@ -186,7 +229,11 @@ class TestVirtualMachines:
         pod = deployment["template"]["spec"]
         assert deployment["replicas"] - budget["minAvailable"] == 1
         assert "podAntiAffinity" in pod["affinity"]
-        assert not [volume for volume in pod["volumes"] if {"hostPath", "persistentVolumeClaim"} & set(volume)]
+        assert not [
+            volume
+            for volume in pod["volumes"]
+            if {"hostPath", "persistentVolumeClaim"} & set(volume)
+        ]
 
     @never_break("vm", 14)
     def test_own_namespace_and_system_namespaces(self) -> None:
@@ -209,36 +256,58 @@ class TestVirtualMachines:
             drained = {**case, "cluster": [_drained(each) for each in case["cluster"]]}
             for endpoint in ("mutate", "validate"):
                 before, during = (
-                    ask(case["object"], case.get("old"), endpoint=endpoint, over=over(each)) for each in (case, drained)
+                    ask(case["object"], case.get("old"), endpoint=endpoint, over=over(each))
+                    for each in (case, drained)
                 )
                 assert before == during, (rule, case["name"])
         assert seen > 20
 
     @never_break("vm", 16)
     def test_disaster_recovery(self) -> None:
-        """What a VM refers to does not exist yet: claims, volumes to import, instance type, preference, KubeVirt."""
+        """What a VM refers to does not exist yet: claims, volumes to import, instance type,
+        preference, KubeVirt.
+        """
         volumes = [
             {"name": "root", "dataVolume": {"name": "not-imported"}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "not-restored"}},
             {"name": "net", "cloudInitNoCloud": {"networkDataSecretRef": {"name": "not-there"}}},
         ]
-        networks = [{"name": "default", "pod": {}}, {"name": "lan", "multus": {"networkName": "not/there"}}]
+        networks = [
+            {"name": "default", "pod": {}},
+            {"name": "lan", "multus": {"networkName": "not/there"}},
+        ]
         restored = vm("db", template={"volumes": volumes, "networks": networks})
         restored["spec"] |= {"instancetype": {"name": "u1.large"}, "preference": {"name": "fedora"}}
         for world in (EMPTY, NOTHING):
             fixed = ask(restored, endpoint="mutate", over=world)
-            assert [step["value"] for step in patch_of({"response": fixed})] == ["LiveMigrateIfPossible"]
+            assert [step["value"] for step in patch_of({"response": fixed})] == [
+                "LiveMigrateIfPossible"
+            ]
             assert ask(restored, over=world) == {"allowed": True}
-            explicit = vm("db", template={"volumes": volumes, "networks": networks, "evictionStrategy": "LiveMigrate"})
+            explicit = vm(
+                "db",
+                template={
+                    "volumes": volumes,
+                    "networks": networks,
+                    "evictionStrategy": "LiveMigrate",
+                },
+            )
             assert ask(explicit, over=world) == {"allowed": True}
 
     @never_break("vm", 17)
     def test_newer_kubevirt(self) -> None:
         names = {"name": "kubevirt", "namespace": "kubevirt"}
-        kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": names, "spec": {}}
+        kubevirt = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "KubeVirt",
+            "metadata": names,
+            "spec": {},
+        }
         new = vm("db", runStrategy="Sometimes", template={"evictionStrategy": "Teleport"})
         for version, allowed in (("v1.10.0", False), ("v9.0.0", True)):
-            answer = ask(new, over=cluster(kubevirt | {"status": {"observedKubeVirtVersion": version}}))
+            answer = ask(
+                new, over=cluster(kubevirt | {"status": {"observedKubeVirtVersion": version}})
+            )
             assert answer["allowed"] == allowed
             assert "vm-run-strategy-unknown" in said(answer)
             assert "vm-eviction-strategy-unknown" in said(answer)
@@ -268,7 +337,9 @@ class TestVirtualMachines:
         assert answer["status"]["message"].startswith(start)
 
     @never_break("vm", 19)
-    @pytest.mark.parametrize("odd", [None, "", "text", 7, True, [], ["a"], [None], {}, {"": None}], ids=repr)
+    @pytest.mark.parametrize(
+        "odd", [None, "", "text", 7, True, [], ["a"], [None], {}, {"": None}], ids=repr
+    )
     def test_odd_types(self, odd: Any) -> None:
         """Where there is no VMI spec there is nothing to judge, and nothing to write."""
         places = [odd, {"runStrategy": "no", "template": odd}]
@@ -279,7 +350,9 @@ class TestVirtualMachines:
                 for metadata in (odd, {"name": "db"}):
                     body = review({"apiVersion": "kubevirt.io/v1", "kind": kind}, namespace="shop")
                     body["request"]["object"] |= {"metadata": metadata, "spec": spec}
-                    assert answered(body, "mutate") == answered(body, "validate") == {"allowed": True}, spec
+                    assert (
+                        answered(body, "mutate") == answered(body, "validate") == {"allowed": True}
+                    ), spec
 
     @never_break("vm", 20)
     def test_warnings_as_noise(self) -> None:

@@ -25,7 +25,19 @@ from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING
 
-HEALTH = ("capi", "condition", "far", "machine", "machineset", "mhc", "nhc", "nm", "node", "remediation", "snrc")
+HEALTH = (
+    "capi",
+    "condition",
+    "far",
+    "machine",
+    "machineset",
+    "mhc",
+    "nhc",
+    "nm",
+    "node",
+    "remediation",
+    "snrc",
+)
 
 
 def node(name: str, ready: str = "True", **spec: Any) -> dict[str, Any]:
@@ -42,7 +54,12 @@ def node(name: str, ready: str = "True", **spec: Any) -> dict[str, Any]:
 
 def maintenance(name: str) -> dict[str, Any]:
     group = "nodemaintenance.medik8s.io/v1beta1"
-    return {"apiVersion": group, "kind": "NodeMaintenance", "metadata": {"name": "m"}, "spec": {"nodeName": name}}
+    return {
+        "apiVersion": group,
+        "kind": "NodeMaintenance",
+        "metadata": {"name": "m"},
+        "spec": {"nodeName": name},
+    }
 
 
 def running(name: str, where: str, **spec: Any) -> dict[str, Any]:
@@ -50,7 +67,9 @@ def running(name: str, where: str, **spec: Any) -> dict[str, Any]:
     status = {
         "phase": "Running",
         "nodeName": where,
-        "conditions": [{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}],
+        "conditions": [
+            {"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}
+        ],
     }
     obj = instance(**{"evictionStrategy": "LiveMigrate", **spec}) | {"status": status}
     obj["metadata"] = {"name": name, "namespace": "shop", "labels": {"kubevirt.io/nodeName": where}}
@@ -94,7 +113,9 @@ class TestHealth:
     }
     INERT: ClassVar = {
         "selector": {"matchLabels": {"machine.openshift.io/cluster-api-machine-role": "infra"}},
-        "unhealthyConditions": [{"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}],
+        "unhealthyConditions": [
+            {"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}
+        ],
     }
     HOSTED: ClassVar = {
         "clusterName": "guest-7xk2p",
@@ -111,7 +132,11 @@ class TestHealth:
     @pytest.mark.parametrize(
         ("name", "group", "spec"),
         [
-            ("openshift-machine-api/machine-api-termination-handler", "machine.openshift.io", TERMINATING),
+            (
+                "openshift-machine-api/machine-api-termination-handler",
+                "machine.openshift.io",
+                TERMINATING,
+            ),
             ("openshift-machine-api/inert", "machine.openshift.io", INERT),
             ("clusters-guest/guest", "cluster.x-k8s.io", HOSTED),
         ],
@@ -119,15 +144,24 @@ class TestHealth:
     def test_what_the_cluster_ships(self, name: str, group: str, spec: dict[str, Any]) -> None:
         namespace, _, name = name.partition("/")
         names: dict[str, Any] = {"name": name, "namespace": namespace}
-        shipped = {"apiVersion": f"{group}/v1beta1", "kind": "MachineHealthCheck", "metadata": names, "spec": spec}
+        shipped = {
+            "apiVersion": f"{group}/v1beta1",
+            "kind": "MachineHealthCheck",
+            "metadata": names,
+            "spec": spec,
+        }
         for world in (EMPTY, NOTHING):
             assert silent(shipped, over=world)
         owner = {"apiVersion": "v1", "kind": "X", "name": "y", "uid": "z"}
-        owned = shipped | {"metadata": {**names, "finalizers": ["example.com/x"], "ownerReferences": [owner]}}
+        owned = shipped | {
+            "metadata": {**names, "finalizers": ["example.com/x"], "ownerReferences": [owner]}
+        }
         assert silent(owned, shipped)
 
     @never_break("health", 7)
-    @pytest.mark.parametrize(("ready", "allowed"), [("True", False), ("Unknown", True), ("False", True)])
+    @pytest.mark.parametrize(
+        ("ready", "allowed"), [("True", False), ("Unknown", True), ("False", True)]
+    )
     def test_a_broken_node_can_be_maintained(self, ready: str, allowed: bool) -> None:
         world = cluster(node("n1", ready), node("n2"), running("db", "n1"))
         answer = ask(maintenance("n1"), over=world)
@@ -154,11 +188,17 @@ class TestHealth:
         for entry in VALIDATE["webhooks"]:
             left_out = entry["namespaceSelector"]["matchExpressions"][0]["values"]
             assert {"kube-system", "virt-admit"} <= set(left_out)
-            assert not [name for name in left_out if name.startswith("openshift-") and name != "openshift-cnv"]
+            assert not [
+                name
+                for name in left_out
+                if name.startswith("openshift-") and name != "openshift-cnv"
+            ]
 
     @never_break("health", 11)
     def test_bounded_work(self) -> None:
-        """A maintenance among 5,000 machines: the first look costs, the next ones look at one node only."""
+        """A maintenance among 5,000 machines: the first look costs,
+        the next ones look at one node only.
+        """
         nodes = [node(f"n{number}") for number in range(100)]
         machines = [running(f"db-{number}", f"n{number % 100}") for number in range(5000)]
         world = cluster(*nodes, *machines)
@@ -175,7 +215,10 @@ class TestHealth:
         ("user", "speaks"),
         [
             ("jane", True),
-            ("system:serviceaccount:openshift-machine-config-operator:machine-config-controller", False),
+            (
+                "system:serviceaccount:openshift-machine-config-operator:machine-config-controller",
+                False,
+            ),
             ("system:serviceaccount:openshift-machine-api:machine-api-controllers", False),
         ],
     )

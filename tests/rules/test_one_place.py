@@ -1,4 +1,6 @@
-"""A rule is two files: what it declares appears everywhere without another edit, and it finds something in a live cluster."""
+"""A rule is two files: what it declares appears everywhere without another edit, and it finds
+something in a live cluster.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def check_look_up(vm: Object, context: Any) -> Any:
     claim = context.cluster.get(PVC, vm.namespace, "disk")
     scheduler = context.cluster.get(SCHEDULER, "", "main")
     if claim.at("status", "phase").text == "Lost" and scheduler.at("spec", "paused").boolean:
-        yield Finding(vm["spec"].path, "claim disk is lost while the scheduler is paused. Restore the claim.")
+        yield Finding(
+            vm["spec"].path, "claim disk is lost while the scheduler is paused. Restore the claim."
+        )
 
 
 def synthetic(rule_id: str, **fields: Any) -> Rule:
@@ -67,7 +71,9 @@ RULES = Rules((*load_rules().at_admission, ON_NODES, LOOKING_UP))
 def expression_for_nodes(rules: Rules) -> str:
     entries = manifests.webhooks(rules)[1]["webhooks"]
     (entry,) = [each for each in entries if each["name"].startswith("nodes.")]
-    (condition,) = [each for each in entry["matchConditions"] if each["name"] == "cordon-or-annotation"]
+    (condition,) = [
+        each for each in entry["matchConditions"] if each["name"] == "cordon-or-annotation"
+    ]
     return str(condition["expression"])
 
 
@@ -79,7 +85,12 @@ def test_a_metadata_key_is_in_the_match_conditions() -> None:
 
 @pytest.mark.parametrize("roles", [manifests.rbac, manifests.scan_rbac])
 def test_a_looked_up_kind_is_in_the_roles(roles: Any) -> None:
-    granted = [rule for obj in roles(RULES) for rule in obj.get("rules", ()) if rule["apiGroups"] == ["example.io"]]
+    granted = [
+        rule
+        for obj in roles(RULES)
+        for rule in obj.get("rules", ())
+        if rule["apiGroups"] == ["example.io"]
+    ]
     assert [rule["resources"] for rule in granted] == [["schedulers"]]
 
 
@@ -109,11 +120,15 @@ def test_informers_serve_the_new_field_and_kind(tmp_path: Any) -> None:
     """In a live cluster the rule finds something; without the declared field it would not."""
     judged = obj(VM, "db", "shop", spec={"runStrategy": "Always"})
     with FakeApi() as api:
-        api.install(PVC, obj(PVC, "disk", "shop", spec={"volumeName": "x"}, status={"phase": "Lost"}))
+        api.install(
+            PVC, obj(PVC, "disk", "shop", spec={"volumeName": "x"}, status={"phase": "Lost"})
+        )
         api.install(SCHEDULER, obj(SCHEDULER, "main", spec={"paused": True, "other": 1}))
         assert findings(LOOKING_UP, judged, started(RULES, api, tmp_path)) == ["spec"]
 
-        forgetful = dataclasses.replace(LOOKING_UP, reads={PVC: ("spec.accessModes",), SCHEDULER: ("spec.paused",)})
+        forgetful = dataclasses.replace(
+            LOOKING_UP, reads={PVC: ("spec.accessModes",), SCHEDULER: ("spec.paused",)}
+        )
         assert findings(forgetful, judged, started(Rules([forgetful]), api, tmp_path)) == []
 
 
@@ -144,7 +159,10 @@ def started(rules: Rules, api: FakeApi, folder: Any) -> ClusterCache:
         ((PVC,), "reads is not a mapping. Write reads={PVC:"),
         ({SCHEDULER: ()}, "unknown kind .*add a record"),
         ({PVC: "status.phase"}, r"not a tuple. Write PersistentVolumeClaim: \('status.phase',\)"),
-        ({PVC: ("statu.phase",)}, "unknown field 'statu.phase' of persistentvolumeclaims. Write a path such as"),
+        (
+            {PVC: ("statu.phase",)},
+            "unknown field 'statu.phase' of persistentvolumeclaims. Write a path such as",
+        ),
         ({PVC: ("status..phase",)}, "unknown field"),
         ({PVC: ("metadata.annotations.",)}, "unknown field"),
         ({PVC: (1,)}, "unknown field 1"),
@@ -170,7 +188,9 @@ def test_kinds_and_sources_that_are_not_tuples() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["status.phase", "reclaimPolicy", "metadata.labels.example.io/zone", "type", "value"])
+@pytest.mark.parametrize(
+    "path", ["status.phase", "reclaimPolicy", "metadata.labels.example.io/zone", "type", "value"]
+)
 def test_reads_may_name_every_field_of_a_kind(path: str) -> None:
     """StorageClasses and Secrets have neither spec nor status."""
     assert list(problems(dataclasses.replace(LOOKING_UP, reads={PVC: (path,)}))) == []
@@ -187,7 +207,10 @@ GOOD = "- {name: a, object: {}, finds: [spec]}\n- {name: b, object: {}}\n"
             GOOD.replace("finds", "find"),
             "rules/node/node_zone_frozen.yaml: case 'a': unknown key find. Use one of name, ",
         ),
-        (GOOD.replace("[spec]", "[{pth: x}]"), "case 'a': unknown key pth in finds. Use one of path, "),
+        (
+            GOOD.replace("[spec]", "[{pth: x}]"),
+            "case 'a': unknown key pth in finds. Use one of path, ",
+        ),
         ("", "rules/node/node_zone_frozen.yaml: no cases. Write a list"),
         ("- [", "rules/node/node_zone_frozen.yaml: not valid YAML"),
         (GOOD.replace("object: {}, finds", "finds"), "case 'a': .*'object' is a required property"),
@@ -205,9 +228,14 @@ def test_a_rule_without_cases_and_cases_without_a_rule(tmp_path: Any) -> None:
     (tmp_path / "vm").mkdir()
     (tmp_path / "vm" / "vm_lonely.yaml").write_text(GOOD)
     assert list(cases.problems(ONE, tmp_path)) == [
-        "rules/test_one_place.py: no cases of node-zone-frozen. Write rules/node/node_zone_frozen.yaml, one case with a "
-        "finding and one without",
-        "rules/vm/vm_lonely.yaml: there is no rule vm-lonely. Write vm_lonely.py next to it, or delete the file",
+        (
+            "rules/test_one_place.py: no cases of node-zone-frozen. Write "
+            "rules/node/node_zone_frozen.yaml, one case with a finding and one without"
+        ),
+        (
+            "rules/vm/vm_lonely.yaml: there is no rule vm-lonely. Write vm_lonely.py next to it, "
+            "or delete the file"
+        ),
     ]
 
 
@@ -231,7 +259,9 @@ def test_the_template_is_a_rule_with_a_bad_and_a_good_case(tmp_path: Any, rule_i
         author.write(rule_id, tmp_path)
 
 
-@pytest.mark.parametrize("rule_id", ["", "VM-x", "vm", "vm_x", "vm--x", "-x", "vm-" + "x" * 60, "../vm-x"])
+@pytest.mark.parametrize(
+    "rule_id", ["", "VM-x", "vm", "vm_x", "vm--x", "-x", "vm-" + "x" * 60, "../vm-x"]
+)
 def test_an_id_that_is_not_valid(tmp_path: Any, rule_id: str) -> None:
     with pytest.raises(InvalidRule, match=r"valid rule id|characters"):
         author.write(rule_id, tmp_path)
@@ -240,7 +270,9 @@ def test_an_id_that_is_not_valid(tmp_path: Any, rule_id: str) -> None:
 
 # --- the worked examples of CONTRIBUTING.md
 
-_BLOCKS = re.findall(r"```python\n(.*?)```\n```yaml\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+_BLOCKS = re.findall(
+    r"```python\n(.*?)```\n```yaml\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+)
 
 
 @pytest.mark.parametrize(("python", "text"), _BLOCKS, ids=["look-up", "node"])
@@ -258,11 +290,22 @@ def test_the_examples_in_contributing_work(tmp_path: Any, python: str, text: str
 
 
 def test_the_facts_in_contributing_exist() -> None:
-    (table,) = re.findall(r"### Facts\n(.*?)\n### ", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    named = re.findall(r"\b([a-z_]+)\.([A-Za-z_]+)", " ".join(row.split("|", 2)[2] for row in table.splitlines()[2:]))
+    (table,) = re.findall(
+        r"### Facts\n(.*?)\n### ", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
+    named = re.findall(
+        r"\b([a-z_]+)\.([A-Za-z_]+)",
+        " ".join(row.split("|", 2)[2] for row in table.splitlines()[2:]),
+    )
     facts = {(module, name) for module, name in named if module not in ("context", "metadata")}
     assert len(facts) > 25
-    modules = [info.name for info in pkgutil.walk_packages(virt_admit.__path__, "virt_admit.") if not info.ispkg]
+    modules = [
+        info.name
+        for info in pkgutil.walk_packages(virt_admit.__path__, "virt_admit.")
+        if not info.ispkg
+    ]
     for module, name in sorted(facts):
         found = [each for each in modules if each.endswith(f".{module}")]
-        assert any(hasattr(importlib.import_module(each), name) for each in found), f"{module}.{name}"
+        assert any(hasattr(importlib.import_module(each), name) for each in found), (
+            f"{module}.{name}"
+        )

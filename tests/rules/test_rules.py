@@ -1,4 +1,7 @@
-"""Every case of every rule, and what every rule owes its readers. ``docs/case.schema.json`` describes the cases."""
+"""Every case of every rule, and what every rule owes its readers.
+
+``docs/case.schema.json`` describes the cases.
+"""
 
 import copy
 import dataclasses
@@ -30,8 +33,12 @@ from virt_admit.rules import load_rules
 ALL = list(load_rules())
 DEFAULT = load("default", load_rules())
 PAIRS = list(cases.read(load_rules()))
-CASES_BY_RULE = [pytest.param(rule, [case for each, case in PAIRS if each is rule], id=rule.id) for rule in ALL]
-"""One test for each rule is quicker than one for each case; ``each_case`` names the cases that fail."""
+CASES_BY_RULE = [
+    pytest.param(rule, [case for each, case in PAIRS if each is rule], id=rule.id) for rule in ALL
+]
+"""One test for each rule is quicker than one for each case;
+``each_case`` names the cases that fail.
+"""
 SHARED = {
     (kind, path)
     for package in (forecasts, model)
@@ -106,7 +113,9 @@ def context_of(rule, case, obj, old, cluster):
 def judge_of(case, obj, cluster):
     """The judge that the engine gives to a rule. The look-ups of the other rules are theirs."""
     others = cluster.cluster if isinstance(cluster, Recorder) else cluster
-    request = Request("CREATE", kinds.of(obj), obj, namespace=obj.namespace, user=case.get("user", ""))
+    request = Request(
+        "CREATE", kinds.of(obj), obj, namespace=obj.namespace, user=case.get("user", "")
+    )
     return _Evaluation(request, obj, load_rules(), others, DEFAULT, NO_LIMITS).judge
 
 
@@ -141,10 +150,15 @@ def judge(rule, case):
 
 
 def undeclared_kinds(rule, case, read):
-    """Yield the kinds that the check looks up and that the rule does not declare, each with what to write."""
+    """Yield the kinds that the check looks up and that the rule does not declare,
+    each with what to write.
+    """
     for kind in sorted(read & set(kinds.ALL) - set(rule.reads)):
         name = next(name for name, value in vars(kinds).items() if value == kind)
-        yield f"{file_of(rule)}: the check looks up {kind} (case {case['name']!r}). Add {name}: (...) to reads"
+        yield (
+            f"{file_of(rule)}: the check looks up {kind} (case {case['name']!r}). Add {name}: "
+            "(...) to reads"
+        )
 
 
 def as_expected(result, case):
@@ -157,14 +171,19 @@ def as_expected(result, case):
         assert str(finding.max_action) == details.get("max_action", str(finding.max_action))
         if "value" in details:
             assert finding.value == details["value"]
-    assert [step.as_json() for finding in result.findings for step in finding.fix] == case.get("fix", [])
+    assert [step.as_json() for finding in result.findings for step in finding.fix] == case.get(
+        "fix", []
+    )
     assert len(result.unseen) == len(case.get("unseen", [])), result.unseen
     for part, what in zip(case.get("unseen", []), result.unseen, strict=True):
         assert part in what
 
 
 def fits(rule, finding):
-    """A message is one line. The API server may cut a warning above 256 characters, and the remedy is at its end."""
+    """A message is one line.
+
+    The API server may cut a warning above 256 characters, and the remedy is at its end.
+    """
     assert "\n" not in finding.message
     assert len(finding.message) <= LONGEST_MESSAGE, finding.message
     if rule.at_admission and min(rule.action, finding.max_action) <= Action.WARN:
@@ -182,7 +201,9 @@ def fix_removes_findings(rule, case, result):
 
 
 def finds_no_more_without_a_cluster(rule, case, result):
-    """Unseen is not absent: a denial that is found without any knowledge of the cluster is found with it too."""
+    """Unseen is not absent: a denial that is found without any knowledge of the cluster is found
+    with it too.
+    """
     without, _ = ask(rule, {**case, "cluster": [], "complete": []})
     assert not without.error
     known = {str(finding.path) for finding in result.findings}
@@ -220,24 +241,37 @@ def test_every_rule_explains_itself_and_has_a_bad_and_a_good_case(rule, own):
     assert rule.sources
     assert len(rule.id) <= 56, "the exempt annotation would have a name of more than 63 characters"
     place = cases.case_file(rule)
-    assert any(case.get("finds") for case in own), f"{place}: add a case in which the rule finds something"
-    assert any(not case.get("finds") and "unseen" not in case for case in own), f"{place}: add a case without findings"
+    assert any(case.get("finds") for case in own), (
+        f"{place}: add a case in which the rule finds something"
+    )
+    assert any(not case.get("finds") and "unseen" not in case for case in own), (
+        f"{place}: add a case without findings"
+    )
 
 
 @pytest.mark.parametrize(("rule", "own"), CASES_BY_RULE)
 def test_a_rule_declares_the_metadata_keys_that_it_judges(rule, own):
-    """Otherwise no update of the key reaches the rule, and the match condition for Nodes drops each of them."""
+    """Otherwise no update of the key reaches the rule,
+    and the match condition for Nodes drops each of them.
+    """
     for kind, key in undeclared_keys(rule, own):
-        pytest.fail(f"{file_of(rule)}: an update of {key!r} would not be judged on {kind}. Add the key to metadata")
+        pytest.fail(
+            f"{file_of(rule)}: an update of {key!r} would not be judged on {kind}. Add the key to "
+            "metadata"
+        )
 
 
 def undeclared_keys(rule, rule_cases):
-    """Yield the annotation and label keys that findings are at and whose updates nothing brings to the rule, by kind."""
+    """Yield the annotation and label keys that findings are at and whose updates nothing brings to
+    the rule, by kind.
+    """
     for case in rule_cases if rule.at_admission else ():
         kind = kinds.of(Object(case["object"])) or rule.kinds[0]
         for finding in ask(rule, case)[0].findings:
             match finding.path:
-                case ("metadata", "annotations" | "labels" as part, str(key)) if not kind.created_only:
+                case ("metadata", "annotations" | "labels" as part, str(key)) if (
+                    not kind.created_only
+                ):
                     if part not in kind.judged_metadata and key not in rule.metadata:
                         yield kind, str(key)
 
@@ -251,26 +285,45 @@ def test_an_undeclared_metadata_key_is_noticed():
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL if rule.reads], ids=lambda rule: rule.id)
 def test_the_fields_of_a_rule_exist_in_its_cases(rule):
-    """A misspelt field would be retained for nothing. Fields that the model declares are left out."""
+    """A misspelt field would be retained for nothing.
+
+    Fields that the model declares are left out.
+    """
     objects = [data for each, case in PAIRS if each is rule for data in case.get("cluster", [])]
     assert objects, (
-        f"{cases.case_file(rule)}: add a case with a cluster; the rule looks up {', '.join(map(str, rule.reads))}"
+        f"{cases.case_file(rule)}: add a case with a cluster; the rule looks up "
+        f"{', '.join(map(str, rule.reads))}"
     )
     for kind, paths in rule.reads.items():
-        for path in (each for each in paths if (kind, each) not in SHARED and each not in reads.NAME):
-            found = any(kinds.of(Object(data)) is kind and has(data, reads.keys(path)) for data in objects)
-            assert found, f"{file_of(rule)}: no case has the field {path} of {kind}. Correct it in reads, or add a case"
+        for path in (
+            each for each in paths if (kind, each) not in SHARED and each not in reads.NAME
+        ):
+            found = any(
+                kinds.of(Object(data)) is kind and has(data, reads.keys(path)) for data in objects
+            )
+            assert found, (
+                f"{file_of(rule)}: no case has the field {path} of {kind}. Correct it in reads, or "
+                "add a case"
+            )
 
 
 def has(value, path):
     """Whether a value has something at a path; lists are passed through."""
     if isinstance(value, list):
         return any(has(item, path) for item in value)
-    return not path or (isinstance(value, dict) and path[0] in value and has(value[path[0]], path[1:]))
+    return not path or (
+        isinstance(value, dict) and path[0] in value and has(value[path[0]], path[1:])
+    )
 
 
 def test_a_field_of_a_later_hyperconverged_is_never_denied_at_admission():
-    """The API server has dropped the fields that it does not know, so a field that it sends exists."""
-    hco = {"apiVersion": "hco.kubevirt.io/v1", "kind": "HyperConverged", "metadata": {"name": "a", "namespace": "b"}}
+    """The API server has dropped the fields that it does not know,
+    so a field that it sends exists.
+    """
+    hco = {
+        "apiVersion": "hco.kubevirt.io/v1",
+        "kind": "HyperConverged",
+        "metadata": {"name": "a", "namespace": "b"},
+    }
     assert never_break_world.ask({**hco, "spec": {"laterField": {}}}) == {"allowed": True}
     assert "hco-field-wrong-version" in load_rules().by_id  # check still asks it

@@ -65,7 +65,9 @@ VALUES = st.recursive(
     | st.floats(allow_nan=False)
     | st.text(max_size=8)
     | st.sampled_from(JUNK),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -79,7 +81,9 @@ def put(data, path, value):
 
 
 def is_faithful(path):
-    """Whether a change there leaves the object one that the rule is asked about, or that can be looked up."""
+    """Whether a change there leaves the object one that the rule is asked about,
+    or that can be looked up.
+    """
     return path not in (("apiVersion",), ("kind",)) and path[-1] not in ("apiVersion", "kind")
 
 
@@ -91,7 +95,8 @@ def ask(rule, case, obj, old, others):
 
 @pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.id)
 def test_a_rule_survives_any_single_fault(rule):
-    """Each field of each case holds junk once: in the object, in the one before, and in the cluster.
+    """Each field of each case holds junk once: in the object, in the one before,
+    and in the cluster.
 
     More of it: ``make verify-random``.
     """
@@ -100,14 +105,26 @@ def test_a_rule_survives_any_single_fault(rule):
         obj, old, others = case["object"], case.get("old"), case.get("cluster", [])
         for path in filter(is_faithful, places(obj)):
             for junk in some(JUNK, next(turn)):
-                assert not ask(rule, case, put(obj, path, junk), old, others).error, (case["name"], path, junk)
+                assert not ask(rule, case, put(obj, path, junk), old, others).error, (
+                    case["name"],
+                    path,
+                    junk,
+                )
         for path in filter(is_faithful, places(old)):
             for junk in some(JUNK, next(turn)):
-                assert not ask(rule, case, obj, put(old, path, junk), others).error, (case["name"], path, junk)
+                assert not ask(rule, case, obj, put(old, path, junk), others).error, (
+                    case["name"],
+                    path,
+                    junk,
+                )
         for path in filter(is_faithful, places(others)):
             if len(path) > 1:
                 junk = JUNK[next(turn) % len(JUNK)]
-                assert not ask(rule, case, obj, old, put(others, path, junk)).error, (case["name"], path, junk)
+                assert not ask(rule, case, obj, old, put(others, path, junk)).error, (
+                    case["name"],
+                    path,
+                    junk,
+                )
 
 
 def some(values, turn):
@@ -156,7 +173,9 @@ def test_every_review_of_faulty_objects_is_answered(kind, data):
 def test_every_review_of_arbitrary_objects_is_answered(kind, metadata, spec, status, old):
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     obj = head | {"metadata": metadata, "spec": spec, "status": status}
-    answer(kind, obj, head | {"metadata": metadata, "spec": old}, [obj, head | {"spec": old}], "UPDATE")
+    answer(
+        kind, obj, head | {"metadata": metadata, "spec": old}, [obj, head | {"spec": old}], "UPDATE"
+    )
 
 
 def answer(kind, obj, old, others, operation):

@@ -1,4 +1,6 @@
-"""Remedies that can be typed: findings about objects of a cluster, and what ``drain`` says, have a command."""
+"""Remedies that can be typed: findings about objects of a cluster, and what ``drain`` says,
+have a command.
+"""
 
 import json
 import re
@@ -28,7 +30,8 @@ CASES = [pytest.param(*case, id=f"{case[0].id}/{case[1]['name']}") for case in r
 MOST_WITHOUT = 2
 """Remedies of ``drain`` in all cases that name an action and have no command. It only falls."""
 _ACTION = re.compile(
-    r"\b(?:add|set|repair|raise|write|change|remove|restart|stop|wait|let|make|choose|use|see)\b", re.I
+    r"\b(?:add|set|repair|raise|write|change|remove|restart|stop|wait|let|make|choose|use|see)\b",
+    re.I,
 )
 _HALF = re.compile(r"\b(?:repair|fix|remove) (?:that|it|this)(?: error| reason)?\b(?!s)", re.I)
 
@@ -43,15 +46,23 @@ def rows(rule, case):
 
 
 def typed_about(text, name, namespace):
-    """Whether a text is a line for a shell about an object: no character of a name is read by the shell."""
+    """Whether a text is a line for a shell about an object:
+    no character of a name is read by the shell.
+    """
     words = shlex.split(text)
     if words[:2] == ["virt-admit", "explain"]:
         name = f"{words[2].partition('/')[0]}/{name}"
-    return words[0] in ("kubectl", "virtctl", "virt-admit") and name in words and (not namespace or namespace in words)
+    return (
+        words[0] in ("kubectl", "virtctl", "virt-admit")
+        and name in words
+        and (not namespace or namespace in words)
+    )
 
 
 def changes_nothing(row, obj, cluster):
-    """Whether the fix of a row leaves its object as it is, or its command sets the eviction strategy in force."""
+    """Whether the fix of a row leaves its object as it is,
+    or its command sets the eviction strategy in force.
+    """
     if row.fix:
         return apply(obj, row.fix).data == obj.data
     words = shlex.split(command(row))
@@ -94,7 +105,10 @@ def test_the_command_of_a_step_that_a_message_leaves_out_is_not_shown(typed, mes
 
 
 WHERE_TO_LOOK = {
-    "health-check-refuses-now": r"(virt-admit explain (mhc|nhc)/|kubectl describe machines\.cluster\.x-k8s\.io )\S+",
+    "health-check-refuses-now": (
+        r"(virt-admit explain (mhc|nhc)/|kubectl describe "
+        r"machines\.cluster\.x-k8s\.io )\S+"
+    ),
     "node-machine-deletion-held": r"virt-admit explain node/\S+",
     "cluster-update-held": r"virt-admit upgrade|kubectl (describe clusteroperator|annotate pvc) ",
 }
@@ -104,16 +118,30 @@ WHERE_TO_LOOK = {
 def test_a_rule_names_its_command(rule_id):
     """An edit of the object that the finding is about would not help."""
     found = [
-        command(row) for rule, case in (each.values for each in CASES) if rule.id == rule_id for row in rows(rule, case)
+        command(row)
+        for rule, case in (each.values for each in CASES)
+        if rule.id == rule_id
+        for row in rows(rule, case)
     ]
     assert found
     assert not [each for each in found if not re.match(WHERE_TO_LOOK[rule_id], each)], found
 
 
 def test_a_vm_whose_strategy_waits_for_a_restart_is_restarted():
-    vmi = Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "db"}}, "shop")
+    vmi = Object(
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": {"name": "db"},
+        },
+        "shop",
+    )
     rule = load_rules().by_id["vmi-not-migratable"]
-    finding = Finding(vmi.metadata["name"].path, "it cannot migrate", problem=problem_of("DisksNotLiveMigratable", vmi))
+    finding = Finding(
+        vmi.metadata["name"].path,
+        "it cannot migrate",
+        problem=problem_of("DisksNotLiveMigratable", vmi),
+    )
     request = Request("CREATE", kinds.VMI, vmi, vmi.name, vmi.namespace)
     response = Response(verdicts=(Verdict(rule, finding, rule.action),))
     (row,) = rows_of(ObjectResult(without_object(request), response))
@@ -152,10 +180,15 @@ def test_remedies_of_drain_have_a_command():
     assert [remedy for remedy in found if _HALF.search(remedy)] == []
     for remedy in found:
         command = re.search(r": ((?:kubectl|virtctl) .*)", remedy)
-        for part in command[1].split(" && ") if command else ():  # one for each configuration of a webhook
+        # one for each configuration of a webhook
+        for part in command[1].split(" && ") if command else ():
             assert re.match("(?:kubectl|virtctl) ", part), remedy
             assert not set(";|&$`") & set("".join(shlex.split(part))) - set('{"}'), remedy
-    without = [remedy for remedy in found if _ACTION.search(remedy) and not re.search("(?:kubectl|virtctl) ", remedy)]
+    without = [
+        remedy
+        for remedy in found
+        if _ACTION.search(remedy) and not re.search("(?:kubectl|virtctl) ", remedy)
+    ]
     assert len(without) <= MOST_WITHOUT, without
 
 
@@ -163,14 +196,23 @@ def test_no_message_ends_with_half_a_sentence():
     half = set()
     for rule, case in (param.values for param in CASES):
         half |= {
-            rule.id for finding in ask(rule, case)[0].findings if re.search(r"(?i)\bfix that error\b", finding.message)
+            rule.id
+            for finding in ask(rule, case)[0].findings
+            if re.search(r"(?i)\bfix that error\b", finding.message)
         }
     assert half == set()
 
 
 def test_a_hostile_name_is_one_word_of_the_command_that_removes_a_mark():
-    rule, case = next(param.values for param in CASES if param.id.startswith("vmi-evacuation-stuck/the node accepts"))
-    hostile = {**case["object"], "metadata": {**case["object"]["metadata"], "name": "--all; reboot"}}
+    rule, case = next(
+        param.values
+        for param in CASES
+        if param.id.startswith("vmi-evacuation-stuck/the node accepts")
+    )
+    hostile = {
+        **case["object"],
+        "metadata": {**case["object"]["metadata"], "name": "--all; reboot"},
+    }
     (finding,) = ask(rule, case | {"object": hostile})[0].findings
     assert finding.command == "virtctl evacuate-cancel vmi './--all; reboot' -n erp"
 
@@ -202,9 +244,18 @@ def test_plan_and_drain_name_the_same_problems():
         if any(kinds.of(obj) is kinds.VMI and obj.at("status", "nodeName").text for obj in objects):
             cluster = Snapshot(objects, ["*"])
             found = plan(cluster)
-            drained = {str(one.id) for node in found.nodes for row in node.forecasts for one in row.problems}
+            drained = {
+                str(one.id)
+                for node in found.nodes
+                for row in node.forecasts
+                for one in row.problems
+            }
             drained |= {str(blocker.id) for node in found.nodes for blocker in node.pods.blockers}
-            planned = {one.id for one in of_plan(found, cluster) if one.vms or one.cause != ProblemCause.NO_ROOM}
+            planned = {
+                one.id
+                for one in of_plan(found, cluster)
+                if one.vms or one.cause != ProblemCause.NO_ROOM
+            }
             assert drained == planned, case["name"]
             seen |= {name.partition(":")[0] for name in drained}
     assert len(seen) >= 8, seen
@@ -217,7 +268,9 @@ def test_the_words_of_a_failure_are_no_command():
     for rule, case in (param.values for param in CASES):
         if "failureReason" in json.dumps(case, default=str):
             text = re.sub(
-                r'"failureReason": "(?:[^"\\]|\\.)*"', f'"failureReason": "{said}"', json.dumps(case, default=str)
+                r'"failureReason": "(?:[^"\\]|\\.)*"',
+                f'"failureReason": "{said}"',
+                json.dumps(case, default=str),
             )
             for row in rows(rule, json.loads(text)):
                 seen += 1
@@ -231,6 +284,15 @@ def test_an_object_that_fleet_writes_is_not_edited():
     annotations = {"objectset.rio.cattle.io/id": "default-mcc-harvester-cattle-fleet-local-system"}
     metadata = {"name": "kubevirt", "namespace": "harvester-system", "annotations": annotations}
     spec = {"workloadUpdateStrategy": {"workloadUpdateMethods": []}}
-    case = {"object": {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "spec": spec}}
+    case = {
+        "object": {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "KubeVirt",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    }
 
-    assert {command(row) for row in rows(rule, case)} == {"kubectl edit managedchart harvester -n fleet-local"}
+    assert {command(row) for row in rows(rule, case)} == {
+        "kubectl edit managedchart harvester -n fleet-local"
+    }

@@ -1,1 +1,3 @@
-"""Proof of our model of kube-scheduler: random clusters, judged by the model and by kube-scheduler's own filters."""
+"""Proof of our model of kube-scheduler: random clusters, judged by the model and by
+kube-scheduler's own filters.
+"""

@@ -63,7 +63,9 @@ class Result:
     packed: Counter[str] = field(default_factory=Counter)
     """Sets of pods, by what the model and kube-scheduler say about placing them all."""
     preempted: Counter[str] = field(default_factory=Counter)
-    """Pairs of pod and node for which one of both sees room after preemption, by what kube-scheduler and the model say."""
+    """Pairs of pod and node for which one of both sees room after preemption, by what
+    kube-scheduler and the model say.
+    """
     disagreements: list[Disagreement] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
 
@@ -78,11 +80,20 @@ class Result:
 
     def report(self) -> Iterator[str]:
         """Yield the figures, one line for each plugin."""
-        yield f"{self.placements} pods: {self.share:.2%} agree, {self.undetermined} of them undetermined"
+        yield (
+            f"{self.placements} pods: {self.share:.2%} agree, {self.undetermined} of them "
+            "undetermined"
+        )
         for plugin, count in sorted(self.by_plugin.items()):
             yield f"  {plugin:<20} {self.agreed[plugin]:>7} of {count:>7} nodes agree"
-        yield f"preemption: {', '.join(f'{said}: {count}' for said, count in sorted(self.preempted.items()))}"
-        yield f"packing: {', '.join(f'{said}: {count}' for said, count in sorted(self.packed.items()))}"
+        yield (
+            "preemption: "
+            f"{', '.join(f'{said}: {count}' for said, count in sorted(self.preempted.items()))}"
+        )
+        yield (
+            "packing: "
+            f"{', '.join(f'{said}: {count}' for said, count in sorted(self.packed.items()))}"
+        )
 
 
 def compare(program: Path, seeds: Sequence[int]) -> Result:
@@ -101,7 +112,7 @@ def compare(program: Path, seeds: Sequence[int]) -> Result:
     return result
 
 
-# --- one cluster ---------------------------------------------------------------------------------------------------
+# --- one cluster ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,9 @@ class Judged:
 
 
 def _scheduler(cluster: RandomCluster) -> FilterPipeline:
-    """Return the model over what an informer retains of the objects: the fields in ``room.READS``."""
+    """Return the model over what an informer retains of the objects:
+    the fields in ``room.READS``.
+    """
     retained = {kind.kind: FieldSet(paths) for kind, paths in candidates.READS.items()}
     objects = (Object(retained[obj["kind"]].filter(obj)) for obj in cluster.objects)
     return candidates.scheduler(Snapshot(objects, ["*"]))
@@ -139,18 +152,25 @@ def _judge(cluster: RandomCluster) -> Judged:
         placements,
         [pod for pod in cluster.place if pod["metadata"]["name"] in together],
         pack(items, scheduler),
-        [frozenset(preemption.nodes(pod, placement)) for pod, placement in zip(new, placements, strict=True)],
+        [
+            frozenset(preemption.nodes(pod, placement))
+            for pod, placement in zip(new, placements, strict=True)
+        ],
     )
 
 
 def _is_packed(pod: pods.Pod, placement: Placement) -> bool:
-    """Return whether a pod takes part in packing: one that can never be placed would decide about all."""
+    """Return whether a pod takes part in packing:
+    one that can never be placed would decide about all.
+    """
     return bool(placement.candidates or placement.undetermined or pod.affinity or pod.spread)
 
 
 def _question(cluster: RandomCluster, judged: Judged) -> Manifest:
     packing = judged.packing
-    named = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in cluster.place}
+    named = {
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in cluster.place
+    }
     bind = [
         {**named[name], "spec": {**named[name]["spec"], "nodeName": node}}
         for name, node in packing.placed.items()
@@ -173,7 +193,11 @@ def _compare_placements(
 
 
 def _differences(
-    cluster: RandomCluster, pod: Manifest, placement: Placement, refused: dict[str, tuple[str, str]], result: Result
+    cluster: RandomCluster,
+    pod: Manifest,
+    placement: Placement,
+    refused: dict[str, tuple[str, str]],
+    result: Result,
 ) -> Iterator[Disagreement]:
     for node in cluster.nodes:
         name = node["metadata"]["name"]
@@ -197,7 +221,9 @@ def _differences(
         )
 
 
-def _compare_packing(cluster: RandomCluster, packing: Packing, answer: Answer, result: Result) -> None:
+def _compare_packing(
+    cluster: RandomCluster, packing: Packing, answer: Answer, result: Result
+) -> None:
     said = {True: "fits", False: "does not fit", None: "cannot be determined"}
     refused = next((reason for reason in answer.bind if reason is not None), None)
     fits = refused is None if packing.fits else answer.fits
@@ -222,8 +248,12 @@ def _compare_packing(cluster: RandomCluster, packing: Packing, answer: Answer, r
 _PREEMPTED: Final = {True: "makes room", False: "does not help"}
 
 
-def _compare_preemption(cluster: RandomCluster, model: Judged, answer: Answer, result: Result) -> None:
-    """Compare what preemption would do on the nodes that refuse a pod, of which the model knows all that it demands."""
+def _compare_preemption(
+    cluster: RandomCluster, model: Judged, answer: Answer, result: Result
+) -> None:
+    """Compare what preemption would do on the nodes that refuse a pod,
+    of which the model knows all that it demands.
+    """
     for pod, placement, ours, theirs in zip(
         cluster.place, model.placements, model.preempting, answer.preempt, strict=True
     ):
@@ -238,22 +268,34 @@ def _compare_preemption(cluster: RandomCluster, model: Judged, answer: Answer, r
                 continue
             known, name = is_misread(pod, "podAffinity"), pod["metadata"]["name"]
             result.disagreements.append(
-                Disagreement(cluster.seed, name, node, "preemption", they_say, we_say, unsafe=False, known=known)
+                Disagreement(
+                    cluster.seed,
+                    name,
+                    node,
+                    "preemption",
+                    they_say,
+                    we_say,
+                    unsafe=False,
+                    known=known,
+                )
             )
 
 
 def _is_in_vain(cluster: RandomCluster, pod: Manifest, node: str, refusal: str) -> bool:
-    """Return whether kube-scheduler 1.36 may preempt pods on a node without making room, because it takes off more than
-    it counted.
+    """Return whether kube-scheduler 1.36 may preempt pods on a node without making room, because it
+    takes off more than it counted.
 
-    Of a ReadWriteOncePod claim it counts one user, but takes off each victim that mounts a claim of that name, in whatever
-    namespace (volumerestrictions/volume_restrictions.go#conflictingPVCRefCountForPod). For topology spread it counts no
-    pod that is being deleted, but takes it off too (podtopologyspread/filtering.go#updateWithPod).
+    Of a ReadWriteOncePod claim it counts one user, but takes off each victim that mounts a claim of
+    that name, in whatever namespace
+    (volumerestrictions/volume_restrictions.go#conflictingPVCRefCountForPod). For topology spread it
+    counts no pod that is being deleted, but takes it off too
+    (podtopologyspread/filtering.go#updateWithPod).
     """
     names = set(_claims(pod))
     users = sum(bool(names.intersection(_claims(other))) for other in cluster.pods)
     ending = any(
-        other["spec"]["nodeName"] == node and "deletionTimestamp" in other["metadata"] for other in cluster.pods
+        other["spec"]["nodeName"] == node and "deletionTimestamp" in other["metadata"]
+        for other in cluster.pods
     )
     return ("allows one pod" in refusal and users > 1) or ("topology spread" in refusal and ending)
 
@@ -264,21 +306,29 @@ def _claims(pod: Manifest) -> Iterator[str]:
 
 
 def is_misread(pod: Manifest, *kinds: str) -> bool:
-    """Return whether kube-scheduler 1.36 lets such a term select pods of namespaces that it does not name."""
+    """Return whether kube-scheduler 1.36 lets such a term select pods of namespaces that it does
+    not name.
+    """
     affinity = pod["spec"].get("affinity", {})
     terms = [term for kind in kinds for term in affinity.get(kind, {}).get(REQUIRED, ())]
-    chosen = (selectors.parse(term["namespaceSelector"]) for term in terms if "namespaceSelector" in term)
+    chosen = (
+        selectors.parse(term["namespaceSelector"]) for term in terms if "namespaceSelector" in term
+    )
     return any(not selector.empty and selector.matches({}) for selector in chosen)
 
 
-# --- to understand a disagreement ----------------------------------------------------------------------------------
+# --- to understand a disagreement -----------------------------------------------------------------
 
 
 def minimised(program: Path, found: Disagreement) -> str:
-    """Return the smallest cluster, by leaving out one object after the other, that still shows a disagreement."""
+    """Return the smallest cluster, by leaving out one object after the other,
+    that still shows a disagreement.
+    """
     cluster = random_cluster(found.seed)
     if found.plugin != "packing":
-        cluster = replace(cluster, place=[pod for pod in cluster.place if pod["metadata"]["name"] == found.pod])
+        cluster = replace(
+            cluster, place=[pod for pod in cluster.place if pod["metadata"]["name"] == found.pod]
+        )
     smaller = True
     while smaller:
         options = list(_without_one(cluster, found))

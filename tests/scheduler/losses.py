@@ -1,4 +1,6 @@
-"""Whether the virtual machines of lost nodes find a place: ``outage`` against kube-scheduler's real filters."""
+"""Whether the virtual machines of lost nodes find a place:
+``outage`` against kube-scheduler's real filters.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Loss:
     def fresh(self) -> list[Manifest]:
         """The pods of the VMs that start again and have some node that may ever run them."""
         gone = (LossOutcome.NODE, LossOutcome.LOST, LossOutcome.OFF)
-        return [self.cluster.fresh[vm.vmi.full_name] for vm in self.found.vms if vm.outcome not in gone]
+        return [
+            self.cluster.fresh[vm.vmi.full_name] for vm in self.found.vms if vm.outcome not in gone
+        ]
 
     @property
     def pods(self) -> dict[str, Manifest]:
@@ -48,16 +52,22 @@ class Loss:
 
     @property
     def misread(self) -> bool:
-        """Whether kube-scheduler 1.36 lets some term select pods of namespaces that it does not name."""
+        """Whether kube-scheduler 1.36 lets some term select pods of namespaces that it does not
+        name.
+        """
         return any(is_misread(pod, "podAffinity", "podAntiAffinity") for pod in self.pods.values())
 
     @property
     def lacks_driver(self) -> bool:
-        """Whether a kubelet would not start a VM, as its CSI driver is not registered there. kube-scheduler binds it."""
+        """Whether a kubelet would not start a VM, as its CSI driver is not registered there.
+        kube-scheduler binds it.
+        """
         return any("is not registered on" in vm.reason for vm in self.found.vms)
 
     def rivals(self) -> list[Manifest]:
-        """Return the other pods that start first, where the forecast says that they take the room."""
+        """Return the other pods that start first,
+        where the forecast says that they take the room.
+        """
         if not self.found.room.because.startswith("pods of higher priority"):
             return []
         highest = max(pod["spec"]["priority"] for pod in self.fresh)
@@ -65,9 +75,15 @@ class Loss:
         return [pod for pod in others if pod["spec"]["priority"] > highest]
 
     def question(self) -> Manifest:
-        """Return what the oracle is asked: can all be placed, or does each node of our packing accept its pod?"""
+        """Return what the oracle is asked: can all be placed,
+        or does each node of our packing accept its pod?
+        """
         room, left = self.found.room, self.cluster.without(self.found.nodes)
-        bound = [_bound(self.pods[name], node) for name, node in room.placed.items()] if room.fits else []
+        bound = (
+            [_bound(self.pods[name], node) for name, node in room.placed.items()]
+            if room.fits
+            else []
+        )
         alone = [self.cluster.fresh[vm.vmi.full_name] for vm in self.found.vms]
         together = None if room.fits else [*self.fresh, *self.rivals()]
         return left.question(place=alone, bind=bound, together=together)
@@ -95,18 +111,28 @@ class Result:
         """Yield the figures."""
         wrong = len(self.failures)
         yield f"{self.losses} losses of one or two nodes: {wrong} disagree"
-        yield f"room: {', '.join(f'{said}: {number}' for said, number in sorted(self.said.items()))}"
-        yield f"VMs: {', '.join(f'{word}: {number}' for word, number in sorted(self.words.items()))}"
+        yield (
+            f"room: {', '.join(f'{said}: {number}' for said, number in sorted(self.said.items()))}"
+        )
+        yield (
+            f"VMs: {', '.join(f'{word}: {number}' for word, number in sorted(self.words.items()))}"
+        )
         for cause, number in self.causes.most_common():
             yield f"  not determined: {number:>5} {cause}"
 
 
 def compare(program: Path, seeds: Sequence[int]) -> Result:
-    """Return how far the forecasts of losses agree with kube-scheduler on the clusters of these seeds."""
+    """Return how far the forecasts of losses agree with kube-scheduler on the clusters of these
+    seeds.
+    """
     result = Result()
     for start in range(0, len(seeds), BATCH):
-        losses = [loss for seed in seeds[start : start + BATCH] for loss in _losses(lossy_cluster(seed))]
-        for loss, answer in zip(losses, ask(program, [loss.question() for loss in losses]), strict=True):
+        losses = [
+            loss for seed in seeds[start : start + BATCH] for loss in _losses(lossy_cluster(seed))
+        ]
+        for loss, answer in zip(
+            losses, ask(program, [loss.question() for loss in losses]), strict=True
+        ):
             result.invalid += [f"{loss.title}: {pod}" for pod in answer.invalid]
             if not answer.invalid:
                 _compare(loss, answer, result)
@@ -131,22 +157,39 @@ def _compare(loss: Loss, answer: Answer, result: Result) -> None:
     refused = next((reason for reason in answer.bind if reason is not None), None)
     fits = refused is None if room.fits else answer.fits
     result.losses += 1
-    result.said[f"{SAID[room.fits]}/{ {True: 'fits', False: 'does not fit', None: 'too many orders'}[fits] }"] += 1
+    result.said[
+        (
+            f"{SAID[room.fits]}/"
+            f"{ {True: 'fits', False: 'does not fit', None: 'too many orders'}[fits] }"
+        )
+    ] += 1
     if loss.lacks_driver and room.fits is False:
         result.causes["a CSI driver that kube-scheduler does not look for"] += 1
     elif room.fits is not None and fits is not None and room.fits != fits:
-        result.failures.append(f"{loss.title}: we say {SAID[room.fits]}; kube-scheduler: {refused or fits}")
+        result.failures.append(
+            f"{loss.title}: we say {SAID[room.fits]}; kube-scheduler: {refused or fits}"
+        )
     if room.fits is None:
-        result.causes["a place only after preemption" if "preempt" in room.because else room.because] += 1
+        result.causes[
+            "a place only after preemption" if "preempt" in room.because else room.because
+        ] += 1
     result.failures += _unplaced(loss)
     for vm, refusals, preempted in zip(loss.found.vms, answer.place, answer.preempt, strict=True):
         result.words[str(vm.outcome)] += 1
         open_to = [node for node in _names(loss) if node not in refusals]
         preempts = preempted and not any(words in vm.reason for words in _IN_VAIN)
-        if vm.outcome in (LossOutcome.NODE, LossOutcome.ROOM) and (open_to or preempts) and _is_alone(loss):
-            result.failures.append(f"{loss.title}: {vm.vmi.full_name} {vm.outcome}; kube-scheduler takes {open_to}")
+        if (
+            vm.outcome in (LossOutcome.NODE, LossOutcome.ROOM)
+            and (open_to or preempts)
+            and _is_alone(loss)
+        ):
+            result.failures.append(
+                f"{loss.title}: {vm.vmi.full_name} {vm.outcome}; kube-scheduler takes {open_to}"
+            )
         if vm.outcome is LossOutcome.RESTARTS and not open_to and _is_alone(loss):
-            result.failures.append(f"{loss.title}: {vm.vmi.full_name} {vm.outcome}; kube-scheduler takes no node")
+            result.failures.append(
+                f"{loss.title}: {vm.vmi.full_name} {vm.outcome}; kube-scheduler takes no node"
+            )
 
 
 def _unplaced(loss: Loss) -> Iterator[str]:

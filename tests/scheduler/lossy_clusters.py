@@ -1,4 +1,6 @@
-"""Random clusters that lose nodes: the pods of ``random_clusters`` become virtual machines, Deployments and daemons."""
+"""Random clusters that lose nodes: the pods of ``random_clusters`` become virtual machines,
+Deployments and daemons.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ class LossyCluster:
     fresh: dict[str, Manifest]
     """The pod with which each VM starts again, by ``namespace/name`` of the VMI."""
     returning: dict[str, Manifest]
-    """The pod with which each other pod that has a controller starts again, by ``namespace/name``."""
+    """The pod with which each other pod that has a controller starts again,
+    by ``namespace/name``.
+    """
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as the forecast reads it."""
-        return Snapshot(map(Object, (*self.base.objects, *self.more)), ["*"], server_version="v1.36.3")
+        return Snapshot(
+            map(Object, (*self.base.objects, *self.more)), ["*"], server_version="v1.36.3"
+        )
 
     def without(self, nodes: Collection[str]) -> RandomCluster:
         """Return what is left after the loss of nodes."""
@@ -58,7 +64,11 @@ def lossy_cluster(seed: int) -> LossyCluster:
     returning: dict[str, Manifest] = {}
     for pod in base.pods:
         name = _full_name(pod)
-        kind = "none" if _has_ended(pod) else chance.choice(("vm", "vm", "vm", "ReplicaSet", "DaemonSet"))
+        kind = (
+            "none"
+            if _has_ended(pod)
+            else chance.choice(("vm", "vm", "vm", "ReplicaSet", "DaemonSet"))
+        )
         if kind == "vm":
             made, running, fresh[name] = _vm(pod)
             more += made
@@ -77,11 +87,19 @@ def _full_name(pod: Manifest) -> str:
 
 
 def _has_ended(pod: Manifest) -> bool:
-    return pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
+    return (
+        pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]
+    )
 
 
 def _owner(version: str, kind: str, name: str) -> Manifest:
-    return {"apiVersion": version, "kind": kind, "name": name, "controller": True, "uid": f"{kind}-{name}"}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "name": name,
+        "controller": True,
+        "uid": f"{kind}-{name}",
+    }
 
 
 def _unbound(pod: Manifest) -> Manifest:
@@ -91,10 +109,20 @@ def _unbound(pod: Manifest) -> Manifest:
 
 
 def _vm(pod: Manifest) -> tuple[list[Manifest], Manifest, Manifest]:
-    """Return a VM that demands what a pod demands, its running launcher pod, and the one with which it starts again."""
+    """Return a VM that demands what a pod demands, its running launcher pod,
+    and the one with which it starts again.
+    """
     metadata, spec = pod["metadata"], pod["spec"]
-    name, namespace, uid = metadata["name"], metadata["namespace"], f"uid-{metadata['namespace']}-{metadata['name']}"
-    launcher = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid, "vm.kubevirt.io/name": name}
+    name, namespace, uid = (
+        metadata["name"],
+        metadata["namespace"],
+        f"uid-{metadata['namespace']}-{metadata['name']}",
+    )
+    launcher = {
+        "kubevirt.io": "virt-launcher",
+        "kubevirt.io/created-by": uid,
+        "vm.kubevirt.io/name": name,
+    }
     demands = {key: spec[key] for key in (*_KEPT, "volumes") if key in spec}
     template = {"domain": {"devices": {}}, "evictionStrategy": "None", **demands}
     vmi = {
@@ -136,7 +164,9 @@ def _vm(pod: Manifest) -> tuple[list[Manifest], Manifest, Manifest]:
 
 
 def _of_host_model(affinity: Manifest) -> Manifest:
-    """Return an affinity with what KubeVirt adds for the CPU model of the host: to each term, or as the only one."""
+    """Return an affinity with what KubeVirt adds for the CPU model of the host: to each term,
+    or as the only one.
+    """
     required = affinity.get("nodeAffinity", {}).get(REQUIRED, {})
     usable = {"key": _OBSOLETE, "operator": "DoesNotExist"}
     terms = [
@@ -162,4 +192,7 @@ def _always_there() -> Iterator[Manifest]:
         "metadata": {"name": "all"},
         "spec": {"selector": {}, "minHealthy": 0, "remediationTemplate": reference},
     }
-    yield template | {"metadata": {"name": "self", "namespace": "medik8s"}, "spec": {"template": {"spec": {}}}}
+    yield template | {
+        "metadata": {"name": "self", "namespace": "medik8s"},
+        "spec": {"template": {"spec": {}}},
+    }

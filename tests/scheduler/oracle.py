@@ -1,4 +1,6 @@
-"""kube-scheduler's own filters: the Go program of ``tests/apiserver/oracle``, asked with one line for each cluster."""
+"""kube-scheduler's own filters: the Go program of ``tests/apiserver/oracle``,
+asked with one line for each cluster.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ class Answer:
     invalid: tuple[str, ...]
     """Pods that the API server would reject; then there is no other answer."""
     place: tuple[dict[str, tuple[str, str]], ...]
-    """For each pod the nodes that refuse it, each with the first plugin that does and its reason."""
+    """For each pod the nodes that refuse it,
+    each with the first plugin that does and its reason.
+    """
     preempt: tuple[frozenset[str], ...]
     """For each pod the nodes on which preemption would make room for it."""
     bind: tuple[str | None, ...]
     """For each pod that was placed why its node refuses it; None: it accepts."""
     fits: bool | None
-    """Whether some order and some choice of nodes places all pods; None: not asked, or too many possibilities."""
+    """Whether some order and some choice of nodes places all pods; None: not asked,
+    or too many possibilities.
+    """
 
 
 def ask(program: Path, questions: Iterable[Manifest]) -> list[Answer]:

@@ -1,4 +1,6 @@
-"""Random clusters for kube-scheduler and for our model of it: each seed gives the same cluster again."""
+"""Random clusters for kube-scheduler and for our model of it:
+each seed gives the same cluster again.
+"""
 
 from __future__ import annotations
 
@@ -82,36 +84,54 @@ def random_cluster(seed: int) -> RandomCluster:
         bound_to = random.choice(names) if choice.maybe(0.98) else "gone"
         made.pods.append(pod(choice, f"bound-{index}", bound_to, claims, names))
     wanted = [*claims, "missing"] if "claims" in features and choice.maybe(0.2) else claims
-    made.place.extend(pod(choice, f"new-{index}", "", wanted, names) for index in range(random.randint(2, 4)))
+    made.place.extend(
+        pod(choice, f"new-{index}", "", wanted, names) for index in range(random.randint(2, 4))
+    )
     _prioritize(Random(f"priorities of {seed}"), (*made.pods, *made.place))
     return made
 
 
 def _prioritize(random: Random, pods: Iterable[Manifest]) -> None:
-    """Set priorities, as the admission plugin of the API server does. They come from a source of chance of their own, so
-    that each seed still gives the cluster that it gave before there were priorities."""
+    """Set priorities, as the admission plugin of the API server does.
+
+    They come from a source of chance of their own, so that each seed still gives the cluster that
+    it gave before there were priorities.
+    """
     for each in pods:
         each["spec"]["priority"] = random.choice((-10, 0, 0, 0, 100, 1000, 2000001000))
-        each["spec"]["preemptionPolicy"] = "Never" if random.random() < 0.1 else "PreemptLowerPriority"
+        each["spec"]["preemptionPolicy"] = (
+            "Never" if random.random() < 0.1 else "PreemptLowerPriority"
+        )
 
 
-# --- nodes ---------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------
 
 
 def _node(choice: Choice, name: str) -> Manifest:
     random = choice.random
     spec: Manifest = {"taints": list(_taints(choice))} if "taints" in choice.features else {}
     status: Manifest = {"allocatable": _allocatable(choice)}
-    if choice.has("taints", 0.25):  # the node lifecycle controller adds the taint; for a moment it is not there yet
+    # the node lifecycle controller adds the taint; for a moment it is not there yet
+    if choice.has("taints", 0.25):
         spec["unschedulable"] = True
         if choice.maybe(0.8):
-            spec["taints"].append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+            spec["taints"].append(
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+            )
     ready = random.choice(("False", "Unknown")) if choice.has("taints", 0.15) else "True"
     status["conditions"] = [{"type": "Ready", "status": ready}]
     if ready != "True":
-        spec["taints"] += [{"key": NOT_READY[ready], "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+        spec["taints"] += [
+            {"key": NOT_READY[ready], "effect": effect} for effect in ("NoSchedule", "NoExecute")
+        ]
     metadata = {"name": name, "labels": _node_labels(choice, name)}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
 def _node_labels(choice: Choice, name: str) -> Manifest:
@@ -132,7 +152,10 @@ def _node_labels(choice: Choice, name: str) -> Manifest:
 
 def _taints(choice: Choice) -> Iterator[Manifest]:
     for key in choice.some(("dedicated", "spot"), 2) if choice.maybe(0.6) else ():
-        taint = {"key": key, "effect": choice.random.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))}
+        taint = {
+            "key": key,
+            "effect": choice.random.choice(("NoSchedule", "NoExecute", "PreferNoSchedule")),
+        }
         value = choice.random.choice(("", "team-a", "true"))
         yield {**taint, "value": value} if value else taint
 
@@ -146,7 +169,9 @@ def _allocatable(choice: Choice) -> Manifest:
         "pods": "110" if roomy or choice.maybe(0.7) else random.choice(("2", "4", "0")),
     }
     if roomy or choice.maybe(0.9):
-        made["ephemeral-storage"] = "900Gi" if roomy else random.choice(("10Gi", "50Gi", "47093746742"))
+        made["ephemeral-storage"] = (
+            "900Gi" if roomy else random.choice(("10Gi", "50Gi", "47093746742"))
+        )
     if "devices" in choice.features and choice.maybe(0.7):
         made[DEVICE] = random.choice(("0", "1", "4"))
     if "devices" in choice.features and choice.maybe(0.6):
@@ -154,13 +179,21 @@ def _allocatable(choice: Choice) -> Manifest:
     return made
 
 
-# --- storage -------------------------------------------------------------------------------------------------------
+# --- storage --------------------------------------------------------------------------------------
 
 
 def _storage(choice: Choice, made: RandomCluster, nodes: Sequence[str]) -> None:
-    """Add claims with the same names in all namespaces, volumes, classes and the limits of drivers."""
+    """Add claims with the same names in all namespaces, volumes,
+    classes and the limits of drivers.
+    """
     made.storage_classes.extend(
-        _object("storage.k8s.io/v1", "StorageClass", name, provisioner=DRIVERS[0], volumeBindingMode=mode)
+        _object(
+            "storage.k8s.io/v1",
+            "StorageClass",
+            name,
+            provisioner=DRIVERS[0],
+            volumeBindingMode=mode,
+        )
         for name, mode in (("now", "Immediate"), ("later", "WaitForFirstConsumer"))
     )
     for index in range(choice.random.randint(1, 4)):
@@ -189,12 +222,16 @@ def _csi_node(choice: Choice, name: str) -> Manifest:
     return _object("storage.k8s.io/v1", "CSINode", name, spec={"drivers": drivers})
 
 
-def _claim(choice: Choice, made: RandomCluster, nodes: Sequence[str], namespace: str, name: str) -> None:
+def _claim(
+    choice: Choice, made: RandomCluster, nodes: Sequence[str], namespace: str, name: str
+) -> None:
     random = choice.random
     healthy = "claims" not in choice.features
     state = "bound" if healthy else random.choice(("bound",) * 8 + _FAULTS)
     modes = ["ReadWriteOncePod"] if choice.has("exclusive", 0.7) else ["ReadWriteMany"]
-    claim = _object("v1", "PersistentVolumeClaim", name, namespace, spec={"accessModes": modes}, status={})
+    claim = _object(
+        "v1", "PersistentVolumeClaim", name, namespace, spec={"accessModes": modes}, status={}
+    )
     made.claims.append(claim)
     claim["spec"]["storageClassName"] = "later" if state == "unbound later" else "now"
     if state.startswith("unbound"):
@@ -207,7 +244,10 @@ def _claim(choice: Choice, made: RandomCluster, nodes: Sequence[str], namespace:
     else:
         claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
     if state == "deleting":
-        claim["metadata"] |= {"deletionTimestamp": CREATED, "finalizers": ["kubernetes.io/pvc-protection"]}
+        claim["metadata"] |= {
+            "deletionTimestamp": CREATED,
+            "finalizers": ["kubernetes.io/pvc-protection"],
+        }
     if state not in ("lost", "without volume"):
         made.volumes.append(_volume(choice, nodes, volume_name, claim))
 
@@ -227,7 +267,11 @@ def _volume(choice: Choice, nodes: Sequence[str], name: str, claim: Manifest) ->
     spec: Manifest = {
         "accessModes": claim["spec"]["accessModes"],
         "storageClassName": "now",
-        "claimRef": {"kind": "PersistentVolumeClaim", "namespace": metadata["namespace"], "name": metadata["name"]},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+        },
         **source,
     }
     if choice.has("claims", 0.5):
@@ -235,8 +279,8 @@ def _volume(choice: Choice, nodes: Sequence[str], name: str, claim: Manifest) ->
     made = _object("v1", "PersistentVolume", name, spec=spec, status={"phase": "Bound"})
     if choice.has("claims", 0.3):
         made["metadata"]["labels"] = {
-            random.choice((ZONE, ZONE, "failure-domain.beta.kubernetes.io/zone", REGION)): random.choice(
-                ("a", "b", "a__b", "west", "")
-            )
+            random.choice(
+                (ZONE, ZONE, "failure-domain.beta.kubernetes.io/zone", REGION)
+            ): random.choice(("a", "b", "a__b", "west", ""))
         }
     return made

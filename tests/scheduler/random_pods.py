@@ -1,5 +1,6 @@
-"""Random pods, as a user or KubeVirt would create them: valid for the API server, and with every constraint that
-kube-scheduler's filters know."""
+"""Random pods, as a user or KubeVirt would create them: valid for the API server, and with every
+constraint that kube-scheduler's filters know.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ RACK: Final = "example.com/rack"
 SIZE: Final = "size"
 TOPOLOGY: Final = (HOSTNAME, HOSTNAME, ZONE, ZONE, RACK)
 
-NAMESPACES: Final = {"blue": {"team": "blue"}, "green": {"team": "green", "shared": "yes"}, "grey": {}}
+NAMESPACES: Final = {
+    "blue": {"team": "blue"},
+    "green": {"team": "green", "shared": "yes"},
+    "grey": {},
+}
 APPS: Final = ("web", "db", "cache")
 DEVICE: Final = "example.com/gpu"
 HUGE: Final = "hugepages-2Mi"
@@ -37,7 +42,9 @@ FEATURES: Final = (
     "exclusive",
     "attach limits",
 )
-"""What a random cluster may be rich in; each has a few of them, so that one refusal does not hide all others."""
+"""What a random cluster may be rich in; each has a few of them,
+so that one refusal does not hide all others.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,9 @@ class Choice:
         return self.random.sample(list(options), self.random.randint(1, min(most, len(options))))
 
 
-def pod(choice: Choice, name: str, node: str, claims: Sequence[str], nodes: Sequence[str]) -> Manifest:
+def pod(
+    choice: Choice, name: str, node: str, claims: Sequence[str], nodes: Sequence[str]
+) -> Manifest:
     """Return a pod; ``node`` is empty for one that is not bound yet."""
     random = choice.random
     namespace = random.choice(list(NAMESPACES))
@@ -81,7 +90,9 @@ def pod(choice: Choice, name: str, node: str, claims: Sequence[str], nodes: Sequ
     metadata: Manifest = {"name": name, "namespace": namespace, "labels": _labels(choice)}
     made: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     if node:
-        made["status"] = {"phase": random.choice(["Running"] * 8 + ["Pending", "Succeeded", "Failed"])}
+        made["status"] = {
+            "phase": random.choice(["Running"] * 8 + ["Pending", "Succeeded", "Failed"])
+        }
         if choice.has("shapes", 0.4):
             made["status"] |= _resize(choice, spec)
         if choice.maybe(0.1):
@@ -98,7 +109,7 @@ def _labels(choice: Choice) -> Manifest:
     return labels
 
 
-# --- resources -----------------------------------------------------------------------------------------------------
+# --- resources ------------------------------------------------------------------------------------
 
 
 def containers(choice: Choice) -> Manifest:
@@ -106,11 +117,14 @@ def containers(choice: Choice) -> Manifest:
     random = choice.random
     spec: Manifest = {
         "terminationGracePeriodSeconds": 30,
-        "containers": [_container(choice, f"c{index}") for index in range(random.choice((1, 1, 1, 2)))],
+        "containers": [
+            _container(choice, f"c{index}") for index in range(random.choice((1, 1, 1, 2)))
+        ],
     }
     if choice.has("shapes", 0.5):
         spec["initContainers"] = [
-            _container(choice, f"i{index}", sidecar=choice.maybe(0.5)) for index in range(random.randint(1, 3))
+            _container(choice, f"i{index}", sidecar=choice.maybe(0.5))
+            for index in range(random.randint(1, 3))
         ]
     if choice.has("shapes", 0.2):
         spec["overhead"] = {"cpu": "250m", "memory": random.choice(("120Mi", "1Gi"))}
@@ -137,7 +151,11 @@ def _container(choice: Choice, name: str, *, sidecar: bool = False) -> Manifest:
     if choice.has("devices", 0.3):
         limits[HUGE] = requests[HUGE] = random.choice(("2Mi", "64Mi", "1Gi"))
         requests.setdefault("cpu", "10m")
-    made: Manifest = {"name": name, "image": "example.com/image", "resources": {"requests": requests, "limits": limits}}
+    made: Manifest = {
+        "name": name,
+        "image": "example.com/image",
+        "resources": {"requests": requests, "limits": limits},
+    }
     if sidecar:
         made["restartPolicy"] = "Always"
     return made
@@ -161,18 +179,23 @@ def _resize(choice: Choice, spec: Manifest) -> Manifest:
         return {**made, "resources": {"requests": sizes()}} if choice.maybe(0.7) else made
 
     made = status() if choice.maybe(0.5) else {}
-    for kind, containers in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
+    for kind, containers in (
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+    ):
         made[kind] = [{"name": each["name"], **status()} for each in spec.get(containers, ())]
     return made
 
 
-# --- node selectors, taints ----------------------------------------------------------------------------------------
+# --- node selectors, taints -----------------------------------------------------------------------
 
 
 def _node_selector(choice: Choice) -> Manifest:
     return {
         key: choice.random.choice(values)
-        for key, values in choice.some([(ZONE, "ab"), (RACK, ("r1", "r2")), ("disk", ("ssd", ""))], 2)
+        for key, values in choice.some(
+            [(ZONE, "ab"), (RACK, ("r1", "r2")), ("disk", ("ssd", ""))], 2
+        )
     }
 
 
@@ -180,8 +203,14 @@ def _node_requirement(choice: Choice) -> Manifest:
     random = choice.random
     operator = random.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
     if operator in ("Gt", "Lt"):
-        return {"key": random.choice((SIZE, SIZE, ZONE)), "operator": operator, "values": [random.choice("2468")]}
-    key, values = random.choice([(ZONE, "abc"), (RACK, ("r1", "r2")), ("disk", ("ssd", "")), ("none", ("x",))])
+        return {
+            "key": random.choice((SIZE, SIZE, ZONE)),
+            "operator": operator,
+            "values": [random.choice("2468")],
+        }
+    key, values = random.choice(
+        [(ZONE, "abc"), (RACK, ("r1", "r2")), ("disk", ("ssd", "")), ("none", ("x",))]
+    )
     made: Manifest = {"key": key, "operator": operator}
     if operator in ("In", "NotIn"):
         made["values"] = choice.some(values, 2)
@@ -191,24 +220,43 @@ def _node_requirement(choice: Choice) -> Manifest:
 def _node_term(choice: Choice, nodes: Sequence[str]) -> Manifest:
     term: Manifest = {}
     if choice.maybe(0.9):
-        term["matchExpressions"] = [_node_requirement(choice) for _ in range(choice.random.randint(1, 2))]
+        term["matchExpressions"] = [
+            _node_requirement(choice) for _ in range(choice.random.randint(1, 2))
+        ]
     if choice.maybe(0.25):
         operator = choice.random.choice(("In", "In", "NotIn"))
         term["matchFields"] = [
-            {"key": "metadata.name", "operator": operator, "values": [choice.random.choice([*nodes, "gone"])]}
+            {
+                "key": "metadata.name",
+                "operator": operator,
+                "values": [choice.random.choice([*nodes, "gone"])],
+            }
         ]
     return term
 
 
 def node_affinity(choice: Choice, nodes: Sequence[str]) -> Manifest:
     """Return a node selector: of a pod's affinity, or of a volume."""
-    return {"nodeSelectorTerms": [_node_term(choice, nodes) for _ in range(choice.random.choice((1, 1, 2, 3)))]}
+    return {
+        "nodeSelectorTerms": [
+            _node_term(choice, nodes) for _ in range(choice.random.choice((1, 1, 2, 3)))
+        ]
+    }
 
 
 def _toleration(choice: Choice) -> Manifest:
     random = choice.random
     effect = random.choice(("", "NoSchedule", "NoExecute", "PreferNoSchedule"))
-    key = random.choice(("", "dedicated", "dedicated", "spot", "node.kubernetes.io/unschedulable", *NOT_READY.values()))
+    key = random.choice(
+        (
+            "",
+            "dedicated",
+            "dedicated",
+            "spot",
+            "node.kubernetes.io/unschedulable",
+            *NOT_READY.values(),
+        )
+    )
     made: Manifest = {"effect": effect} if effect else {}
     if not key or choice.maybe(0.4):
         return {**made, "operator": "Exists"} | ({"key": key} if key else {})
@@ -218,11 +266,14 @@ def _toleration(choice: Choice) -> Manifest:
     return {**made, "value": random.choice(("", "team-a", "true"))}
 
 
-NOT_READY: Final = {"False": "node.kubernetes.io/not-ready", "Unknown": "node.kubernetes.io/unreachable"}
+NOT_READY: Final = {
+    "False": "node.kubernetes.io/not-ready",
+    "Unknown": "node.kubernetes.io/unreachable",
+}
 """The taint that the node lifecycle controller adds, by status of the condition Ready."""
 
 
-# --- other pods ----------------------------------------------------------------------------------------------------
+# --- other pods -----------------------------------------------------------------------------------
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -232,9 +283,13 @@ def _affinity(choice: Choice, nodes: Sequence[str]) -> Manifest:
     if choice.has("affinity"):
         made["nodeAffinity"] = {REQUIRED: node_affinity(choice, nodes)}
     if choice.has("pod affinity", 0.4):
-        made["podAffinity"] = {REQUIRED: [_pod_term(choice) for _ in range(choice.random.choice((1, 1, 2)))]}
+        made["podAffinity"] = {
+            REQUIRED: [_pod_term(choice) for _ in range(choice.random.choice((1, 1, 2)))]
+        }
     if choice.has("anti-affinity", 0.5):
-        made["podAntiAffinity"] = {REQUIRED: [_pod_term(choice) for _ in range(choice.random.choice((1, 1, 2)))]}
+        made["podAntiAffinity"] = {
+            REQUIRED: [_pod_term(choice) for _ in range(choice.random.choice((1, 1, 2)))]
+        }
     return made
 
 

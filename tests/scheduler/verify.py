@@ -1,6 +1,7 @@
 """``make verify-scheduler COUNT=1000``: the model of kube-scheduler on many random clusters.
 
-Exits with 1 if the model and kube-scheduler disagree in a way that ``docs/verification.md`` does not describe.
+Exits with 1 if the model and kube-scheduler disagree in a way that ``docs/verification.md`` does
+not describe.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ def main(count: int, first: int) -> int:
         print(f"skipped: {reason}", file=sys.stderr)
         return 1
     result = compare(
-        program, [*range(first, first + count), *(seed for seed in DISAGREED if not first <= seed < first + count)]
+        program,
+        [
+            *range(first, first + count),
+            *(seed for seed in DISAGREED if not first <= seed < first + count),
+        ],
     )
     print("\n".join(result.report()))
     for found in result.disagreements:

@@ -1,4 +1,5 @@
-"""``make verify-outage COUNT=200``: who finds a place after the loss of nodes, on many random clusters.
+"""``make verify-outage COUNT=200``: who finds a place after the loss of nodes,
+on many random clusters.
 
 Exits with 1 if the forecast and kube-scheduler disagree.
 """

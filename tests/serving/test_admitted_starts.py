@@ -1,4 +1,6 @@
-"""VMs of a burst count for each other before they are seen running: for a warning at most, and for a minute."""
+"""VMs of a burst count for each other before they are seen running: for a warning at most,
+and for a minute.
+"""
 
 import pytest
 
@@ -18,7 +20,9 @@ from virt_admit.rules import load_rules
 from virt_admit.serving.admitted_starts import MOST, RULE, AdmittedStarts
 
 RULES = load_rules().at_admission
-POLICY = parser.parse(f"extends: default\nrules: {{{RULE}: {{action: deny}}}}".encode(), load_rules())
+POLICY = parser.parse(
+    f"extends: default\nrules: {{{RULE}: {{action: deny}}}}".encode(), load_rules()
+)
 
 
 def nodes():
@@ -44,12 +48,18 @@ def template(memory, strategy="Always"):
 
 
 def machine(name, memory, strategy="Always"):
-    return Object(losses.manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec=template(memory, strategy)))
+    return Object(
+        losses.manifest(
+            "kubevirt.io/v1", "VirtualMachine", name, "shop", spec=template(memory, strategy)
+        )
+    )
 
 
 def pool(replicas, memory):
     spec = {"replicas": replicas, "virtualMachineTemplate": {"spec": template(memory)}}
-    return Object(losses.manifest("pool.kubevirt.io/v1beta1", "VirtualMachinePool", "ci", "shop", spec=spec))
+    return Object(
+        losses.manifest("pool.kubevirt.io/v1beta1", "VirtualMachinePool", "ci", "shop", spec=spec)
+    )
 
 
 class Webhook:
@@ -63,14 +73,20 @@ class Webhook:
     def ask(self, name, memory, *, operation="CREATE", dry_run=False, strategy="Always", old=None):
         obj = machine(name, memory, strategy)
         new, old = (None, obj) if operation == "DELETE" else (obj, old)
-        return self.review(Request(operation, VM, new, old, name=name, namespace="shop", user="jane", dry_run=dry_run))
+        return self.review(
+            Request(
+                operation, VM, new, old, name=name, namespace="shop", user="jane", dry_run=dry_run
+            )
+        )
 
     def review(self, request):
         cluster = Snapshot(map(Object, [*WORLD, *self.more]), ["*"])
         cluster.provide(recent_starts, self.starts.current())
         response = review.review(request, RULES, cluster, POLICY)
         self.starts.observe(Reply(b"", request, response), cluster)
-        return next((verdict.action for verdict in response.verdicts if verdict.rule.id == RULE), None)
+        return next(
+            (verdict.action for verdict in response.verdicts if verdict.rule.id == RULE), None
+        )
 
 
 def test_the_second_vm_of_a_burst_is_warned_about_and_never_refused():
@@ -164,7 +180,9 @@ def test_a_running_vm_that_grows_counts_until_its_larger_pod_exists():
 
 def test_the_vms_of_a_pool_count_until_their_pods_exist():
     webhook = Webhook()
-    request = Request("CREATE", POOL, pool(2, "2Gi"), None, name="ci", namespace="shop", user="jane")
+    request = Request(
+        "CREATE", POOL, pool(2, "2Gi"), None, name="ci", namespace="shop", user="jane"
+    )
     assert webhook.review(request) is None
     assert webhook.ask("b", "5Gi", dry_run=True) is Action.WARN
     webhook.more = [*losses.vm("ci-0", "n2", "1Gi")]

@@ -1,4 +1,6 @@
-"""Alerts and the dashboard ask for series that exist, and each alert has a page that says what to do."""
+"""Alerts and the dashboard ask for series that exist,
+and each alert has a page that says what to do.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from virt_admit.serving.metrics import Metrics
 from virt_admit.settings import DOCS_URL
 from virt_admit_certs.rotation_status import RotatorStatus
 
-ENTRIES = [entry for each in manifests.webhooks(load_rules().at_admission) for entry in each["webhooks"]]
+ENTRIES = [
+    entry for each in manifests.webhooks(load_rules().at_admission) for entry in each["webhooks"]
+]
 
 API_SERVER = {
     "apiserver_admission_webhook_admission_duration_seconds_bucket",
@@ -49,9 +53,16 @@ def series() -> set[str]:
     drains = drain_gauges((), {}, {})
     failover = CollectorRegistry()
     failover_metrics.add(failover, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))
-    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2)), drains, failover):
+    for registry in (
+        metrics.registry,
+        scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2)),
+        drains,
+        failover,
+    ):
         for family in registry.collect():
-            suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+            suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(
+                family.type, [""]
+            )
             found |= {family.name + suffix for suffix in suffixes}
     return found
 
@@ -60,7 +71,9 @@ def used(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:virt_admit|apiserver|process|kube)_[a-z_]+", expression))
 
 
-GROUPS = yaml.safe_load((ROOT / "manifests" / "monitoring" / "alerts.yaml").read_text())["spec"]["groups"]
+GROUPS = yaml.safe_load((ROOT / "manifests" / "monitoring" / "alerts.yaml").read_text())["spec"][
+    "groups"
+]
 ALERTS = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
 
 
@@ -135,14 +148,20 @@ def test_panels_of_the_dashboard_do_not_overlap():
     )
     assert set(cells.values()) == {1}
     assert max(x for x, _ in cells) == 23
-    assert len({panel["id"] for panel in panels}) == len(panels) == 1 + sum(1 + len(each) for _, each in SECTIONS)
+    assert (
+        len({panel["id"] for panel in panels})
+        == len(panels)
+        == 1 + sum(1 + len(each) for _, each in SECTIONS)
+    )
 
 
 def test_every_query_of_the_dashboard_is_about_the_selected_clusters():
     built = json.loads(dashboard())
     (selector,) = [each for each in built["templating"]["list"] if each["name"] == "cluster"]
     assert (selector["multi"], selector["includeAll"]) == (True, True)
-    assert re.fullmatch(selector["allValue"], ""), "a series without the label belongs to the only cluster"
+    assert re.fullmatch(selector["allValue"], ""), (
+        "a series without the label belongs to the only cluster"
+    )
     targets = [target for panel in built["panels"] for target in panel.get("targets", ())]
     assert len(targets) > 30
     for target in targets:

@@ -35,14 +35,23 @@ class FakeServer:
         self.paths: list[str] = []
 
     def request_json(
-        self, method: str, path: str, body: Any = None, *, media_type: str = "", query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        media_type: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> ApiResponse:
         self.paths.append(path)
         if self.status == 0:
             raise ApiError(0, "does not answer")
         if path == "/apis":
             return ApiResponse(200, {"kind": "APIGroupList"})
-        assert (method, path) == ("GET", "/api/v1/namespaces/virt-admit/configmaps/virt-admit-policy")
+        assert (method, path) == (
+            "GET",
+            "/api/v1/namespaces/virt-admit/configmaps/virt-admit-policy",
+        )
         if self.status != 200:
             return ApiResponse(self.status)
         if self.text is None:
@@ -54,19 +63,28 @@ def action(policy: Policy) -> Action:
     return policy.decide(RULE, "shop").action
 
 
-def source(server: FakeServer, place: PolicyConfigMap = PLACE) -> tuple[PolledPolicy, list[Exception]]:
+def source(
+    server: FakeServer, place: PolicyConfigMap = PLACE
+) -> tuple[PolledPolicy, list[Exception]]:
     errors: list[Exception] = []
     return PolledPolicy(server, place, RULES, errors.append), errors
 
 
-@pytest.mark.parametrize(("fallback", "expected"), [("default", Action.DENY), ("audit", Action.AUDIT)])
-def test_the_fallback_holds_while_the_configmap_does_not_exist(fallback: str, expected: Action) -> None:
+@pytest.mark.parametrize(
+    ("fallback", "expected"), [("default", Action.DENY), ("audit", Action.AUDIT)]
+)
+def test_the_fallback_holds_while_the_configmap_does_not_exist(
+    fallback: str, expected: Action
+) -> None:
     server = FakeServer()
-    polled, errors = source(server, PolicyConfigMap.parse(f"virt-admit/virt-admit-policy,fallback={fallback}"))
+    polled, errors = source(
+        server, PolicyConfigMap.parse(f"virt-admit/virt-admit-policy,fallback={fallback}")
+    )
     assert (action(polled()), polled.error, errors) == (expected, None, [])
     server.text = f"rules: {{{RULE.id}: {{action: warn}}}}"
     polled.refresh()
-    assert action(polled()) is Action.WARN  # the ConfigMap of the administrator wins over the component audit
+    # the ConfigMap of the administrator wins over the component audit
+    assert action(polled()) is Action.WARN
     server.text = None
     polled.refresh()
     assert action(polled()) is expected
@@ -100,7 +118,9 @@ def test_the_last_good_policy_stays(break_it: Any) -> None:
 
 def test_a_process_without_a_previous_policy_rejects_nothing() -> None:
     server = FakeServer("rules: [")
-    polled, errors = source(server, PolicyConfigMap.parse("virt-admit/virt-admit-policy,fallback=strict"))
+    polled, errors = source(
+        server, PolicyConfigMap.parse("virt-admit/virt-admit-policy,fallback=strict")
+    )
     assert (action(polled()), polled.loaded_at, len(errors)) == (Action.AUDIT, 0.0, 1)
     server.text = "extends: default"
     polled.refresh()
@@ -125,7 +145,9 @@ def test_an_absent_configmap_after_a_restored_one_is_noticed_when_nothing_else_c
     assert (action(polled()), polled.error) == (Action.DENY, None)
 
 
-@pytest.mark.parametrize("text", ["b", "a/b/c", "a/b,fallback=lax", "a/b,fallback=", "a/b,other=audit", "/b", "a/", ""])
+@pytest.mark.parametrize(
+    "text", ["b", "a/b/c", "a/b,fallback=lax", "a/b,fallback=", "a/b,other=audit", "/b", "a/", ""]
+)
 def test_a_wrong_flag(text: str) -> None:
     with pytest.raises(SettingError, match="--policy-configmap"):
         PolicyConfigMap.parse(text)

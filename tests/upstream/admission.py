@@ -1,6 +1,7 @@
 """Our verdicts on VMs and VMIs against KubeVirt's own webhooks, controllers and virt-handler.
 
-``python -m tests.upstream.admission 20000`` compares that many random objects; a second number is the first seed.
+``python -m tests.upstream.admission 20000`` compares that many random objects; a second number is
+the first seed.
 """
 
 from __future__ import annotations
@@ -33,14 +34,20 @@ UNDETERMINED: Final = "undetermined"
 _BATCH: Final = 4000
 """Cases in one run of the program, which takes seconds to start."""
 _REASON: Final = re.compile(r"\b(\w+LiveMigratable): ")
-_STRATEGY_RULES: Final = ("vm-run-strategy-missing", "vm-run-strategy-unknown", "vm-running-and-run-strategy")
+_STRATEGY_RULES: Final = (
+    "vm-run-strategy-missing",
+    "vm-run-strategy-unknown",
+    "vm-running-and-run-strategy",
+)
 _CAUSES: Final = {
     "RunStrategy must be specified": "vm-run-strategy-missing",
     "Running and RunStrategy are mutually exclusive": "vm-running-and-run-strategy",
     "Invalid RunStrategy": "vm-run-strategy-unknown",
 }
 _UNLISTED: Final = {"DisksNotLiveMigratable", "SecureExecutionNotLiveMigratable"}
-"""Reasons that KubeVirt leaves out of its list of all reasons (calculateLiveStorageMigrationCondition)."""
+"""Reasons that KubeVirt leaves out of its list of all reasons
+(calculateLiveStorageMigrationCondition).
+"""
 
 
 class Comparison(NamedTuple):
@@ -61,7 +68,9 @@ def compare(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Com
     yield from _gates(cluster, result)
     yield from _admission(obj, cluster, result)
     if "condition" in result:
-        running = Object({**result["running"], "status": result["running"]["status"] | {"conditions": []}})
+        running = Object(
+            {**result["running"], "status": result["running"]["status"] | {"conditions": []}}
+        )
         yield from _effective(obj, cluster, result["running"])
         yield from _migration("as written", migratability.assess(obj, cluster), result)
         yield from _migration("running", migratability.assess(running, cluster), result)
@@ -77,7 +86,11 @@ def _cluster(given: Mapping[str, Any]) -> Cluster:
 def _gates(cluster: Cluster, result: Mapping[str, Any]) -> Iterator[Comparison]:
     for name, theirs in result["gates"].items():
         gate = versions.Gate[name]
-        yield Comparison(f"gate {gate.gate}", _known(lambda gate=gate: versions.gate_is_on(cluster, gate)), theirs)
+        yield Comparison(
+            f"gate {gate.gate}",
+            _known(lambda gate=gate: versions.gate_is_on(cluster, gate)),
+            theirs,
+        )
 
 
 def _known(ask: Any) -> Any:
@@ -87,13 +100,14 @@ def _known(ask: Any) -> Any:
         return UNDETERMINED
 
 
-# --- virt-api ------------------------------------------------------------------------------------------------------
+# --- virt-api -------------------------------------------------------------------------------------
 
 
 def _admission(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator[Comparison]:
     found = {rule.id: _findings(rule, obj, cluster) for rule in load_rules().by_kind[kinds.of(obj)]}
     crash = "crash" in result
-    if crash or "condition" in result or not found["vm-crashes-kubevirt"]:  # otherwise KubeVirt ends before the crash
+    # otherwise KubeVirt ends before the crash
+    if crash or "condition" in result or not found["vm-crashes-kubevirt"]:
         yield Comparison("vm-crashes-kubevirt", bool(found["vm-crashes-kubevirt"]), crash)
     admission = result.get("vm") or result.get("vmi")
     if crash or not admission:
@@ -107,13 +121,20 @@ def _admission(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iter
         ours = bool(found["vm-eviction-strategy-unknown"])
         yield Comparison("vm-eviction-strategy-unknown", ours, _own_strategy_refused(obj, causes))
     if judged is not None:
-        theirs = {_CAUSES[start] for cause in judged for start in _CAUSES if cause["message"].startswith(start)}
+        theirs = {
+            _CAUSES[start]
+            for cause in judged
+            for start in _CAUSES
+            if cause["message"].startswith(start)
+        }
         for rule in _STRATEGY_RULES:
             yield Comparison(rule, Action.DENY in found[rule], rule in theirs)
 
 
 def _own_strategy_refused(obj: Object, causes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether KubeVirt refuses the eviction strategy of the object; the cluster's default is judged by another rule."""
+    """Whether KubeVirt refuses the eviction strategy of the object;
+    the cluster's default is judged by another rule.
+    """
     own = obj.at(
         *("spec", "template", "spec", "evictionStrategy")
         if obj.kind == "VirtualMachine"
@@ -126,30 +147,40 @@ def _findings(rule: Rule, obj: Object, cluster: Cluster) -> list[Action]:
     """Return the action of each finding. Rules with a target have none."""
     if rule.target:
         return []
-    result = result_of(rule, obj, Context(cluster, rule.params, ReviewCache(cluster), kind=kinds.of(obj)))
+    result = result_of(
+        rule, obj, Context(cluster, rule.params, ReviewCache(cluster), kind=kinds.of(obj))
+    )
     assert not result.error, result.error
     return [min(rule.action, finding.max_action) for finding in result.findings]
 
 
-# --- the VMI that starts -------------------------------------------------------------------------------------------
+# --- the VMI that starts --------------------------------------------------------------------------
 
 
 def _effective(obj: Object, cluster: Cluster, running: Mapping[str, Any]) -> Iterator[Comparison]:
     vmi, spec = expand.expand(obj, cluster), running["spec"]
     domain = spec["domain"]
     cpu = domain["cpu"]
-    yield Comparison("architecture", expand.architecture(vmi, cluster) or UNDETERMINED, spec["architecture"])
+    yield Comparison(
+        "architecture", expand.architecture(vmi, cluster) or UNDETERMINED, spec["architecture"]
+    )
     model = _known(lambda: vmi.cpu_model.field.text or configuration.default_cpu_model(cluster))
     if spec["architecture"] != "arm64":
         yield Comparison("CPU model", model, cpu["model"])
     names = sorted(str(feature["name"].value) for feature in vmi.cpu_features)
-    yield Comparison("CPU features", names, sorted(each["name"] for each in cpu.get("features") or ()))
+    yield Comparison(
+        "CPU features", names, sorted(each["name"] for each in cpu.get("features") or ())
+    )
     for key, ours in (("gpus", vmi.gpus), ("hostDevices", vmi.host_devices)):
         yield Comparison(key, ours.field.value or [], domain["devices"].get(key) or [])
-    yield Comparison("launchSecurity", vmi.launch_security.field.value, domain.get("launchSecurity"))
+    yield Comparison(
+        "launchSecurity", vmi.launch_security.field.value, domain.get("launchSecurity")
+    )
     theirs = (domain.get("features") or {}).get("hyperv", {}).get("reenlightenment") is not None
     yield Comparison("reenlightenment", vmi.reenlightenment.field.is_map, theirs)
-    yield Comparison("nodeSelector", vmi.node_selector.field.value or {}, spec.get("nodeSelector") or {})
+    yield Comparison(
+        "nodeSelector", vmi.node_selector.field.value or {}, spec.get("nodeSelector") or {}
+    )
     opted_in = migratability.BRIDGE_OPT_IN in (running["metadata"].get("annotations") or {})
     yield Comparison("opt-in for bridge", vmi.annotated(migratability.BRIDGE_OPT_IN), opted_in)
 
@@ -157,20 +188,26 @@ def _effective(obj: Object, cluster: Cluster, running: Mapping[str, Any]) -> Ite
 def _migration(how: str, ours: Assessment, result: Mapping[str, Any]) -> Iterator[Comparison]:
     condition = result["condition"]
     first = ours.reasons[0].name if ours.reasons else ""
-    answer = {Migratable.YES: "yes", Migratable.NO: first, Migratable.UNKNOWN: UNDETERMINED}[ours.migratable]
+    answer = {Migratable.YES: "yes", Migratable.NO: first, Migratable.UNKNOWN: UNDETERMINED}[
+        ours.migratable
+    ]
     yield Comparison(f"first reason, {how}", answer, condition.get("reason") or "yes")
     every = {reason.name for reason in ours.reasons} - _UNLISTED
     yield Comparison(
-        f"all reasons, {how}", sorted(every), sorted({*_REASON.findall(condition.get("others", ""))} - _UNLISTED)
+        f"all reasons, {how}",
+        sorted(every),
+        sorted({*_REASON.findall(condition.get("others", ""))} - _UNLISTED),
     )
 
 
-# --- drains --------------------------------------------------------------------------------------------------------
+# --- drains ---------------------------------------------------------------------------------------
 
 
 def _eviction(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator[Comparison]:
     strategy = result.get("strategy", "None")
-    yield Comparison("strategy in effect", _known(lambda: expand.strategy(obj, cluster).value), strategy)
+    yield Comparison(
+        "strategy in effect", _known(lambda: expand.strategy(obj, cluster).value), strategy
+    )
     ours = vmi_evictions.eviction(Object(result["running"]), cluster)
     yield Comparison("eviction", ours, _effect(strategy, result["eviction"]))
 
@@ -180,11 +217,15 @@ def _drain(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator
     migrates, strategy = result["condition"]["status"] == "True", result.get("strategy", "None")
     waits = strategy == "LiveMigrate" or (strategy == "LiveMigrateIfPossible" and migrates)
     yield Comparison(
-        "drain waits for a migration", _known(lambda: vmi_evictions.awaits_migration(obj, ReviewCache(cluster))), waits
+        "drain waits for a migration",
+        _known(lambda: vmi_evictions.awaits_migration(obj, ReviewCache(cluster))),
+        waits,
     )
     rules = load_rules().by_id
     stuck = bool(_findings(rules["vm-live-migrate-not-migratable"], obj, cluster))
-    yield Comparison("vm-live-migrate-not-migratable", stuck, strategy == "LiveMigrate" and not migrates)
+    yield Comparison(
+        "vm-live-migrate-not-migratable", stuck, strategy == "LiveMigrate" and not migrates
+    )
     run_strategy = _run_strategy(obj)
     if run_strategy not in (None, "Halted"):
         stopped = bool(_findings(rules["vm-shutdown-on-drain"], obj, cluster))
@@ -203,7 +244,7 @@ def _effect(strategy: str, eviction: Mapping[str, bool]) -> Eviction:
     return Eviction.SHUTS_DOWN if eviction["allowed"] else Eviction.REFUSED
 
 
-# --- the report ----------------------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -235,7 +276,9 @@ class Report:
             for seed, each in wrong[:3]:
                 print(f"  seed {seed}: ours {each.ours!r}, KubeVirt's {each.theirs!r}")
         total, agree = sum(map(len, self.differ.values())), sum(self.agree.values())
-        print(f"{agree + total + sum(self.open.values())} comparisons: {agree} agree, {total} differ")
+        print(
+            f"{agree + total + sum(self.open.values())} comparisons: {agree} agree, {total} differ"
+        )
 
 
 def verify(binary: Path, seeds: range) -> Report:

@@ -1,4 +1,6 @@
-"""Random VMs and VMIs with all that decides on their admission, migration and eviction; a seed names a case."""
+"""Random VMs and VMIs with all that decides on their admission, migration and eviction;
+a seed names a case.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,25 @@ from tests.upstream.launcher_cases import NAMESPACE, Chance
 
 RELEASE: Final = "v1.8.0"
 _GATES: Final = (
-    *("HostDisk", "Sidecar", "HostDevices", "PersistentReservation", "WorkloadEncryptionSEV", "WorkloadEncryptionTDX"),
+    *(
+        "HostDisk",
+        "Sidecar",
+        "HostDevices",
+        "PersistentReservation",
+        "WorkloadEncryptionSEV",
+        "WorkloadEncryptionTDX",
+    ),
     *("SecureExecution", "EnableVirtioFsStorageVolumes", "PasstBinding", "CPUManager"),
 )
 """Gates that let virt-api admit more."""
 _JUDGED_GATES: Final = (
-    *("DecentralizedLiveMigration", "RebootPolicy", "HypervStrictCheck", "ImageVolume", "AlignCPUs"),
+    *(
+        "DecentralizedLiveMigration",
+        "RebootPolicy",
+        "HypervStrictCheck",
+        "ImageVolume",
+        "AlignCPUs",
+    ),
     *("VGPULiveMigration", "ConfigurableHypervisor"),
 )
 _MODES: Final = (
@@ -35,14 +50,18 @@ def case(seed: int) -> dict[str, Any]:
     chance = Chance(seed)
     claims = {f"claim{index}": chance.one(*_MODES) for index in range(4)}
     template = _template(chance, claims)
-    subject, objects = _vm(chance, template, claims) if chance.happens(0.88) else (_vmi(template), [])
+    subject, objects = (
+        _vm(chance, template, claims) if chance.happens(0.88) else (_vmi(template), [])
+    )
     volumes = [volume["name"] for volume in template["spec"]["volumes"]]
     migrated = [name for name in volumes if chance.happens()] if chance.happens(0.06) else []
     if subject["kind"] != "VirtualMachine":
         migrated = []  # a volume migration needs a VM
     elif migrated:
         copied = [{"volumeName": name} for name in migrated]
-        subject.setdefault("status", {})["volumeUpdateState"] = {"volumeMigrationState": {"migratedVolumes": copied}}
+        subject.setdefault("status", {})["volumeUpdateState"] = {
+            "volumeMigrationState": {"migratedVolumes": copied}
+        }
     return {
         "kubevirt": _kubevirt(chance),
         "objects": [*objects, *map(_claim, claims.items()), *_nodes(chance), *_vmis(chance)],
@@ -62,11 +81,13 @@ def _claim(given: tuple[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- the cluster ---------------------------------------------------------------------------------------------------
+# --- the cluster ----------------------------------------------------------------------------------
 
 
 def _kubevirt(chance: Chance) -> dict[str, Any]:
-    gates = [gate for gate in _GATES if chance.happens(0.9)] + [gate for gate in _JUDGED_GATES if chance.happens(0.35)]
+    gates = [gate for gate in _GATES if chance.happens(0.9)] + [
+        gate for gate in _JUDGED_GATES if chance.happens(0.35)
+    ]
     developer = {"featureGates": gates} | chance.some(
         0.1,
         minimumClusterTSCFrequency=chance.one(2_000_000_000, 1, 0, -5),
@@ -77,11 +98,20 @@ def _kubevirt(chance: Chance) -> dict[str, Any]:
         defaultNetworkInterface=chance.one("masquerade", "bridge", "masquerade", ""),
         permitBridgeInterfaceOnPodNetwork=chance.happens(0.8),
     )
-    devices = [{"resourceName": f"example.com/{name}", "mdevNameSelector": name} for name in ("vgpu", "other")]
-    configuration = {"developerConfiguration": developer, "network": network, "supportedGuestAgentVersions": ["4.*"]}
+    devices = [
+        {"resourceName": f"example.com/{name}", "mdevNameSelector": name}
+        for name in ("vgpu", "other")
+    ]
+    configuration = {
+        "developerConfiguration": developer,
+        "network": network,
+        "supportedGuestAgentVersions": ["4.*"],
+    }
     configuration |= chance.some(
         0.4,
-        evictionStrategy=chance.one("LiveMigrate", "LiveMigrateIfPossible", "None", "External", "Other"),
+        evictionStrategy=chance.one(
+            "LiveMigrate", "LiveMigrateIfPossible", "None", "External", "Other"
+        ),
         permittedHostDevices={
             "mediatedDevices": devices,
             "pciHostDevices": [{"pciVendorSelector": "1:1", "resourceName": "example.com/pci"}],
@@ -135,7 +165,10 @@ def _nodes(chance: Chance) -> list[Any]:
 
 def _vmis(chance: Chance) -> list[Any]:
     metadata = {"name": "other", "namespace": "other"}
-    status = {"phase": chance.one("Running", "Succeeded"), "nodeName": chance.one("here", "there", "gone")}
+    status = {
+        "phase": chance.one("Running", "Succeeded"),
+        "nodeName": chance.one("here", "there", "gone"),
+    }
     other = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
@@ -145,7 +178,7 @@ def _vmis(chance: Chance) -> list[Any]:
     return [other | {"status": status}] if chance.happens(0.3) else []
 
 
-# --- the VM --------------------------------------------------------------------------------------------------------
+# --- the VM ---------------------------------------------------------------------------------------
 
 
 def _vmi(template: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +191,9 @@ def _vmi(template: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _vm(chance: Chance, template: dict[str, Any], claims: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+def _vm(
+    chance: Chance, template: dict[str, Any], claims: dict[str, Any]
+) -> tuple[dict[str, Any], list[Any]]:
     spec = _run_strategy(chance) | {"template": template}
     objects: list[Any] = []
     status: dict[str, Any] = {}
@@ -175,7 +210,12 @@ def _vm(chance: Chance, template: dict[str, Any], claims: dict[str, Any]) -> tup
         objects += sources
     annotations = chance.some(0.1, **{OPT_IN: "true"})
     metadata = {"name": "vm", "namespace": NAMESPACE, "annotations": annotations}
-    vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec}
+    vm = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": metadata,
+        "spec": spec,
+    }
     return vm | ({"status": status} if status else {}), objects
 
 
@@ -192,14 +232,23 @@ def _run_strategy(chance: Chance) -> dict[str, Any]:
     if chance.happens(0.85):
         return {"runStrategy": chance.one(*names, "Always", "Always")}
     return chance.one(
-        {"running": chance.happens()}, {"running": chance.happens(), "runStrategy": chance.one(*names)}, {},
+        {"running": chance.happens()},
+        {"running": chance.happens(), "runStrategy": chance.one(*names)}, {},
         {"runStrategy": chance.one(*odd)}, {"running": True},
     )  # fmt: skip
 
 
-def _data_volumes(chance: Chance, claims: dict[str, Any], template: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """Return templates of data volumes for the claims that the VM uses as such, and the DataSources that they name."""
-    named = [volume["dataVolume"]["name"] for volume in template["spec"]["volumes"] if "dataVolume" in volume]
+def _data_volumes(
+    chance: Chance, claims: dict[str, Any], template: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return templates of data volumes for the claims that the VM uses as such,
+    and the DataSources that they name.
+    """
+    named = [
+        volume["dataVolume"]["name"]
+        for volume in template["spec"]["volumes"]
+        if "dataVolume" in volume
+    ]
     found = []
     for name in dict.fromkeys(named):
         block = {"accessModes": claims[name], "resources": {"requests": {"storage": "1Gi"}}}
@@ -209,10 +258,14 @@ def _data_volumes(chance: Chance, claims: dict[str, Any], template: dict[str, An
         }
         reference |= chance.some(0.5, namespace=chance.one(NAMESPACE, "images"))
         source = {"source": {"blank": {}}} if chance.happens(0.3) else {"sourceRef": reference}
-        found.append({"metadata": {"name": name}, "spec": {chance.one("pvc", "storage"): block} | source})
+        found.append(
+            {"metadata": {"name": name}, "spec": {chance.one("pvc", "storage"): block} | source}
+        )
     linked = {"dataSource": {"name": "linux", "namespace": chance.one(NAMESPACE, "images")}}
     plain = {"pvc": {"name": "a", "namespace": "b"}}
-    names = [(name, namespace) for namespace in (NAMESPACE, "images") for name in ("linux", "linked")]
+    names = [
+        (name, namespace) for namespace in (NAMESPACE, "images") for name in ("linux", "linked")
+    ]
     sources = [
         _data_source(chance, name, namespace, linked if name == "linked" else plain)
         for name, namespace in names
@@ -221,12 +274,20 @@ def _data_volumes(chance: Chance, claims: dict[str, Any], template: dict[str, An
     return found, sources
 
 
-def _data_source(chance: Chance, name: str, namespace: str, source: dict[str, Any]) -> dict[str, Any]:
-    architecture = {"template.kubevirt.io/architecture": chance.one("arm64", "s390x", "amd64", "mips")}
+def _data_source(
+    chance: Chance, name: str, namespace: str, source: dict[str, Any]
+) -> dict[str, Any]:
+    architecture = {
+        "template.kubevirt.io/architecture": chance.one("arm64", "s390x", "amd64", "mips")
+    }
     return {
         "apiVersion": "cdi.kubevirt.io/v1beta1",
         "kind": "DataSource",
-        "metadata": {"name": name, "namespace": namespace, "labels": chance.some(0.6, **architecture)},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": chance.some(0.6, **architecture),
+        },
         "spec": {"source": source},
     }
 
@@ -237,11 +298,18 @@ def _template(chance: Chance, claims: dict[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {"domain": {"devices": devices} | _domain(chance), "volumes": volumes}
     if chance.happens(0.65):
         spec["networks"], devices["interfaces"] = _networks(chance)
-    spec |= chance.some(0.7, evictionStrategy=_eviction_strategy(chance)) if chance.happens(0.9) else {}
-    spec |= chance.some(
-        0.12, architecture=chance.one("amd64", "amd64", "arm64", "s390x", "ppc64le", ""), nodeSelector={"a": "b"}
+    spec |= (
+        chance.some(0.7, evictionStrategy=_eviction_strategy(chance)) if chance.happens(0.9) else {}
     )
-    return {"metadata": {"annotations": chance.some(0.12, **{OPT_IN: chance.one("", "true", "false")})}, "spec": spec}
+    spec |= chance.some(
+        0.12,
+        architecture=chance.one("amd64", "amd64", "arm64", "s390x", "ppc64le", ""),
+        nodeSelector={"a": "b"},
+    )
+    return {
+        "metadata": {"annotations": chance.some(0.12, **{OPT_IN: chance.one("", "true", "false")})},
+        "spec": spec,
+    }
 
 
 def _eviction_strategy(chance: Chance) -> Any:
@@ -253,11 +321,18 @@ def _eviction_strategy(chance: Chance) -> Any:
 def _domain(chance: Chance) -> dict[str, Any]:
     domain: dict[str, Any] = chance.some(0.9, memory={"guest": "1Gi"})
     if chance.happens(0.6):
-        cpu = chance.some(0.3, cores=chance.one(1, 2), model=chance.one("Haswell", "host-model", "host-passthrough"))
+        cpu = chance.some(
+            0.3,
+            cores=chance.one(1, 2),
+            model=chance.one("Haswell", "host-model", "host-passthrough"),
+        )
         cpu |= chance.some(0.15, dedicatedCpuPlacement=True, isolateEmulatorThread=chance.happens())
         names = [name for name in ("invtsc", "apic") if chance.happens(0.15)]
         features = [
-            {"name": name} | chance.some(0.8, policy=chance.one("require", "force", "optional", "forbid", "disable"))
+            {"name": name}
+            | chance.some(
+                0.8, policy=chance.one("require", "force", "optional", "forbid", "disable")
+            )
             for name in names
         ]
         domain["cpu"] = cpu | ({"features": features} if features else {})
@@ -266,21 +341,38 @@ def _domain(chance: Chance) -> dict[str, Any]:
     if chance.happens(0.3):
         domain["features"] = chance.some(
             0.5,
-            hyperv=chance.some(0.5, reenlightenment=switch(chance), vpindex=switch(chance), frequencies=switch(chance)),
-        ) | chance.some(0.15, hypervPassthrough=chance.one({"enabled": True}, {"enabled": False}, {}))
-    security = chance.one({"sev": {}}, {"snp": {}}, {"tdx": {}}, {"sev": {"policy": {"encryptedState": True}}}, {})
+            hyperv=chance.some(
+                0.5,
+                reenlightenment=switch(chance),
+                vpindex=switch(chance),
+                frequencies=switch(chance),
+            ),
+        ) | chance.some(
+            0.15, hypervPassthrough=chance.one({"enabled": True}, {"enabled": False}, {})
+        )
+    security = chance.one(
+        {"sev": {}}, {"snp": {}}, {"tdx": {}}, {"sev": {"policy": {"encryptedState": True}}}, {}
+    )
     firmware = {"bootloader": {"efi": {"secureBoot": False} | chance.some(0.4, persistent=True)}}
     domain |= chance.some(
-        0.08, launchSecurity=security, firmware=firmware, rebootPolicy=chance.one("Terminate", "Reboot")
+        0.08,
+        launchSecurity=security,
+        firmware=firmware,
+        rebootPolicy=chance.one("Terminate", "Reboot"),
     )
-    return domain | chance.some(0.06, machine={"type": chance.one("q35", "pc-q35-rhel9.4", "virt", "s390-ccw-virtio")})
+    return domain | chance.some(
+        0.06, machine={"type": chance.one("q35", "pc-q35-rhel9.4", "virt", "s390-ccw-virtio")}
+    )
 
 
 def _devices(chance: Chance) -> dict[str, Any]:
     names = ("example.com/vgpu", "example.com/other", "example.com/pci", "example.com/unknown")
     devices = chance.some(
         0.07,
-        gpus=[{"name": f"gpu{index}", "deviceName": chance.one(*names)} for index in range(chance.one(0, 1, 1, 2))],
+        gpus=[
+            {"name": f"gpu{index}", "deviceName": chance.one(*names)}
+            for index in range(chance.one(0, 1, 1, 2))
+        ],
         hostDevices=[{"name": "device", "deviceName": chance.one(*names)}] * chance.one(0, 1, 1),
         tpm=chance.one({}, {"persistent": True}, {"enabled": False}),
     )
@@ -292,9 +384,12 @@ def _networks(chance: Chance) -> tuple[list[Any], list[Any]]:
     for index in range(chance.one(1, 1, 1, 2)):
         pod = index == 0 and chance.happens(0.9)
         of_pod = {"pod": chance.one({}, {}, {"vmNetworkCIDR": "10.0.0.0/24"})}
-        networks.append({"name": f"net{index}"} | (of_pod if pod else {"multus": {"networkName": "nad"}}))
+        networks.append(
+            {"name": f"net{index}"} | (of_pod if pod else {"multus": {"networkName": "nad"}})
+        )
         binding = chance.one(
-            *[{"masquerade": {}} if pod else {"bridge": {}}] * 6, {"bridge": {}}, {"bridge": {}}, {"sriov": {}},
+            *[{"masquerade": {}} if pod else {"bridge": {}}] * 6, {"bridge": {}}, {"bridge": {}},
+            {"sriov": {}},
             {"passtBinding": {}}, {"binding": {"name": chance.one("moves", "stays", "absent")}}, {},
             {chance.one("slirp", "macvtap", "passt", "masquerade"): {}},
         )  # fmt: skip
@@ -315,7 +410,10 @@ def _volumes(chance: Chance, claims: dict[str, Any]) -> tuple[list[Any], list[An
             {"dataVolume": {"name": claim}},
             {"containerDisk": {"image": "image:1"}},
             {"emptyDisk": {"capacity": "1Gi"}},
-            {"hostDisk": {"path": "/a", "type": "Disk"} | chance.some(0.5, shared=chance.happens())},
+            {
+                "hostDisk": {"path": "/a", "type": "Disk"}
+                | chance.some(0.5, shared=chance.happens())
+            },
             {"ephemeral": {"persistentVolumeClaim": {"claimName": claim}}},
             {"cloudInitNoCloud": {"userData": "#cloud-config"}},
             {"configMap": {"name": "a"}},

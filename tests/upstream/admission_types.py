@@ -12,7 +12,9 @@ _REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 
 
 def inherited(chance: Chance, word: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """Return the objects, the matcher and the status of an instance type or a preference: by name or by revision."""
+    """Return the objects, the matcher and the status of an instance type or a preference:
+    by name or by revision.
+    """
     short = word.capitalize()
     spec = _instancetype(chance) if word == "instancetype" else _preference(chance)
     cluster = chance.happens(0.7)
@@ -29,7 +31,9 @@ def inherited(chance: Chance, word: str) -> tuple[list[Any], dict[str, Any], dic
         else {"kind": chance.one(kind, kind.lower(), f"{kind}s", f"{kind.lower()}s")}
     )
     objects, status = [found], {}
-    way = chance.one("name", "name", "name", "revision", "status", "status without label", "status of another")
+    way = chance.one(
+        "name", "name", "name", "revision", "status", "status without label", "status of another"
+    )
     if way != "name":
         other = _instancetype(chance) if word == "instancetype" else _preference(chance)
         labels = {"status without label": {}, "status of another": {_REVISION_OF: "other"}}.get(
@@ -53,7 +57,9 @@ def inherited(chance: Chance, word: str) -> tuple[list[Any], dict[str, Any], dic
 
 
 def _instancetype(chance: Chance) -> dict[str, Any]:
-    cpu: dict[str, Any] = {"guest": 1} | chance.some(0.15, model="Haswell", dedicatedCPUPlacement=chance.happens())
+    cpu: dict[str, Any] = {"guest": 1} | chance.some(
+        0.15, model="Haswell", dedicatedCPUPlacement=chance.happens()
+    )
     return {"cpu": cpu, "memory": {"guest": "1Gi"}} | chance.some(
         0.08,
         gpus=[{"name": "gpu", "deviceName": "example.com/vgpu"}],
@@ -76,7 +82,11 @@ def _preference(chance: Chance) -> dict[str, Any]:
     return chance.some(
         0.25,
         features=features,
-        cpu={"preferredCPUFeatures": [{"name": "invtsc", "policy": chance.one("require", "optional")}]},
+        cpu={
+            "preferredCPUFeatures": [
+                {"name": "invtsc", "policy": chance.one("require", "optional")}
+            ]
+        },
         preferredArchitecture=chance.one("arm64", "amd64", "s390x"),
         annotations=chance.some(0.5, **{OPT_IN: ""}),
         machine={"preferredMachineType": "pc-q35-rhel9.2"},

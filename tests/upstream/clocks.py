@@ -1,7 +1,8 @@
 """Our time line of lost nodes against kube-controller-manager's own controllers, in virtual time.
 
-``python -m tests.upstream.clocks 200`` compares that many random clusters; a second number is the first seed. The program
-in ``clocks/`` runs the controllers. ``--record`` writes the runs that the tests replay.
+``python -m tests.upstream.clocks 200`` compares that many random clusters; a second number is the
+first seed. The program in ``clocks/`` runs the controllers. ``--record`` writes the runs that the
+tests replay.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _KUBEVIRT: Final = 30
 """Seconds that virt-launcher gets beside the grace period of the guest."""
 
 
-# --- random clusters -----------------------------------------------------------------------------------------------
+# --- random clusters ------------------------------------------------------------------------------
 
 
 def case(seed: int) -> dict[str, Any]:
@@ -40,10 +41,13 @@ def case(seed: int) -> dict[str, Any]:
     rng = random.Random(seed)
     number = rng.choice((1, 1, 2, 3))
     sizes = [rng.randint(1, 6) + (number == 1) * 3 for _ in range(number)]
-    large = seed % 20 == 19  # only a zone of more than 50 nodes is tainted slowly when it is in trouble
+    # only a zone of more than 50 nodes is tainted slowly when it is in trouble
+    large = seed % 20 == 19
     if large:
         sizes[0] = 50 + seed // 20 % 2
-    zones = ["" if number == 1 and rng.random() < 0.5 else f"zone-{index}" for index in range(number)]
+    zones = [
+        "" if number == 1 and rng.random() < 0.5 else f"zone-{index}" for index in range(number)
+    ]
     nodes = [
         {"name": f"n{index}-{each}", "zone": zone, "phase": round(rng.uniform(0, 10), 2), "lost": 0}
         for index, (zone, size) in enumerate(zip(zones, sizes, strict=True))
@@ -59,7 +63,11 @@ def case(seed: int) -> dict[str, Any]:
     noticed = _LOST + (100 if moves else 60)
     acts = rng.random() < 0.6 and not large
     actions = [
-        {"at": round(noticed + rng.uniform(0, 500), 2), "node": each["name"], "what": rng.choice(("taint", "delete"))}
+        {
+            "at": round(noticed + rng.uniform(0, 500), 2),
+            "node": each["name"],
+            "what": rng.choice(("taint", "delete")),
+        }
         for each in (lost if acts else ())
     ]
     leader = round(_LOST + rng.uniform(13, 17), 2) if moves else 0
@@ -87,7 +95,11 @@ def _pod(name: str, node: Mapping[str, Any], left: list[str], rng: random.Random
     mode = rng.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany", ""))
     return {
         **{"name": name, "node": node["name"], "tolerates": rng.choice((300, 300, 60, None))},
-        **{"grace": rng.choice((30, 60, 210)), "volume": mode and f"disk-{name}", "access_mode": mode},
+        **{
+            "grace": rng.choice((30, 60, 210)),
+            "volume": mode and f"disk-{name}",
+            "access_mode": mode,
+        },
         "next": rng.choice(left) if left else "",
     }
 
@@ -103,12 +115,23 @@ def loss_of(given: Mapping[str, Any]) -> Loss:
 
 def _node(given: Mapping[str, Any]) -> losses.Manifest:
     labels = {"zone": given["zone"]} if given["zone"] else {}
-    return losses.master(given["name"], **labels) if given["master"] else losses.node(given["name"], **labels)
+    return (
+        losses.master(given["name"], **labels)
+        if given["master"]
+        else losses.node(given["name"], **labels)
+    )
 
 
 def _vm(given: Mapping[str, Any]) -> Any:
-    """Return a VM with its launcher pod. The API server gives pods without a toleration one of 300 s."""
-    toleration = {"key": machine_replacement.UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+    """Return a VM with its launcher pod.
+
+    The API server gives pods without a toleration one of 300 s.
+    """
+    toleration = {
+        "key": machine_replacement.UNREACHABLE,
+        "operator": "Exists",
+        "effect": "NoExecute",
+    }
     if given["tolerates"] is not None:
         toleration |= {"tolerationSeconds": given["tolerates"]}
     volume = given["volume"]
@@ -125,7 +148,7 @@ def _vm(given: Mapping[str, Any]) -> Any:
     ]
 
 
-# --- what is compared ----------------------------------------------------------------------------------------------
+# --- what is compared -----------------------------------------------------------------------------
 
 
 class Clock(NamedTuple):
@@ -147,22 +170,41 @@ class Clock(NamedTuple):
 
     def __str__(self) -> str:
         took = "never" if self.took is None else f"{self.took:.1f}"
-        return f"{self.what}: {took}, forecast {'never' if self.low is None else f'{self.low} to {self.high}'}"
+        return (
+            f"{self.what}: {took}, forecast "
+            f"{'never' if self.low is None else f'{self.low} to {self.high}'}"
+        )
 
 
 def clocks(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Clock]:
-    """Yield the parts of all time lines of a case. A node stops reporting with the last renewal of its Lease."""
+    """Yield the parts of all time lines of a case.
+
+    A node stops reporting with the last renewal of its Lease.
+    """
     loss = loss_of(given)
     part = detection(loss)
     acts = {action["node"]: action for action in given["actions"]}
     for node in loss.nodes:
-        yield Clock("Ready is Unknown", _since(result, "unknown", node, result["heartbeat"][node]), part.low, part.high)
+        yield Clock(
+            "Ready is Unknown",
+            _since(result, "unknown", node, result["heartbeat"][node]),
+            part.low,
+            part.high,
+        )
         delay = loss.taint_delay(node)
         if not acts and delay is not None:
             yield Clock("taint", _since(result, "tainted", node, result["unknown"][node]), 0, delay)
     if not acts:
-        for zone in {tuple(loss.in_zone_of(node)) for node in loss.nodes if loss.taints_the_first(node)}:
-            yield Clock("taints in a zone in trouble", sum(node in result["tainted"] for node in zone), 0, 1, 0)
+        for zone in {
+            tuple(loss.in_zone_of(node)) for node in loss.nodes if loss.taints_the_first(node)
+        }:
+            yield Clock(
+                "taints in a zone in trouble",
+                sum(node in result["tainted"] for node in zone),
+                0,
+                1,
+                0,
+            )
     for pod in given["pods"]:
         action = acts.get(pod["node"])
         yield from _acted(pod, action, loss, result) if action else _waited(pod, loss, result)
@@ -184,12 +226,19 @@ def _waited(pod: Mapping[str, Any], loss: Loss, result: Mapping[str, Any]) -> It
         return
     width = detection(loss).high - detection(loss).low  # type: ignore[operator]
     yield Clock(
-        "drain of the dead node", ended, freed.not_before, freed.not_before + width + (loss.taint_delay(node) or 0)
+        "drain of the dead node",
+        ended,
+        freed.not_before,
+        freed.not_before + width + (loss.taint_delay(node) or 0),
     )
 
 
-def _acted(pod: Mapping[str, Any], action: Mapping[str, Any], loss: Loss, result: Mapping[str, Any]) -> Iterator[Clock]:
-    """Yield when a pod is gone after a remediator acted, and when its volume is attached to another node."""
+def _acted(
+    pod: Mapping[str, Any], action: Mapping[str, Any], loss: Loss, result: Mapping[str, Any]
+) -> Iterator[Clock]:
+    """Yield when a pod is gone after a remediator acted,
+    and when its volume is attached to another node.
+    """
     deletes = action["what"] == "delete"
     part = NODE_GONE if deletes else POD_GONE
     gone = _since(result, "gone", pod["name"], action["at"])
@@ -198,19 +247,27 @@ def _acted(pod: Mapping[str, Any], action: Mapping[str, Any], loss: Loss, result
         vmi = loss.cluster.get(VMI, "shop", pod["name"])
         assert vmi is not None
         fresh = lost_vms.returning(vmi, loss.cluster).fresh.pod
-        part = lost_vms.detach(vmi, fresh, Detach.FORCED if deletes else Detach.AT_ONCE, loss.cluster)
+        part = lost_vms.detach(
+            vmi, fresh, Detach.FORCED if deletes else Detach.AT_ONCE, loss.cluster
+        )
         took = _since(result, "attached", f"{pod['volume']} {pod['next']}", action["at"] + gone)
-        yield Clock(f"{pod['access_mode']} attached after {action['what']}", took, part.low, part.high)
+        yield Clock(
+            f"{pod['access_mode']} attached after {action['what']}", took, part.low, part.high
+        )
 
 
 def run(binary: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``main.go`` prints for a case."""
-    done = subprocess.run([binary], input=json.dumps(given), check=False, text=True, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [binary], input=json.dumps(given), check=False, text=True, capture_output=True, timeout=300
+    )
     if done.returncode:
         raise RuntimeError(f"{binary.name} failed:\n{done.stderr[-4000:]}")
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
     lost = {node["name"] for node in given["nodes"] if node["lost"]}
-    return found | {"heartbeat": {name: at for name, at in found["heartbeat"].items() if name in lost}}
+    return found | {
+        "heartbeat": {name: at for name, at in found["heartbeat"].items() if name in lost}
+    }
 
 
 def main(count: int, first: int) -> int:

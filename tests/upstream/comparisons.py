@@ -1,4 +1,6 @@
-"""What the commands that compare random cases with upstream's own code share: the loop, its table and their arguments."""
+"""What the commands that compare random cases with upstream's own code share: the loop, its table
+and their arguments.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def compare(
     different: Counter[str] = Counter()
     for make, seeds in makes.items():
         cases = list(map(make, seeds))
-        for seed, given, answer in zip(seeds, cases, render(program(module), map(asked, cases)), strict=True):
+        for seed, given, answer in zip(
+            seeds, cases, render(program(module), map(asked, cases)), strict=True
+        ):
             for what, why in differences(given, answer):
                 compared[what] += 1
                 if why:

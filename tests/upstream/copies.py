@@ -1,6 +1,8 @@
-"""The claims of copied disks against CDI's own code: class, modes and size, and the disk that fits into the claim.
+"""The claims of copied disks against CDI's own code: class, modes and size,
+and the disk that fits into the claim.
 
-``python -m tests.upstream.copies 20000`` compares that many random disks; a second number is the first seed.
+``python -m tests.upstream.copies 20000`` compares that many random disks; a second number is the
+first seed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,20 @@ from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS
 
 _NAMES: Final = ("ceph", "nfs", "zfs")
-_SIZES: Final = ("1", "1Mi", "1048577", "1500Ki", "1G", "10Gi", "10G", "10737418241", "1536Mi", "100Gi", "2Ti", "1.5Gi")
+_SIZES: Final = (
+    "1",
+    "1Mi",
+    "1048577",
+    "1500Ki",
+    "1G",
+    "10Gi",
+    "10G",
+    "10737418241",
+    "1536Mi",
+    "100Gi",
+    "2Ti",
+    "1.5Gi",
+)
 _SHARES: Final = ("0", "0.06", "0.055", "0.1", "0.25", "6%", "1")
 _BATCH: Final = 2000
 """Cases in one run of the program, which takes a second to start."""
@@ -62,7 +77,8 @@ def random_cluster(seed: int) -> tuple[Cluster, Mapping[str, Any]]:
         status={"observedVersion": "v1.65.0"},
     )
     usual = spec.get("global", disk_sizes.OVERHEAD)
-    usual = disk_sizes.OVERHEAD if usual.endswith("%") else usual  # config-controller.go#validOverhead
+    # config-controller.go#validOverhead
+    usual = disk_sizes.OVERHEAD if usual.endswith("%") else usual
     shares = dict.fromkeys(_NAMES, usual) | spec.get("storageClass", {})
     found = cluster(vm(spec=disk(), reason="DisksNotLiveMigratable"), old, objects, cdi)
     return found, {"global": usual, "storageClass": shares}
@@ -81,7 +97,9 @@ def _class(name: str, chance: random.Random) -> Iterator[Any]:
 
 
 def copied(seed: int) -> Copied | None:
-    """Return what the plan of a random cluster makes of its disk; None: it has no class to copy it to."""
+    """Return what the plan of a random cluster makes of its disk; None:
+    it has no class to copy it to.
+    """
     found, config = random_cluster(seed)
     for step in repair(found, Goal.DRAIN).steps:
         for change in step.changes:
@@ -100,15 +118,22 @@ def case(given: Copied, volume: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def compare(given: Copied, named: Mapping[str, Any], unnamed: Mapping[str, Any]) -> Iterator[Comparison]:
-    """Yield all that a disk is compared in. ``unnamed`` is CDI's answer to a DataVolume that names no class."""
+def compare(
+    given: Copied, named: Mapping[str, Any], unnamed: Mapping[str, Any]
+) -> Iterator[Comparison]:
+    """Yield all that a disk is compared in.
+
+    ``unnamed`` is CDI's answer to a DataVolume that names no class.
+    """
     yield Comparison("CDI accepts the DataVolume", "", named.get("error", ""))
     if "claim" not in named:
         return
     theirs = named["claim"]
     yield Comparison("class", given.copy.storage_class, theirs["storageClassName"])
     yield Comparison(
-        "modes", (given.copy.volume_mode, ["ReadWriteMany"]), (theirs["volumeMode"], theirs["accessModes"])
+        "modes",
+        (given.copy.volume_mode, ["ReadWriteMany"]),
+        (theirs["volumeMode"], theirs["accessModes"]),
     )
     claimed = parse_quantity(theirs["resources"]["requests"]["storage"], integers=True)
     yield Comparison("size of the claim", disk_sizes.of_claim(given.copy, given.cluster), claimed)
@@ -130,7 +155,10 @@ def verify(binary: Path, seeds: range) -> Report:
         found = [(seed, given) for seed, given in every if given is not None]
         report.cases += len(every)
         results = iter(
-            render(binary, [each for _, given in found for each in (case(given, given.volume), _free(given))])
+            render(
+                binary,
+                [each for _, given in found for each in (case(given, given.volume), _free(given))],
+            )
         )
         for seed, given in found:
             named, unnamed = next(results), next(results)

@@ -1,8 +1,10 @@
-"""What FenceAgentsRemediation does with a lost node, against the operator's own code in virtual time.
+"""What FenceAgentsRemediation does with a lost node,
+against the operator's own code in virtual time.
 
-``python -m tests.upstream.fencing 200`` compares that many random remediations, and a few in real time with a script as the
-fence agent; a second number is the first seed. ``--record`` writes the runs that the tests replay. When a NodeHealthCheck
-makes the remediation is compared in ``medik8s.py``, and how the out-of-service taint ends pods in ``clocks.py``.
+``python -m tests.upstream.fencing 200`` compares that many random remediations, and a few in real
+time with a script as the fence agent; a second number is the first seed. ``--record`` writes the
+runs that the tests replay. When a NodeHealthCheck makes the remediation is compared in
+``medik8s.py``, and how the out-of-service taint ends pods in ``clocks.py``.
 """
 
 from __future__ import annotations
@@ -34,11 +36,17 @@ _DEFAULTS: Final = {
     "remediationStrategy": "ResourceDeletion",
 }
 """Of the definition, which the API server sets in a template and in a remediation."""
-_NEEDS: Final = {"fence_ipmilan": ["--ip"], "fence_aws": ["--plug"], "fence_apc": ["--ip", "--plug"]}
-"""The parameters without which an agent fails at once (ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input)."""
+_NEEDS: Final = {
+    "fence_ipmilan": ["--ip"],
+    "fence_aws": ["--plug"],
+    "fence_apc": ["--ip", "--plug"],
+}
+"""The parameters without which an agent fails at once
+(ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input).
+"""
 
 
-# --- random remediations ---------------------------------------------------------------------------------------------
+# --- random remediations --------------------------------------------------------------------------
 
 
 def case(seed: int) -> dict[str, Any]:
@@ -57,7 +65,8 @@ def case(seed: int) -> dict[str, Any]:
     spec |= {"sharedparameters": shared, "nodeparameters": by_node}
     secrets = _secrets(spec, rng)
     calls = [
-        {"takes": rng.choice((1, 10, 30, 100)), "fails": rng.random() < 0.5} for _ in range(rng.choice((1, 1, 2, 4)))
+        {"takes": rng.choice((1, 10, 30, 100)), "fails": rng.random() < 0.5}
+        for _ in range(rng.choice((1, 1, 2, 4)))
     ]
     missing = rng.random() < 0.05
     return {
@@ -79,7 +88,9 @@ def _parameters(agent: str, rng: random.Random) -> tuple[dict[str, Any], dict[st
         if where < 0.7:
             by_node[name] = {node: f"10.0.0.{number}" for number, node in enumerate(_NODES)}
         elif where < 0.75:
-            by_node[name] = {node: f"10.0.0.{number}" for number, node in enumerate(_NODES) if node != NODE}
+            by_node[name] = {
+                node: f"10.0.0.{number}" for number, node in enumerate(_NODES) if node != NODE
+            }
         elif where < 0.78:
             by_node[name] = {NODE: "", "n1": "10.0.0.1"}
         elif where < 0.9:
@@ -87,7 +98,9 @@ def _parameters(agent: str, rng: random.Random) -> tuple[dict[str, Any], dict[st
         elif where < 0.95:
             shared[name] = "10.0.0.9"
     if rng.random() < 0.1:
-        shared["--password"] = rng.choice(("{{.NodeName", "{{.Host}}", "{{ .NodeName }}", "{{", "a}}"))
+        shared["--password"] = rng.choice(
+            ("{{.NodeName", "{{.Host}}", "{{ .NodeName }}", "{{", "a}}")
+        )
     if rng.random() < 0.12:
         action = rng.choice(("off", "reboot", "on", "", "status"))
         name = rng.choice(("--action", "action"))
@@ -108,7 +121,11 @@ def _secrets(spec: dict[str, Any], rng: random.Random) -> list[losses.Manifest]:
             continue
         name = field.lower()
         spec[field] = name if field.startswith("shared") else {rng.choice((NODE, "n1")): name}
-        data = {rng.choice(("--password", "--ip", "--plug")): rng.choice(("MTA=", "e3suTm9kZU5hbWV9fQ=="))}
+        data = {
+            rng.choice(("--password", "--ip", "--plug")): rng.choice(
+                ("MTA=", "e3suTm9kZU5hbWV9fQ==")
+            )
+        }
         if rng.random() < 0.8:
             found.append({**losses.manifest("v1", "Secret", name, _NAMESPACE), "data": data})
     return found
@@ -119,40 +136,67 @@ def _events(rng: random.Random) -> list[dict[str, Any]]:
         return []
     what = rng.choice(("timed out", "deleted", "operator restarts", "node deleted"))
     at = rng.choice((0, 2, 40, 100, 400))
-    later = [{"at": at + 60, "what": "deleted"}] if what == "timed out" and rng.random() < 0.5 else []
+    later = (
+        [{"at": at + 60, "what": "deleted"}] if what == "timed out" and rng.random() < 0.5 else []
+    )
     return [{"at": at, "what": what}, *later]
 
 
 def real_case(seed: int) -> dict[str, Any]:
     """Return a remediation whose agent is a process: with time-outs and pauses of a second."""
     rng = random.Random(seed)
-    calls = [{"takes": rng.choice((0, 0.5, 4)), "fails": rng.random() < 0.5} for _ in range(rng.choice((1, 2, 3)))]
-    spec = {**_DEFAULTS, "agent": "fence_ipmilan", "retrycount": rng.choice((1, 2, 3)), "retryinterval": "1s"}
+    calls = [
+        {"takes": rng.choice((0, 0.5, 4)), "fails": rng.random() < 0.5}
+        for _ in range(rng.choice((1, 2, 3)))
+    ]
+    spec = {
+        **_DEFAULTS,
+        "agent": "fence_ipmilan",
+        "retrycount": rng.choice((1, 2, 3)),
+        "retryinterval": "1s",
+    }
     address = "" if rng.random() < 0.2 else "10.0.0.1"
     spec |= {"timeout": rng.choice(("2s", "2s", "0s")), "nodeparameters": {"--ip": {NODE: address}}}
     agent = {"needs": ["--ip"], "calls": calls}
-    return {"spec": spec, "secrets": [], "agent": agent, "do": [], "name": NODE, "seconds": 10, "real": True}
-
-
-def asked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``main.go`` is asked. A NodeHealthCheck copies the template's spec into the remediation."""
-    metadata: dict[str, Any] = {"uid": "uid"}
-    if given["name"].startswith(f"{NODE}-"):
-        metadata["annotations"] = {fence_taints.NODE_NAME: NODE}
-    far = losses.manifest(losses.FENCING, "FenceAgentsRemediation", given["name"], _NAMESPACE, spec=given["spec"])
-    far["metadata"] |= metadata
-    nodes = [losses.node(name) for name in _NODES]
-    pods = [
-        losses.manifest("v1", "Pod", f"pod-{node}", "shop", spec={"nodeName": node, "containers": []})
-        for node in _NODES
-    ]
-    objects = [*nodes, *pods, losses.manifest("v1", "Namespace", "shop"), *given["secrets"]]
-    return {"objects": objects, "remediation": far, **{key: given[key] for key in ("agent", "do", "seconds")}} | {
-        "real": given.get("real", False)
+    return {
+        "spec": spec,
+        "secrets": [],
+        "agent": agent,
+        "do": [],
+        "name": NODE,
+        "seconds": 10,
+        "real": True,
     }
 
 
-# --- what is compared ------------------------------------------------------------------------------------------------
+def asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``main.go`` is asked.
+
+    A NodeHealthCheck copies the template's spec into the remediation.
+    """
+    metadata: dict[str, Any] = {"uid": "uid"}
+    if given["name"].startswith(f"{NODE}-"):
+        metadata["annotations"] = {fence_taints.NODE_NAME: NODE}
+    far = losses.manifest(
+        losses.FENCING, "FenceAgentsRemediation", given["name"], _NAMESPACE, spec=given["spec"]
+    )
+    far["metadata"] |= metadata
+    nodes = [losses.node(name) for name in _NODES]
+    pods = [
+        losses.manifest(
+            "v1", "Pod", f"pod-{node}", "shop", spec={"nodeName": node, "containers": []}
+        )
+        for node in _NODES
+    ]
+    objects = [*nodes, *pods, losses.manifest("v1", "Namespace", "shop"), *given["secrets"]]
+    return {
+        "objects": objects,
+        "remediation": far,
+        **{key: given[key] for key in ("agent", "do", "seconds")},
+    } | {"real": given.get("real", False)}
+
+
+# --- what is compared -----------------------------------------------------------------------------
 
 
 def differences(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -172,7 +216,8 @@ def _told_before(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterato
     ended, fenced = _end(answer), _fenced(given, answer)
     succeeded = ended is not None and ended["conditions"]["Succeeded"].startswith("True")
     if actor.refuses and answer["refused"] and succeeded:
-        yield "rejected by the operator's webhook", ""  # a parameter of other nodes is in the Secret too
+        # a parameter of other nodes is in the Secret too
+        yield "rejected by the operator's webhook", ""
     elif actor.refuses:
         yield "refused", f"fenced after {ended}, although {actor.refuses}" if succeeded else ""
     elif actor.unseen:
@@ -187,13 +232,21 @@ def _told_before(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterato
         yield "ends", f"ended after {ended['at']}, not {part.low} to {part.high}" if late else ""
         if succeeded:
             yield "fenced", "" if fenced else "no agent was able to"
-            detach = Detach.AT_ONCE if fence_taints.OUT_OF_SERVICE in _keys(ended) else Detach.FORCED
-            yield str(detach.name), "" if actor.detach is detach else f"{detach}, not {actor.detach}"
+            detach = (
+                Detach.AT_ONCE if fence_taints.OUT_OF_SERVICE in _keys(ended) else Detach.FORCED
+            )
+            yield (
+                str(detach.name),
+                "" if actor.detach is detach else f"{detach}, not {actor.detach}",
+            )
             gone = detach is Detach.AT_ONCE or not ended["pods"]
             yield "pods", "" if gone else f"{ended['pods']} are left"
         elif fenced and _hangs(given):
             exact = part.high is not None and abs(ended["at"] - part.high) <= _LATE
-            yield "takes the longest time", "" if exact else f"failed after {ended['at']}, not {part.high}"
+            yield (
+                "takes the longest time",
+                "" if exact else f"failed after {ended['at']}, not {part.high}",
+            )
 
 
 _LATE: Final = 1
@@ -234,17 +287,23 @@ def _keys(state: Mapping[str, Any]) -> set[str]:
 
 
 def _cancelled(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Compare that a remediator is cancelled at the time-out of its step, and when the remediation is deleted."""
+    """Compare that a remediator is cancelled at the time-out of its step,
+    and when the remediation is deleted.
+    """
     ended = _end(answer)
     for each in given["do"]:
-        if each["what"] in ("timed out", "deleted") and (ended is None or ended["at"] >= each["at"]):
+        if each["what"] in ("timed out", "deleted") and (
+            ended is None or ended["at"] >= each["at"]
+        ):
             late = [run["at"] for run in answer["runs"] if run["at"] > each["at"] + _LATE]
             succeeded = answer["states"][-1]["conditions"].get("Succeeded", "").startswith("True")
             yield "cancelled", f"{each}, but {late or 'it succeeds'}" if late or succeeded else ""
 
 
 def _told_after(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Compare what is said of the remediation at the end of the run, when nothing can go on any more."""
+    """Compare what is said of the remediation at the end of the run,
+    when nothing can go on any more.
+    """
     if given.get("real"):
         return
     far = answer["remediation"]
@@ -276,10 +335,15 @@ _LATER: Final = "2000-01-01T01:00:00Z"
 
 
 def _tainted(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Compare what is said of the taints of the node if it reports again, and the remediation stays."""
+    """Compare what is said of the taints of the node if it reports again,
+    and the remediation stays.
+    """
     if given.get("real"):
         return
-    taints = [dict(zip(("key", "effect"), each.split(":"), strict=True)) for each in answer["states"][-1]["taints"]]
+    taints = [
+        dict(zip(("key", "effect"), each.split(":"), strict=True))
+        for each in answer["states"][-1]["taints"]
+    ]
     node = {**losses.node(NODE), "spec": {"taints": taints}}
     node["status"]["conditions"][0] |= {"lastTransitionTime": _BEGAN}
     found = fence_taints.left(Object(node), Snapshot([Object(node)], ["*"], time=_LATER))
@@ -288,7 +352,7 @@ def _tainted(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tu
     yield "taints of a node that is back", "" if said == wanted else f"{said}, not {wanted}"
 
 
-# --- the command -----------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def main(count: int, first: int) -> int:
@@ -299,9 +363,15 @@ def main(count: int, first: int) -> int:
 
 
 def record() -> None:
-    """Write what the operator's code did with the cases of some seeds. It changes with these cases."""
+    """Write what the operator's code did with the cases of some seeds.
+
+    It changes with these cases.
+    """
     answers = render(program(FENCING), (asked(case(seed)) for seed in RECORDED_SEEDS))
-    lines = [{"seed": seed, "answer": answer} for seed, answer in zip(RECORDED_SEEDS, answers, strict=True)]
+    lines = [
+        {"seed": seed, "answer": answer}
+        for seed, answer in zip(RECORDED_SEEDS, answers, strict=True)
+    ]
     write(RECORDED, lines)
 
 

@@ -1,7 +1,8 @@
-"""Our verdicts and explanations of health checks against the API server's validation and Cluster API's own code.
+"""Our verdicts and explanations of health checks against the API server's validation and Cluster
+API's own code.
 
-``python -m tests.upstream.health 5000`` compares that many random objects; a second number is the first seed. The program
-in ``health/`` links upstream's code.
+``python -m tests.upstream.health 5000`` compares that many random objects; a second number is the
+first seed. The program in ``health/`` links upstream's code.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ STRICTER: Final[Mapping[str, Sequence[str]]] = {
             "far-template-syntax",
             "nm-node-not-found",
         ),
-        *("nhc-escalation-order-duplicate", "nhc-escalation-same-kind", "nhc-escalation-timeout-too-short"),
+        *(
+            "nhc-escalation-order-duplicate",
+            "nhc-escalation-same-kind",
+            "nhc-escalation-timeout-too-short",
+        ),
         *(
             "nhc-max-unhealthy-with-mdr",
             "nhc-remediation-exactly-one",
@@ -50,44 +55,72 @@ STRICTER: Final[Mapping[str, Sequence[str]]] = {
             "condition-timeout-invalid",
             "far-retry-interval-invalid",
         ),
-        *("far-timeout-zero", "mhc-max-unhealthy-invalid", "mhc-node-startup-timeout-invalid", "nhc-duration-invalid"),
+        *(
+            "far-timeout-zero",
+            "mhc-max-unhealthy-invalid",
+            "mhc-node-startup-timeout-invalid",
+            "nhc-duration-invalid",
+        ),
         *("nhc-threshold-invalid", "remediation-template-invalid", "remediation-template-shape"),
     ),
     "it never matches a node, or matches every healthy one": (
-        *("condition-list-missing", "condition-matches-healthy-state", "condition-status-unknown-value"),
+        *(
+            "condition-list-missing",
+            "condition-matches-healthy-state",
+            "condition-status-unknown-value",
+        ),
         "condition-type-misspelled",
     ),
     "it deletes or fences machines that work": (
-        *("condition-timeout-too-short", "far-retry-count-not-positive", "mhc-node-startup-timeout-too-short"),
+        *(
+            "condition-timeout-too-short",
+            "far-retry-count-not-positive",
+            "mhc-node-startup-timeout-too-short",
+        ),
         *("mhc-selector-empty",),
     ),
 }
-"""Why some rules deny what the API server, and for Cluster API its webhook, accept. docs/upstream.md repeats this."""
+"""Why some rules deny what the API server, and for Cluster API its webhook, accept.
+docs/upstream.md repeats this.
+"""
 
 SELECTORS: Final = ("mhc-selector-invalid", "nhc-selector-invalid")
-"""These rules have to deny exactly what LabelSelectorAsSelector refuses, and nulls, which the API server drops."""
+"""These rules have to deny exactly what LabelSelectorAsSelector refuses, and nulls,
+which the API server drops.
+"""
 
 NOT_JUDGED: Final = re.compile(
-    r"spec\.(reason|pauseRequests(\[0\])?|escalatingRemediations|customDsTolerations\[0\]): Invalid value.* must be of type"
+    r"spec\.(reason|pauseRequests(\[0\])?|escalatingRemediations|customDsTolerations\[0\]): "
+    r"Invalid value.* must be of type"
 )
-"""Wrong JSON types that no rule of ours looks for. Every client shows the error of the API server."""
+"""Wrong JSON types that no rule of ours looks for.
+Every client shows the error of the API server.
+"""
 
 _GROUP: Final = 500
 """Cases in one run of the program."""
 
 
 def compare(binary: Path, seeds: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the seed of each case of a kind in ``judged`` and the disagreements; empty if there are none."""
+    """Yield the seed of each case of a kind in ``judged`` and the disagreements;
+    empty if there are none.
+    """
     with definitions.written(judged()) as folder:
         for start in range(0, len(seeds), _GROUP):
-            found = {seed: one for seed in seeds[start : start + _GROUP] if _kind(one := case(seed)) in judged()}
+            found = {
+                seed: one
+                for seed in seeds[start : start + _GROUP]
+                if _kind(one := case(seed)) in judged()
+            }
             answers = render(binary, found.values(), str(folder))
             for (seed, one), answer in zip(found.items(), answers, strict=True):
                 yield seed, list(differences(one, answer))
 
 
 def judged() -> list[Kind]:
-    """Return the kinds of the cases that have a real definition at hand: no other one validates values."""
+    """Return the kinds of the cases that have a real definition at hand:
+    no other one validates values.
+    """
     return [kind for kind in kinds.ALL if kind.resource in definitions.real()]
 
 
@@ -115,7 +148,9 @@ def differences(given: dict[str, Any], answer: dict[str, Any]) -> Iterator[str]:
 
 
 def _selector(obj: Object, denied: Set[str], answer: dict[str, Any]) -> Iterator[str]:
-    unusable = bool(answer["selector"]) or '": null' in json.dumps(obj.at("spec", "selector", "matchLabels").value)
+    unusable = bool(answer["selector"]) or '": null' in json.dumps(
+        obj.at("spec", "selector", "matchLabels").value
+    )
     refused = not denied.isdisjoint(SELECTORS)
     if refused and not unusable:
         yield "refuses a selector that upstream reads"
@@ -144,9 +179,13 @@ def _controller(ours: Explanation, checked: dict[str, Any]) -> Iterator[str]:
         return
     marked = set(checked["healthy"] or [])
     unhealthy = {name for name, _ in ours.unhealthy}
-    if len(marked) < checked["allHealthy"]:  # the template cannot be read, so the controller does not mark the machines
+    # the template cannot be read, so the controller does not mark the machines
+    if len(marked) < checked["allHealthy"]:
         if ours.all_unhealthy and len(targets) - len(unhealthy) != checked["allHealthy"]:
-            yield f"finds {sorted(unhealthy)} unhealthy of {targets}; upstream counts {checked['allHealthy']} healthy"
+            yield (
+                f"finds {sorted(unhealthy)} unhealthy of {targets}; upstream counts "
+                f"{checked['allHealthy']} healthy"
+            )
         return
     theirs = set(targets) - marked
     if (unhealthy != theirs) if ours.all_unhealthy else not unhealthy <= theirs:
@@ -158,7 +197,10 @@ def _controller(ours: Explanation, checked: dict[str, Any]) -> Iterator[str]:
     budget = ours.budget
     low = budget.least if ours.check.range.present else 0
     if budget.most is not None and (low <= len(unhealthy) <= budget.most) != checked["allowed"]:
-        yield f"allows {low} to {budget.most} of {budget.total}, with {len(unhealthy)}: upstream says {checked['allowed']}"
+        yield (
+            f"allows {low} to {budget.most} of {budget.total}, with {len(unhealthy)}: upstream "
+            f"says {checked['allowed']}"
+        )
     blocked = [reason for reason in ours.obstacles if not reason.startswith("to ")]
     if blocked and remediated:
         yield f"does nothing ({blocked[0]}), but upstream remediates {sorted(remediated)}"
@@ -169,7 +211,9 @@ def _controller(ours: Explanation, checked: dict[str, Any]) -> Iterator[str]:
 
 
 def _due(ours: Explanation) -> set[str]:
-    """Return the machines that the controller has to remediate: all conditions of the cases have lasted for years."""
+    """Return the machines that the controller has to remediate:
+    all conditions of the cases have lasted for years.
+    """
     waits = {"is being deleted", *(["has no node"] if ours.check.known_startup_time() == 0 else [])}
     deleted = {machine.name for machine in ours.selection.objects if machine.deleted}
     return {name for name, why in ours.unhealthy if why not in waits} - deleted
@@ -184,7 +228,10 @@ def main(count: int, first: int) -> int:
         for text in found:
             different[text.partition(":")[0]] += 1
             print(f"seed {seed}: {text}")
-    print(f"{cases} of {count} health checks and remediators, differences: {dict(different) or 'none'}")
+    print(
+        f"{cases} of {count} health checks and remediators, differences: "
+        f"{dict(different) or 'none'}"
+    )
     print(f"compared: {', '.join(map(str, judged()))}")
     return 1 if different else 0
 

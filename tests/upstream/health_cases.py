@@ -1,7 +1,8 @@
-"""Random health checks, remediators and maintenances, each with a cluster, for the comparison in ``health.py``.
+"""Random health checks, remediators and maintenances, each with a cluster,
+for the comparison in ``health.py``.
 
-An object begins valid. Up to three of its fields then get a value of their kind that may be odd: nulls of empty Helm
-values, numbers as text, durations without a unit, unknown operators.
+An object begins valid. Up to three of its fields then get a value of their kind that may be odd:
+nulls of empty Helm values, numbers as text, durations without a unit, unknown operators.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tests.model.remediation.health_check_reviews import CAPI_V1BETA1, CAPI_V1BETA2, MHC, NHC, changed
+from tests.model.remediation.health_check_reviews import (
+    CAPI_V1BETA1,
+    CAPI_V1BETA2,
+    MHC,
+    NHC,
+    changed,
+)
 
 Json = dict[str, Any]
 
-_TIMES: Final = ("5m", "300s", "10m", "1h", "90s", "0s", "0", "5s", "1.5h", "-5m", "abc5m", "5", "", "9999999h", "1d", "5 m",
-                 300, None, True, "00", "+5m", "1h1h", "5m0.5s", ".5m", "5\u00b5s", "5m\n")  # fmt: skip
+_TIMES: Final = ("5m", "300s", "10m", "1h", "90s", "0s", "0", "5s", "1.5h", "-5m", "abc5m", "5", "",
+                 "9999999h", "1d", "5 m",
+                 300, None, True, "00", "+5m", "1h1h", "5m0.5s", ".5m", "5\u00b5s",
+                 "5m\n")  # fmt: skip
 _SECONDS: Final = (300, 600, 60, 30, 29, 0, -1, 2**31, 2**31 - 1, "300", 1.5, None, True, 1.0)
-_LIMITS: Final = (1, 2, 3, 0, -1, "40%", "49%", "0%", "100%", "101%", "3", "x", "", 2**31, 2**32, 1.5, None, True, "007", "00%",
+_LIMITS: Final = (1, 2, 3, 0, -1, "40%", "49%", "0%", "100%", "101%", "3", "x", "", 2**31, 2**32,
+                  1.5, None, True, "007", "00%",
                   "040%", "-1", "-5%", "40 %", "99999999999999999999")  # fmt: skip
 _RANGES: Final = (
     "[1-2]",
@@ -35,9 +45,20 @@ _RANGES: Final = (
     "[01-02]",
     "[1-2]\n",
 )
-_TYPES: Final = ("Ready", "DiskPressure", "Terminating", "KernelDeadlock", "ready", "NotReady", "", 5, None)
+_TYPES: Final = (
+    "Ready",
+    "DiskPressure",
+    "Terminating",
+    "KernelDeadlock",
+    "ready",
+    "NotReady",
+    "",
+    5,
+    None,
+)
 _STATUSES: Final = ("False", "Unknown", "True", "false", "", False, None, "Bad")
-_MACHINE_TYPES: Final = ("NodeHealthy", "InfrastructureReady", "Ready", "Available", "OwnerRemediated", "Worn", "", "a b", None,
+_MACHINE_TYPES: Final = ("NodeHealthy", "InfrastructureReady", "Ready", "Available",
+                         "OwnerRemediated", "Worn", "", "a b", None,
                          "ExternallyRemediated", "HealthCheckSucceeded")  # fmt: skip
 _SELECTORS: Final[Sequence[Any]] = (
     {"matchLabels": {"pool": "a"}},
@@ -79,10 +100,13 @@ _SELECTORS: Final[Sequence[Any]] = (
     "pool=a",
 )  # fmt: skip
 _REFERENCES: Final[Sequence[Any]] = (
-    {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "auto",
+    {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+     "kind": "SelfNodeRemediationTemplate", "name": "auto",
      "namespace": "medik8s"},
-    {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "auto"},
-    {"apiVersion": "machine-deletion-remediation.medik8s.io/v1alpha1", "kind": "MachineDeletionRemediationTemplate",
+    {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+     "kind": "SelfNodeRemediationTemplate", "name": "auto"},
+    {"apiVersion": "machine-deletion-remediation.medik8s.io/v1alpha1",
+     "kind": "MachineDeletionRemediationTemplate",
      "name": "mdr", "namespace": "medik8s"},
     {"apiVersion": "r.io/v1", "kind": "RTemplate", "name": "r", "namespace": "medik8s"},
     {"apiVersion": "r.io/v1", "kind": "R", "name": "r", "namespace": "medik8s"},
@@ -101,7 +125,9 @@ def _pick(values: Sequence[Any]) -> Callable[[random.Random], Any]:
     return lambda rng: copy.deepcopy(rng.choice(values))
 
 
-def _conditions(time: str, times: Sequence[Any], types: Sequence[Any] = _TYPES) -> Callable[[random.Random], Any]:
+def _conditions(
+    time: str, times: Sequence[Any], types: Sequence[Any] = _TYPES
+) -> Callable[[random.Random], Any]:
     def make(rng: random.Random) -> Any:
         if rng.random() < 0.15:
             return rng.choice(([], None, ..., {}, [None], ["Ready"]))
@@ -152,9 +178,13 @@ _CAPI_FIELDS: Final[Fields] = {
 _CAPI_V1BETA2_FIELDS: Final[Fields] = {
     "spec.selector": _pick(_SELECTORS),
     "spec.clusterName": _pick(("c", "d", "", None, ..., 5, "x" * 64)),
-    "spec.checks": _pick(({}, None, ..., {"nodeStartupTimeoutSeconds": 600}, {"unhealthyConditions": []})),
+    "spec.checks": _pick(
+        ({}, None, ..., {"nodeStartupTimeoutSeconds": 600}, {"unhealthyConditions": []})
+    ),
     "spec.checks.unhealthyNodeConditions": _conditions("timeoutSeconds", _SECONDS),
-    "spec.checks.unhealthyMachineConditions": _conditions("timeoutSeconds", _SECONDS, _MACHINE_TYPES),
+    "spec.checks.unhealthyMachineConditions": _conditions(
+        "timeoutSeconds", _SECONDS, _MACHINE_TYPES
+    ),
     "spec.checks.nodeStartupTimeoutSeconds": _pick((*_SECONDS, ...)),
     "spec.remediation": _pick(({}, None, ..., {"triggerIf": {}}, {"triggerIf": None})),
     "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo": _pick((*_LIMITS, ...)),
@@ -172,13 +202,20 @@ _NHC_FIELDS: Final[Fields] = {
     "spec.stormCooldownDuration": _pick(_TIMES),
     "spec.healthyDelay": _pick(_TIMES),
 }
-_TEXTS: Final = ("{{.NodeName}}", "{{ .NodeName }}", "{{NodeName}}", "{{}}", "{{end}}", "{{.Nodename}}", "10.0.0.1", "{{", "",
-                 "{{.NodeName | printf \"%s\"}}", "{{.NodeName | quote}}", "{{- .NodeName -}}", "{{.NodeName}", None, 5,
-                 "{{if .NodeName}}x{{end}}", "{{printf \"%s.bmc\" .NodeName}}", "{{.}}", "{{/* c */}}", "{{.NodeName.X}}",
-                 "{{with .NodeName}}{{.}}{{end}}", "{{if eq .NodeName \"a\"}}1{{else}}2{{end}}", "{{len .NodeName}}",
-                 "{{index .NodeName 0}}", "{{index .NodeName 90}}", "{{$x := .NodeName}}{{$x}}", "{{$x}}", "{{.NodeName | }}",
-                 "{{range .NodeName}}x{{end}}", "{{template \"x\"}}", "{{\"a\"}}", "{{`a`}}", "{{1}}", "}}", "{{.NodeName}}}}",
-                 "{{slice .NodeName 0 3}}", "{{.NodeName 1}}", "{{(.NodeName)}}", "{{print}}", "{{nil}}")  # fmt: skip
+_TEXTS: Final = ("{{.NodeName}}", "{{ .NodeName }}", "{{NodeName}}", "{{}}", "{{end}}",
+                 "{{.Nodename}}", "10.0.0.1", "{{", "",
+                 "{{.NodeName | printf \"%s\"}}", "{{.NodeName | quote}}", "{{- .NodeName -}}",
+                 "{{.NodeName}", None, 5,
+                 "{{if .NodeName}}x{{end}}", "{{printf \"%s.bmc\" .NodeName}}", "{{.}}",
+                 "{{/* c */}}", "{{.NodeName.X}}",
+                 "{{with .NodeName}}{{.}}{{end}}", "{{if eq .NodeName \"a\"}}1{{else}}2{{end}}",
+                 "{{len .NodeName}}",
+                 "{{index .NodeName 0}}", "{{index .NodeName 90}}", "{{$x := .NodeName}}{{$x}}",
+                 "{{$x}}", "{{.NodeName | }}",
+                 "{{range .NodeName}}x{{end}}", "{{template \"x\"}}", "{{\"a\"}}", "{{`a`}}",
+                 "{{1}}", "}}", "{{.NodeName}}}}",
+                 "{{slice .NodeName 0 3}}", "{{.NodeName 1}}", "{{(.NodeName)}}", "{{print}}",
+                 "{{nil}}")  # fmt: skip
 
 
 def _parameters(rng: random.Random) -> Any:
@@ -186,22 +223,28 @@ def _parameters(rng: random.Random) -> Any:
         return rng.choice(({}, None, ..., [], "--ip"))
     found = {rng.choice(("--ip", "--username", "ip")): rng.choice(_TEXTS)}
     if rng.random() < 0.3:
-        found[rng.choice(("--action", "action"))] = rng.choice(("reboot", "off", "on", "", None, "Reboot"))
+        found[rng.choice(("--action", "action"))] = rng.choice(
+            ("reboot", "off", "on", "", None, "Reboot")
+        )
     return found
 
 
 _FAR_FIELDS: Final[Fields] = {
-    "spec.template.spec.agent": _pick(("fence_ipmilan", "fence_", "ipmilan", "", None, ..., 5, "x_fence_a", "fence_a/../x")),
+    "spec.template.spec.agent": _pick(("fence_ipmilan", "fence_", "ipmilan", "", None, ..., 5,
+                                       "x_fence_a", "fence_a/../x")),
     "spec.template.spec.sharedparameters": _parameters,
     "spec.template.spec.nodeparameters": _pick(
-        ({"--ip": {"n0": "1"}}, {"--ip": {}}, {"--ip": None}, {}, None, ..., {"--ip": "1"}, {"--ip": {"n0": None}},
+        ({"--ip": {"n0": "1"}}, {"--ip": {}}, {"--ip": None}, {}, None, ..., {"--ip": "1"},
+         {"--ip": {"n0": None}},
          {"--action": {"n0": "status"}}, {"--ip": {"n0": 1}})
     ),
     "spec.template.spec.retrycount": _pick((5, 1, 0, -1, "3", None, 1.5, True, 2**40, ...)),
     "spec.template.spec.retryinterval": _pick((*_TIMES, ...)),
     "spec.template.spec.timeout": _pick((*_TIMES, ...)),
-    "spec.template.spec.remediationStrategy": _pick(("ResourceDeletion", "OutOfServiceTaint", "Automatic", "", None, 5, ...)),
-    "spec.template.spec.nodeSecretNames": _pick(({"n0": "s"}, {}, None, {"n0": None}, {"n0": 5}, ...)),
+    "spec.template.spec.remediationStrategy": _pick(("ResourceDeletion", "OutOfServiceTaint",
+                                                     "Automatic", "", None, 5, ...)),
+    "spec.template.spec.nodeSecretNames": _pick(({"n0": "s"}, {}, None, {"n0": None}, {"n0": 5},
+                                                 ...)),
     "spec.template.spec.sharedSecretName": _pick(("s", "", None, 5, ...)),
     "spec.template.spec": _pick(({}, None, ...)),
     "spec.template": _pick(({}, None, ..., "x")),
@@ -218,21 +261,29 @@ _SNR_FIELDS: Final[Fields] = {
 _TOLERATIONS: Final[Sequence[Any]] = (
     [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}], [{"operator": "Exist"}],
     [{"operator": "Exists", "value": "x"}],
-    [{"effect": "No"}], [{"key": "a b"}], [{"operator": "Lt", "key": "a", "value": "5"}], [None], {}, None, [{}], [5],
-    [{"tolerationSeconds": "5"}], [{"tolerationSeconds": 5}], [{"operator": "Exists", "value": None}],
+    [{"effect": "No"}], [{"key": "a b"}], [{"operator": "Lt", "key": "a", "value": "5"}], [None],
+    {}, None, [{}], [5],
+    [{"tolerationSeconds": "5"}], [{"tolerationSeconds": 5}],
+    [{"operator": "Exists", "value": None}],
 )  # fmt: skip
 _REQUIREMENTS: Final[Sequence[Any]] = (
     [{"key": "a", "operator": "Exists"}], [{"key": "a", "operator": "In", "values": ["b"]}],
     [{"key": "", "operator": "Exists"}],
-    [{"key": "a", "operator": "in"}], [{"key": "a", "operator": "In", "values": []}], [{"key": "a"}], [{"operator": "Exists"}],
-    [{"key": "a", "operator": "Exists", "values": ["b"]}], [{"key": "a", "operator": "Gt", "values": ["5"]}],
-    [{"key": "a", "operator": "Lt", "values": ["x"]}], [{"key": "a", "operator": "Gt", "values": ["5", "6"]}],
-    [{"key": "a", "operator": "Gt", "values": ["+5"]}], [{"key": "a", "operator": "Gt", "values": [" 5"]}],
-    [{"key": "a", "operator": "Gt", "values": [5]}], [None], {}, None, [{}], [{"key": "a b", "operator": "Exists"}],
+    [{"key": "a", "operator": "in"}], [{"key": "a", "operator": "In", "values": []}],
+    [{"key": "a"}], [{"operator": "Exists"}],
+    [{"key": "a", "operator": "Exists", "values": ["b"]}],
+    [{"key": "a", "operator": "Gt", "values": ["5"]}],
+    [{"key": "a", "operator": "Lt", "values": ["x"]}],
+    [{"key": "a", "operator": "Gt", "values": ["5", "6"]}],
+    [{"key": "a", "operator": "Gt", "values": ["+5"]}],
+    [{"key": "a", "operator": "Gt", "values": [" 5"]}],
+    [{"key": "a", "operator": "Gt", "values": [5]}], [None], {}, None, [{}],
+    [{"key": "a b", "operator": "Exists"}],
 )  # fmt: skip
 _SNRC_FIELDS: Final[Fields] = {
     **{f"spec.{name}": _pick((*_TIMES, "9ms", "10ms", "1s", "999ms", "10s", "9s", ...))
-       for name in ("peerApiServerTimeout", "apiServerTimeout", "peerDialTimeout", "peerRequestTimeout", "apiCheckInterval",
+       for name in ("peerApiServerTimeout", "apiServerTimeout", "peerDialTimeout",
+                    "peerRequestTimeout", "apiCheckInterval",
                     "peerUpdateInterval")},
     "spec.maxApiErrorThreshold": _pick((3, 1, 0, -1, "3", None, 1.5, True)),
     "spec.hostPort": _pick((30001, 1, 0, -1, 65535, 65536, "30001", None, 1.5, True)),
@@ -260,12 +311,22 @@ _MDR_FIELDS: Final[Fields] = {
 
 def _remediator(group: str, kind: str, name: str = "auto", **spec: Any) -> Json:
     metadata = {"name": name, "namespace": "medik8s"}
-    return {"apiVersion": f"{group}.medik8s.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": f"{group}.medik8s.io/v1alpha1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def _maintenance(group: str) -> Json:
     spec = {"nodeName": "n0", "reason": "disk"}
-    return {"apiVersion": f"{group}/v1beta1", "kind": "NodeMaintenance", "metadata": {"name": "m"}, "spec": spec}
+    return {
+        "apiVersion": f"{group}/v1beta1",
+        "kind": "NodeMaintenance",
+        "metadata": {"name": "m"},
+        "spec": spec,
+    }
 
 
 def _in_pool(check: Json) -> Json:
@@ -276,7 +337,10 @@ def _in_pool(check: Json) -> Json:
     return found
 
 
-_FAR_SPEC: Final = {"agent": "fence_ipmilan", "sharedparameters": {"--ip": "{{.NodeName}}", "--username": "a"}}
+_FAR_SPEC: Final = {
+    "agent": "fence_ipmilan",
+    "sharedparameters": {"--ip": "{{.NodeName}}", "--username": "a"},
+}
 _STRATEGY: Final = {"remediationStrategy": "ResourceDeletion"}
 
 KINDS: Final[Sequence[tuple[int, Json, Fields]]] = (
@@ -286,18 +350,34 @@ KINDS: Final[Sequence[tuple[int, Json, Fields]]] = (
     (4, _in_pool(NHC), _NHC_FIELDS),
     (
         4,
-        _remediator("fence-agents-remediation", "FenceAgentsRemediationTemplate", template={"spec": _FAR_SPEC}),
+        _remediator(
+            "fence-agents-remediation",
+            "FenceAgentsRemediationTemplate",
+            template={"spec": _FAR_SPEC},
+        ),
         _FAR_FIELDS,
     ),
-    (1, _remediator("self-node-remediation", "SelfNodeRemediationTemplate", template={"spec": _STRATEGY}), _SNR_FIELDS),
+    (
+        1,
+        _remediator(
+            "self-node-remediation", "SelfNodeRemediationTemplate", template={"spec": _STRATEGY}
+        ),
+        _SNR_FIELDS,
+    ),
     (
         3,
-        _remediator("self-node-remediation", "SelfNodeRemediationConfig", "self-node-remediation-config"),
+        _remediator(
+            "self-node-remediation", "SelfNodeRemediationConfig", "self-node-remediation-config"
+        ),
         _SNRC_FIELDS,
     ),
     (
         1,
-        _remediator("machine-deletion-remediation", "MachineDeletionRemediationTemplate", template={"spec": {}}),
+        _remediator(
+            "machine-deletion-remediation",
+            "MachineDeletionRemediationTemplate",
+            template={"spec": {}},
+        ),
         _MDR_FIELDS,
     ),
     (1, _maintenance("nodemaintenance.medik8s.io"), _NM_FIELDS),
@@ -307,7 +387,9 @@ KINDS: Final[Sequence[tuple[int, Json, Fields]]] = (
 
 
 def case(seed: int) -> Json:
-    """Return a random object, its old state for some updates, and a cluster, as the program reads them."""
+    """Return a random object, its old state for some updates, and a cluster,
+    as the program reads them.
+    """
     rng = random.Random(seed)
     _, base, fields = rng.choices(KINDS, [weight for weight, *_ in KINDS])[0]
     obj = copy.deepcopy(base)
@@ -333,19 +415,29 @@ def _assign(obj: Json, path: str, value: Any) -> None:
         at[last] = value
 
 
-# --- clusters ------------------------------------------------------------------------------------------------------
+# --- clusters -------------------------------------------------------------------------------------
 
 _LONG_AGO: Final = "2020-01-01T00:00:00Z"
 
 
 def _condition(kind: str, status: str) -> Json:
-    return {"type": kind, "status": status, "lastTransitionTime": _LONG_AGO, "reason": "Test", "message": ""}
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": _LONG_AGO,
+        "reason": "Test",
+        "message": "",
+    }
 
 
 def _cluster(rng: random.Random, check: Json) -> list[Json]:
     if check["kind"] not in ("MachineHealthCheck", "NodeHealthCheck"):
         return [_node(rng, "n0")]
-    group = "cluster.x-k8s.io/v1beta2" if "clusterName" in check["spec"] else "machine.openshift.io/v1beta1"
+    group = (
+        "cluster.x-k8s.io/v1beta2"
+        if "clusterName" in check["spec"]
+        else "machine.openshift.io/v1beta1"
+    )
     namespace = check["metadata"].get("namespace", "openshift-machine-api")
     names = [str(number) for number in range(rng.randint(0, 6))]
     found = [_node(rng, f"n{name}") for name in names if rng.random() < 0.9]
@@ -359,31 +451,67 @@ def _labels(rng: random.Random) -> Json:
 
 def _node(rng: random.Random, name: str) -> Json:
     conditions = [_condition("Ready", rng.choice(("True", "True", "False", "Unknown")))]
-    conditions += [_condition(kind, "True") for kind in ("DiskPressure", "Terminating") if rng.random() < 0.1]
+    conditions += [
+        _condition(kind, "True") for kind in ("DiskPressure", "Terminating") if rng.random() < 0.1
+    ]
     metadata = {"name": name, "labels": _labels(rng)}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"conditions": conditions}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"conditions": conditions},
+    }
 
 
 def _machine(rng: random.Random, name: str, node: str, group: str, namespace: str) -> Json:
-    metadata: Json = {"name": name, "namespace": namespace, "labels": _labels(rng), "creationTimestamp": _LONG_AGO}
+    metadata: Json = {
+        "name": name,
+        "namespace": namespace,
+        "labels": _labels(rng),
+        "creationTimestamp": _LONG_AGO,
+    }
     status: Json = {"nodeRef": {"name": node}} if rng.random() < 0.85 else {}
     if not group.startswith("cluster.x"):
-        return {"apiVersion": group, "kind": "Machine", "metadata": metadata, "spec": {}, "status": status}
+        return {
+            "apiVersion": group,
+            "kind": "Machine",
+            "metadata": metadata,
+            "spec": {},
+            "status": status,
+        }
     metadata["labels"]["cluster.x-k8s.io/cluster-name"] = rng.choice("ccccd")
     if rng.random() < 0.1:
         metadata["labels"]["cluster.x-k8s.io/control-plane"] = ""
-    keys = ("cluster.x-k8s.io/skip-remediation", "cluster.x-k8s.io/paused", "cluster.x-k8s.io/remediate-machine")
+    keys = (
+        "cluster.x-k8s.io/skip-remediation",
+        "cluster.x-k8s.io/paused",
+        "cluster.x-k8s.io/remediate-machine",
+    )
     metadata["annotations"] = {key: "" for key in keys if rng.random() < 0.07}
     if rng.random() < 0.05:
         metadata |= {"deletionTimestamp": _LONG_AGO, "finalizers": ["machine.cluster.x-k8s.io"]}
-    status["conditions"] = [_condition("InfrastructureReady", rng.choice(("True", "True", "False")))]
+    status["conditions"] = [
+        _condition("InfrastructureReady", rng.choice(("True", "True", "False")))
+    ]
     status["conditions"] += [_condition("NodeHealthy", rng.choice(("True", "False", "Unknown")))]
-    spec = {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {"kind": "I", "name": "i", "apiGroup": "i.io"}}
-    return {"apiVersion": group, "kind": "Machine", "metadata": metadata, "spec": spec, "status": status}
+    spec = {
+        "clusterName": "c",
+        "bootstrap": {},
+        "infrastructureRef": {"kind": "I", "name": "i", "apiGroup": "i.io"},
+    }
+    return {
+        "apiVersion": group,
+        "kind": "Machine",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
 def _owner(rng: random.Random) -> Json:
-    kinds = [kind for kind in ("InfrastructureReady", "ControlPlaneInitialized") if rng.random() < 0.9]
+    kinds = [
+        kind for kind in ("InfrastructureReady", "ControlPlaneInitialized") if rng.random() < 0.9
+    ]
     spec = {"paused": True} if rng.random() < 0.05 else {}
     return {
         "apiVersion": "cluster.x-k8s.io/v1beta2",

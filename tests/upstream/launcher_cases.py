@@ -52,7 +52,13 @@ def case(seed: int) -> dict[str, Any]:
         "quotas": _quotas(chance),
         "claims": _claims(vmi),
         "networks": [
-            {"metadata": {"name": f"net{index}", "namespace": NAMESPACE, "annotations": annotations}}
+            {
+                "metadata": {
+                    "name": f"net{index}",
+                    "namespace": NAMESPACE,
+                    "annotations": annotations,
+                }
+            }
             for index, annotations in enumerate(
                 ({}, *({"k8s.v1.cni.cncf.io/resourceName": name} for name in _RESOURCES))
             )
@@ -65,19 +71,26 @@ def case(seed: int) -> dict[str, Any]:
 
 
 def _claims(vmi: dict[str, Any]) -> list[Any]:
-    """Return every claim that a case may name, and the two that keep a persistent TPM or firmware."""
+    """Return every claim that a case may name,
+    and the two that keep a persistent TPM or firmware.
+    """
     plain = [{"name": f"{kind}{index}"} for kind in ("claim", "base", "dv") for index in range(3)]
     state = {"name": STATE, "labels": {"persistent-state-for": vmi["metadata"]["name"]}}
     moved = {"name": STATE + "-target", "labels": {"kubevirt.io/migrationName": "move"}}
-    return [{"metadata": {"namespace": NAMESPACE, **each}, "spec": {}} for each in (*plain, state, moved)]
+    return [
+        {"metadata": {"namespace": NAMESPACE, **each}, "spec": {}}
+        for each in (*plain, state, moved)
+    ]
 
 
-# --- the cluster ---------------------------------------------------------------------------------------------------
+# --- the cluster ----------------------------------------------------------------------------------
 
 
 def _kubevirt(chance: Chance) -> dict[str, Any]:
     gates = [
-        gate for gate in ("HypervStrictCheck", "AlignCPUs", "ImageVolume", "DownwardMetrics") if chance.happens(0.3)
+        gate
+        for gate in ("HypervStrictCheck", "AlignCPUs", "ImageVolume", "DownwardMetrics")
+        if chance.happens(0.3)
     ]
     developer = chance.some(
         0.3,
@@ -112,7 +125,9 @@ def _kubevirt(chance: Chance) -> dict[str, Any]:
 
 def _support(chance: Chance) -> list[Any]:
     def amounts() -> dict[str, Any]:
-        return chance.some(0.6, cpu=chance.one("3m", "55m", "0"), memory=chance.one("7M", "90Mi", "2Gi"))
+        return chance.some(
+            0.6, cpu=chance.one("3m", "55m", "0"), memory=chance.one("7M", "90Mi", "2Gi")
+        )
 
     kinds = ("container-disk", "virtiofs", "sidecar", "guest-console-log", "sidecar")
     return [
@@ -123,18 +138,28 @@ def _support(chance: Chance) -> list[Any]:
 
 
 def _quotas(chance: Chance) -> list[Any]:
-    hard = chance.some(0.3, **{"limits.cpu": "100", "limits.memory": "100Gi", "requests.cpu": "100"})
-    return [{"metadata": {"name": "quota", "namespace": chance.one(NAMESPACE, "other")}, "spec": {"hard": hard}}]
+    hard = chance.some(
+        0.3, **{"limits.cpu": "100", "limits.memory": "100Gi", "requests.cpu": "100"}
+    )
+    return [
+        {
+            "metadata": {"name": "quota", "namespace": chance.one(NAMESPACE, "other")},
+            "spec": {"hard": hard},
+        }
+    ]
 
 
 def _node(chance: Chance) -> dict[str, Any]:
-    features = {f"host-model-required-features.node.kubevirt.io/{name}": "true" for name in ("apic", "vmx", "xsave")}
+    features = {
+        f"host-model-required-features.node.kubevirt.io/{name}": "true"
+        for name in ("apic", "vmx", "xsave")
+    }
     labels = {"host-model-cpu.node.kubevirt.io/Skylake": "true"} | chance.some(0.6, **features)
     labels |= chance.some(0.8, **{"cpu-vendor.node.kubevirt.io/Intel": "true"})
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here", "labels": labels}}
 
 
-# --- the VMI -------------------------------------------------------------------------------------------------------
+# --- the VMI --------------------------------------------------------------------------------------
 
 
 def _vmi(chance: Chance, *, typed: bool) -> dict[str, Any]:
@@ -143,17 +168,34 @@ def _vmi(chance: Chance, *, typed: bool) -> dict[str, Any]:
     annotations |= chance.some(0.1, **{"alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": ""})
     annotations |= chance.some(0.1, **{"sidecar.istio.io/inject": "true"})
     devices = _devices(chance)
-    domain = {"devices": devices, "cpu": _cpu(chance, typed=typed), "memory": _memory(chance, typed=typed)}
+    domain = {
+        "devices": devices,
+        "cpu": _cpu(chance, typed=typed),
+        "memory": _memory(chance, typed=typed),
+    }
     if not typed:
         domain["resources"] = _resources(chance, domain["memory"])
         domain |= _io_threads(chance)
-    domain |= chance.some(0.2, launchSecurity=chance.one({"sev": {}}, {"snp": {}}, {"tdx": {}}, _SEV_ES))
-    domain |= chance.some(0.2, features={"hyperv": _hyperv(chance)}, machine={"type": "pc-q35-rhel9.4"})
+    domain |= chance.some(
+        0.2, launchSecurity=chance.one({"sev": {}}, {"snp": {}}, {"tdx": {}}, _SEV_ES)
+    )
+    domain |= chance.some(
+        0.2, features={"hyperv": _hyperv(chance)}, machine={"type": "pc-q35-rhel9.4"}
+    )
     domain |= chance.some(0.15, firmware=lambda: _firmware(chance))
-    spec = {"domain": domain, "volumes": _volumes(chance, devices), **_networks(chance, devices), **_placed(chance)}
+    spec = {
+        "domain": domain,
+        "volumes": _volumes(chance, devices),
+        **_networks(chance, devices),
+        **_placed(chance),
+    }
     probe = {"exec": {"command": ["true"]}}
-    spec |= chance.some(0.15, livenessProbe=probe, readinessProbe=chance.one(probe, {"tcpSocket": {"port": 1}}))
-    status = chance.some(0.2, topologyHints={"tscFrequency": 2500000000}, machine={"type": "pc-q35-rhel9.2"})
+    spec |= chance.some(
+        0.15, livenessProbe=probe, readinessProbe=chance.one(probe, {"tcpSocket": {"port": 1}})
+    )
+    status = chance.some(
+        0.2, topologyHints={"tscFrequency": 2500000000}, machine={"type": "pc-q35-rhel9.2"}
+    )
     name = chance.one("vm", "vm", "vm.with.dots", "vm-" + "x" * 70)
     return {
         "apiVersion": "kubevirt.io/v1",
@@ -176,29 +218,48 @@ _SEV_ES = {"sev": {"policy": {"encryptedState": True}}}
 def _cpu(chance: Chance, *, typed: bool) -> dict[str, Any]:
     cpu = {}
     if not typed:
-        cpu = chance.some(0.5, cores=chance.one(1, 3, 4), sockets=chance.one(1, 2), threads=chance.one(1, 2))
-        cpu |= chance.some(0.3, dedicatedCpuPlacement=True, model=chance.one("Haswell", "host-model"))
+        cpu = chance.some(
+            0.5, cores=chance.one(1, 3, 4), sockets=chance.one(1, 2), threads=chance.one(1, 2)
+        )
+        cpu |= chance.some(
+            0.3, dedicatedCpuPlacement=True, model=chance.one("Haswell", "host-model")
+        )
         cpu |= chance.some(0.1, realtime={})
         if cpu.get("dedicatedCpuPlacement"):
             cpu |= chance.some(0.5, isolateEmulatorThread=True)
     names = [name for name in ("invtsc", "apic", "sse4", "vmx") if chance.happens(0.15)]
-    features = [{"name": name} | chance.some(0.7, policy=chance.one("require", "forbid", "force")) for name in names]
+    features = [
+        {"name": name} | chance.some(0.7, policy=chance.one("require", "forbid", "force"))
+        for name in names
+    ]
     return cpu | ({"features": features} if features else {})
 
 
 def _memory(chance: Chance, *, typed: bool) -> dict[str, Any]:
-    memory = {} if typed else chance.some(0.7, guest=chance.one("1Gi", "1500M", "3221225473", "64Mi", "2.5Gi"))
+    memory = (
+        {}
+        if typed
+        else chance.some(0.7, guest=chance.one("1Gi", "1500M", "3221225473", "64Mi", "2.5Gi"))
+    )
     memory |= chance.some(0.15, reservedOverhead={"addedOverhead": chance.one("10Mi", "1001k")})
     return memory | chance.some(0.2, hugepages={"pageSize": chance.one("2Mi", "1Gi")})
 
 
 def _resources(chance: Chance, memory: dict[str, Any]) -> dict[str, Any]:
     def amounts(share: float) -> dict[str, Any]:
-        found = chance.some(share, cpu=chance.one("500m", "2", "3", 1), memory=chance.one("1Gi", "2Gi", "3333333333"))
+        found = chance.some(
+            share,
+            cpu=chance.one("500m", "2", "3", 1),
+            memory=chance.one("1Gi", "2Gi", "3333333333"),
+        )
         return found | chance.some(0.15, **{"ephemeral-storage": "1Gi", "example.com/own": "2"})
 
-    resources = {"requests": amounts(0.35), "limits": amounts(0.3)} | chance.some(0.15, overcommitGuestOverhead=True)
-    if "guest" not in memory and not any("memory" in resources[side] for side in ("requests", "limits")):
+    resources = {"requests": amounts(0.35), "limits": amounts(0.3)} | chance.some(
+        0.15, overcommitGuestOverhead=True
+    )
+    if "guest" not in memory and not any(
+        "memory" in resources[side] for side in ("requests", "limits")
+    ):
         resources["requests"]["memory"] = chance.one("1Gi", "999999999")
     if chance.happens(0.15):  # of class Guaranteed
         resources["limits"] = dict(resources["requests"]) | {"cpu": "2", "memory": "4Gi"}
@@ -225,8 +286,16 @@ def _devices(chance: Chance) -> dict[str, Any]:
     )
     devices |= chance.some(
         0.12,
-        gpus=[{"name": "a", "deviceName": "nvidia.com/A100"}, {"name": "b", "deviceName": "nvidia.com/A100"}],
-        hostDevices=[{"name": "c", "deviceName": chance.one("intel.com/qat", "nvidia.com/A100", _RESOURCES[0])}],
+        gpus=[
+            {"name": "a", "deviceName": "nvidia.com/A100"},
+            {"name": "b", "deviceName": "nvidia.com/A100"},
+        ],
+        hostDevices=[
+            {
+                "name": "c",
+                "deviceName": chance.one("intel.com/qat", "nvidia.com/A100", _RESOURCES[0]),
+            }
+        ],
     )
     return devices
 
@@ -240,10 +309,16 @@ def _networks(chance: Chance, devices: dict[str, Any]) -> dict[str, Any]:
     for index in range(chance.one(0, 1, 2, 3)):
         interface = {"name": f"n{index}"} | chance.some(0.3, model=chance.one("e1000e", "virtio"))
         interface |= chance.one(
-            {"bridge": {}}, {"masquerade": {}}, {"sriov": {}}, {"passtBinding": {}}, _binding(chance)
+            {"bridge": {}},
+            {"masquerade": {}},
+            {"sriov": {}},
+            {"passtBinding": {}},
+            _binding(chance),
         )
         interfaces.append(interface)
-        source = {"multus": {"networkName": chance.one("net0", "net1", "net2", f"{NAMESPACE}/net1")}}
+        source = {
+            "multus": {"networkName": chance.one("net0", "net1", "net2", f"{NAMESPACE}/net1")}
+        }
         networks.append({"name": f"n{index}"} | (source if chance.happens(0.6) else {"pod": {}}))
     devices["interfaces"] = interfaces
     return {"networks": networks}
@@ -286,9 +361,23 @@ def _firmware(chance: Chance) -> dict[str, Any]:
 
 
 def _hyperv(chance: Chance) -> dict[str, Any]:
-    names = ("vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi")
+    names = (
+        "vpindex",
+        "runtime",
+        "reset",
+        "synic",
+        "synictimer",
+        "frequencies",
+        "reenlightenment",
+        "tlbflush",
+        "ipi",
+    )
     features = {name: chance.one({}, {"enabled": True}) for name in names if chance.happens(0.2)}
-    features |= {name: {"enabled": False} for name in ("runtime", "reset", "reenlightenment") if chance.happens(0.1)}
+    features |= {
+        name: {"enabled": False}
+        for name in ("runtime", "reset", "reenlightenment")
+        if chance.happens(0.1)
+    }
     return features | chance.some(0.2, evmcs={})
 
 
@@ -303,8 +392,17 @@ def _placed(chance: Chance) -> dict[str, Any]:
         podAffinity={"requiredDuringSchedulingIgnoredDuringExecution": neighbours},
         podAntiAffinity={"requiredDuringSchedulingIgnoredDuringExecution": neighbours},
     )
-    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]
-    selector = chance.one({"disk": "ssd"}, {"cpu-vendor.node.kubevirt.io/AMD": "true"}, {"pool": "own"})
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {},
+        }
+    ]
+    selector = chance.one(
+        {"disk": "ssd"}, {"cpu-vendor.node.kubevirt.io/AMD": "true"}, {"pool": "own"}
+    )
     return chance.some(
         0.3,
         affinity=affinity,
@@ -315,14 +413,19 @@ def _placed(chance: Chance) -> dict[str, Any]:
     )
 
 
-# --- instance type and preference ----------------------------------------------------------------------------------
+# --- instance type and preference -----------------------------------------------------------------
 
 
 def _type(chance: Chance) -> dict[str, Any]:
     cpu = {"guest": chance.one(1, 2, 3, 8)} | chance.some(
-        0.3, model="Haswell", dedicatedCPUPlacement=chance.happens(), isolateEmulatorThread=chance.happens()
+        0.3,
+        model="Haswell",
+        dedicatedCPUPlacement=chance.happens(),
+        isolateEmulatorThread=chance.happens(),
     )
-    memory = {"guest": chance.one("1Gi", "1500M", "3Gi")} | chance.some(0.3, overcommitPercent=chance.one(5, 15, 33))
+    memory = {"guest": chance.one("1Gi", "1500M", "3Gi")} | chance.some(
+        0.3, overcommitPercent=chance.one(5, 15, 33)
+    )
     instancetype = {"cpu": cpu, "memory": memory} | chance.some(
         0.2,
         ioThreads={"supplementalPoolThreadCount": 2},
@@ -341,9 +444,14 @@ def _type(chance: Chance) -> dict[str, Any]:
         0.4,
         preferredCPUTopology=chance.one("cores", "spread", "preferSpread", "threads", "any"),
         spreadOptions=lambda: chance.some(
-            0.6, ratio=chance.one(2, 3), across=chance.one("SocketsCores", "CoresThreads", "SocketsCoresThreads")
+            0.6,
+            ratio=chance.one(2, 3),
+            across=chance.one("SocketsCores", "CoresThreads", "SocketsCoresThreads"),
         ),
-        preferredCPUFeatures=[{"name": "aes", "policy": "require"}, {"name": "sse4", "policy": "forbid"}],
+        preferredCPUFeatures=[
+            {"name": "aes", "policy": "require"},
+            {"name": "sse4", "policy": "forbid"},
+        ],
     )
     preference = {"devices": devices, "cpu": preferred} | chance.some(
         0.25,

@@ -1,6 +1,8 @@
-"""Our launcher pods against KubeVirt's own: requests, limits, labels and everything that decides where they may run.
+"""Our launcher pods against KubeVirt's own: requests, limits,
+labels and everything that decides where they may run.
 
-``python -m tests.upstream.launcher_pods 2000`` compares that many random VMIs; a second number is the first seed.
+``python -m tests.upstream.launcher_pods 2000`` compares that many random VMIs; a second number is
+the first seed.
 """
 
 from __future__ import annotations
@@ -23,10 +25,24 @@ from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.node_selectors import NodeSelector, Term
 from virt_admit.model.scheduler.pods import Pod
 
-_TYPE = {"instancetype": "instancetype.kubevirt.io/v1beta1", "preference": "instancetype.kubevirt.io/v1beta1"}
-_KINDS = {"instancetype": "VirtualMachineClusterInstancetype", "preference": "VirtualMachineClusterPreference"}
+_TYPE = {
+    "instancetype": "instancetype.kubevirt.io/v1beta1",
+    "preference": "instancetype.kubevirt.io/v1beta1",
+}
+_KINDS = {
+    "instancetype": "VirtualMachineClusterInstancetype",
+    "preference": "VirtualMachineClusterPreference",
+}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PLACEMENT = ("node_selector", "node_affinity", "tolerations", "affinity", "anti_affinity", "spread", "claims")
+_PLACEMENT = (
+    "node_selector",
+    "node_affinity",
+    "tolerations",
+    "affinity",
+    "anti_affinity",
+    "spread",
+    "claims",
+)
 
 Difference = tuple[str, Any, Any]
 """What differs, ours, KubeVirt's."""
@@ -48,11 +64,28 @@ def differences(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator
 
 
 def _cluster(given: Mapping[str, Any], running: Any, result: Mapping[str, Any]) -> Snapshot:
-    """Return the cluster of a case. The pod of the VMI is there, but does not say what it requests."""
-    spec = {"nodeName": "here", "nodeSelector": result["launch"]["spec"]["nodeSelector"] | given["migrated"]}
+    """Return the cluster of a case.
+
+    The pod of the VMI is there, but does not say what it requests.
+    """
+    spec = {
+        "nodeName": "here",
+        "nodeSelector": result["launch"]["spec"]["nodeSelector"] | given["migrated"],
+    }
     owner = {"kind": "VirtualMachineInstance", "name": running["metadata"]["name"]}
-    source = {"name": "source", "namespace": "shop", "labels": result["launch"]["labels"], "ownerReferences": [owner]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": source, "spec": spec, "status": {"phase": "Running"}}
+    source = {
+        "name": "source",
+        "namespace": "shop",
+        "labels": result["launch"]["labels"],
+        "ownerReferences": [owner],
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": source,
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
     return Snapshot(map(Object, [*surroundings(given), running, pod]), complete=["*"])
 
 
@@ -63,8 +96,14 @@ def surroundings(given: Mapping[str, Any]) -> list[Any]:
         given["node"],
         {"apiVersion": "v1", "kind": "Namespace", **given["namespace"]},
         *({"apiVersion": "v1", "kind": "ResourceQuota", **each} for each in given["quotas"]),
-        *({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each} for each in given["claims"]),
-        *({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", **e} for e in given["networks"]),
+        *(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each}
+            for each in given["claims"]
+        ),
+        *(
+            {"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", **e}
+            for e in given["networks"]
+        ),
         *_types(given),
     ]
 
@@ -72,7 +111,12 @@ def surroundings(given: Mapping[str, Any]) -> list[Any]:
 def _types(given: Mapping[str, Any]) -> Iterator[Any]:
     for key, spec in (given["type"] or {}).items():
         if spec:
-            yield {"apiVersion": _TYPE[key], "kind": _KINDS[key], "metadata": {"name": "given"}, "spec": spec}
+            yield {
+                "apiVersion": _TYPE[key],
+                "kind": _KINDS[key],
+                "metadata": {"name": "given"},
+                "spec": spec,
+            }
 
 
 def as_written(given: Mapping[str, Any]) -> Object:
@@ -92,14 +136,22 @@ def as_written(given: Mapping[str, Any]) -> Object:
     )
 
 
-def _sizes(what: str, obj: Object, cluster: Snapshot, theirs: Mapping[str, Any]) -> Iterator[Difference]:
+def _sizes(
+    what: str, obj: Object, cluster: Snapshot, theirs: Mapping[str, Any]
+) -> Iterator[Difference]:
     computed = launcher_resources.pod(expand(obj, cluster), cluster)
     for side, amounts in (("requests", computed.requests), ("limits", computed.limits)):
         ours = {name: value for name, value in amounts.items() if value}
         expected = {name: value for name, value in theirs[side].items() if value}
         if ours != expected:
-            names = sorted(name for name in {*ours, *expected} if ours.get(name) != expected.get(name))
-            yield f"{side}, {what}", {n: ours.get(n) for n in names}, {n: expected.get(n) for n in names}
+            names = sorted(
+                name for name in {*ours, *expected} if ours.get(name) != expected.get(name)
+            )
+            yield (
+                f"{side}, {what}",
+                {n: ours.get(n) for n in names},
+                {n: expected.get(n) for n in names},
+            )
 
 
 def _theirs(rendered: Mapping[str, Any]) -> Pod:
@@ -112,7 +164,9 @@ def _placements(what: str, ours: Pod, theirs: Pod) -> Iterator[Difference]:
         left, right = _comparable(ours, name), _comparable(theirs, name)
         if left != right:
             yield f"{name}, {what}", left, right
-    labels = {key: value for key, value in theirs.labels.items() if key != "kubevirt.io/migrationJobUID"}
+    labels = {
+        key: value for key, value in theirs.labels.items() if key != "kubevirt.io/migrationJobUID"
+    }
     if dict(ours.labels) != labels:
         yield f"labels, {what}", dict(ours.labels), labels
 
@@ -123,7 +177,8 @@ def _comparable(pod: Pod, name: str) -> Any:
         return dict(value)
     if name == "node_affinity":
         return _terms(pod)
-    if name == "anti_affinity":  # the term by which a target keeps off its source, whose node is left out anyway
+    # the term by which a target keeps off its source, whose node is left out anyway
+    if name == "anti_affinity":
         return [term for term in value if launcher_pod.CREATED_BY not in str(term.selector)]
     if name == "claims":  # without those that KubeVirt makes for a persistent TPM or firmware
         return sorted(claim for claim in value if not claim.startswith(STATE))
@@ -131,18 +186,23 @@ def _comparable(pod: Pod, name: str) -> Any:
 
 
 def _terms(pod: Pod) -> Any:
-    """Return the alternatives of the node affinity with our forbidden labels in each, as KubeVirt writes them."""
+    """Return the alternatives of the node affinity with our forbidden labels in each,
+    as KubeVirt writes them.
+    """
     forbidden = {Requirement(key, DOES_NOT_EXIST) for key in pod.forbidden_labels}
     affinity = pod.node_affinity
     if affinity is None:
         affinity = NodeSelector((Term(frozenset(), frozenset()),)) if forbidden else NodeSelector()
     return sorted(
-        str((sorted(map(str, term.labels | forbidden)), sorted(map(str, term.fields)))) for term in affinity.terms
+        str((sorted(map(str, term.labels | forbidden)), sorted(map(str, term.fields))))
+        for term in affinity.terms
     )
 
 
 def compare(program: Path, seeds: range) -> Iterator[tuple[int, str | list[Difference]]]:
-    """Yield the error or the differences of each seed; KubeVirt refuses some cases with an error."""
+    """Yield the error or the differences of each seed;
+    KubeVirt refuses some cases with an error.
+    """
     cases = [case(seed) for seed in seeds]
     for seed, given, result in zip(seeds, cases, render(program, cases), strict=True):
         yield seed, result["error"] if "error" in result else list(differences(given, result))
@@ -163,7 +223,10 @@ def main(count: int, first: int = 0) -> int:
                 wrong[what] += 1
                 if wrong[what] <= 2:
                     print(f"seed {seed}: {what}:\n  ours   {ours}\n  theirs {theirs}")
-    print(f"{compared - failed} of {compared} agree; KubeVirt refused {sum(refused.values())}: {dict(refused)}")
+    print(
+        f"{compared - failed} of {compared} agree; KubeVirt refused {sum(refused.values())}: "
+        f"{dict(refused)}"
+    )
     print(*(f"{number} x {what}" for what, number in wrong.most_common()), sep="\n")
     return failed
 

@@ -1,7 +1,9 @@
-"""Our rehearsal against KubeVirt's controllers on a real API server with kube-scheduler, in real time.
+"""Our rehearsal against KubeVirt's controllers on a real API server with kube-scheduler,
+in real time.
 
-``make verify-rehearsal LIVE=1 COUNT=20`` runs so many random clusters, some at once. They share one API server: each has
-its namespace, and nodes that a label selects. The kubelet and virt-handler are those of ``migrations/node.go``.
+``make verify-rehearsal LIVE=1 COUNT=20`` runs so many random clusters, some at once. They share one
+API server: each has its namespace, and nodes that a label selects. The kubelet and virt-handler are
+those of ``migrations/node.go``.
 """
 
 from __future__ import annotations
@@ -28,18 +30,24 @@ from virt_admit.model.kubernetes import kinds
 AT_ONCE: Final = 4
 """Clusters that run at the same time."""
 UNSCHEDULABLE: Final = 10
-"""Seconds that a target pod may be unschedulable, for both sides: KubeVirt's five minutes would take too long."""
+"""Seconds that a target pod may be unschedulable, for both sides:
+KubeVirt's five minutes would take too long.
+"""
 DEADLINE: Final = 800
 """Seconds after which a roll-out is given up in any case."""
 STALL: Final = 75
-"""Seconds without progress after which a roll-out is stuck: with these time-outs every VM had its turn by then."""
+"""Seconds without progress after which a roll-out is stuck:
+with these time-outs every VM had its turn by then.
+"""
 _KINDS: Final = (kinds.VMI, kinds.VMIM, kinds.KUBEVIRT)
 
 
 def compare_live(
     binary: Path, plane: ControlPlane, seeds: Sequence[int], at_once: int = AT_ONCE
 ) -> Iterator[Comparison]:
-    """Yield the comparison of each random cluster with the controllers on a running API server with kube-scheduler."""
+    """Yield the comparison of each random cluster with the controllers on a running API server with
+    kube-scheduler.
+    """
     with shorter_time_out(), ThreadPoolExecutor(at_once) as pool:
         yield from pool.map(partial(_compared, binary, plane), seeds)
 
@@ -57,14 +65,19 @@ def _compared(binary: Path, plane: ControlPlane, seed: int) -> Comparison:
 
 @contextlib.contextmanager
 def shorter_time_out() -> Iterator[None]:
-    """Let the simulation give up unschedulable target pods as early as the controllers of the live clusters do."""
+    """Let the simulation give up unschedulable target pods as early as the controllers of the live
+    clusters do.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, "UNSCHEDULABLE", UNSCHEDULABLE)
         yield
 
 
 def main(count: int, first: int) -> int:
-    """Compare clusters on an API server of our own and print what differs. Returns the exit code."""
+    """Compare clusters on an API server of our own and print what differs.
+
+    Returns the exit code.
+    """
     binary = program(MIGRATIONS)
     with ControlPlane() as plane, plane.scheduler():
         install_crds(plane, _KINDS)

@@ -1,9 +1,11 @@
-"""When the Machine of a dead node is deleted and drained, against OpenShift's and Cluster API's own code, in virtual time.
+"""When the Machine of a dead node is deleted and drained, against OpenShift's and Cluster API's own
+code, in virtual time.
 
-``python -m tests.upstream.machines 200`` compares that many random losses; a second number is the first seed. ``--record``
-writes the runs that the tests replay. When Kubernetes deletes the pods is compared in ``clocks.py``, and which evictions
-KubeVirt refuses in ``admission.py``; the program in ``machines/`` is told both. The rules of Cluster API's MachineHealthCheck
-are compared in ``health.py``; ``owners.py`` has the clusters in which its controllers replace Machines.
+``python -m tests.upstream.machines 200`` compares that many random losses; a second number is the
+first seed. ``--record`` writes the runs that the tests replay. When Kubernetes deletes the pods is
+compared in ``clocks.py``, and which evictions KubeVirt refuses in ``admission.py``; the program in
+``machines/`` is told both. The rules of Cluster API's MachineHealthCheck are compared in
+``health.py``; ``owners.py`` has the clusters in which its controllers replace Machines.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ RECORDED: Final = MACHINES.with_suffix(".json")
 RECORDED_SEEDS: Final = range(40)
 _END: Final = 7_200
 _AGAIN: Final = 20
-"""Cluster API drains again after so many seconds. OpenShift does after 5 s, twice as long each time, each try of 20 s."""
+"""Cluster API drains again after so many seconds. OpenShift does after 5 s, twice as long each
+time, each try of 20 s.
+"""
 
 
-# --- drains --------------------------------------------------------------------------------------------------------
+# --- drains ---------------------------------------------------------------------------------------
 
 
 def drain(seed: int) -> dict[str, Any]:
@@ -44,18 +48,30 @@ def drain(seed: int) -> dict[str, Any]:
         }
         for number in range(rng.randint(0, 3))
     ]
-    return {"vms": vms, "lost": rng.choice((1, 1, 1, 2, 4)), "nodes": 6, "begins": 50 + rng.choice((10, 60, 300, 600))}
+    return {
+        "vms": vms,
+        "lost": rng.choice((1, 1, 1, 2, 4)),
+        "nodes": 6,
+        "begins": 50 + rng.choice((10, 60, 300, 600)),
+    }
 
 
 def loss_of(given: Mapping[str, Any]) -> Loss:
-    """Return the loss, as the forecast sees it before. More than half of the nodes are a zone in trouble."""
+    """Return the loss, as the forecast sees it before.
+
+    More than half of the nodes are a zone in trouble.
+    """
     nodes = [losses.node(f"n{number}") for number in range(given["nodes"])]
     cluster = losses.snapshot(nodes, [_vm(each) for each in given["vms"]], version="v1.36.3")
     return Loss(tuple(f"n{number}" for number in range(given["lost"])), cluster)
 
 
 def _vm(given: Mapping[str, Any]) -> Any:
-    toleration = {"key": machine_replacement.UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+    toleration = {
+        "key": machine_replacement.UNREACHABLE,
+        "operator": "Exists",
+        "effect": "NoExecute",
+    }
     if given["tolerates"] is not None:
         toleration |= {"tolerationSeconds": given["tolerates"]}
     return losses.vm(
@@ -68,18 +84,27 @@ def _vm(given: Mapping[str, Any]) -> Any:
 
 
 def asked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``main.go`` is asked. virt-launcher gets 30 s beside the grace period of the guest."""
+    """Return what ``main.go`` is asked. virt-launcher gets 30 s beside the grace period of the
+    guest.
+    """
     if "check" in given:
         return dict(given)
     if "objects" in given:
         return owners.asked(given)
     loss = loss_of(given)
-    return {"drain": {"pods": [_pod(each, loss, given["begins"]) for each in given["vms"]], "seconds": _END}}
+    return {
+        "drain": {
+            "pods": [_pod(each, loss, given["begins"]) for each in given["vms"]],
+            "seconds": _END,
+        }
+    }
 
 
 def _pod(vm: Mapping[str, Any], loss: Loss, begins: int) -> dict[str, Any]:
     tainted = detection(loss).low if loss.taint_delay("n0") is not None else None
-    deleted = None if tainted is None or vm["tolerates"] is None else tainted + vm["tolerates"] - begins
+    deleted = (
+        None if tainted is None or vm["tolerates"] is None else tainted + vm["tolerates"] - begins
+    )
     return {
         **{"name": vm["name"], "refused": vm["strategy"] != "None"},
         **{"deleted": deleted, "grace": vm["grace"] + 30},
@@ -103,25 +128,39 @@ def _drained(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tu
     for which in ("openshift", "capi"):
         ended = None if answer[which] is None else given["begins"] + answer[which]
         if isinstance(freed, str) or ended is None:
-            yield f"{which} never", "" if isinstance(freed, str) and ended is None else f"{which}: {ended}, not {freed}"
+            yield (
+                f"{which} never",
+                ""
+                if isinstance(freed, str) and ended is None
+                else f"{which}: {ended}, not {freed}",
+            )
             continue
         least = max(given["begins"], freed.not_before or 0)
-        most = _latest_of_capi(given, loss, least) if which == "capi" else 2 * least - given["begins"] + 3 * _AGAIN
+        most = (
+            _latest_of_capi(given, loss, least)
+            if which == "capi"
+            else 2 * least - given["begins"] + 3 * _AGAIN
+        )
         agrees = least - 1 <= ended <= most + 1
         yield f"{which} ends", "" if agrees else f"{which}: {ended}, not {least} to {most}"
 
 
 def _latest_of_capi(given: Mapping[str, Any], loss: Loss, least: int) -> int:
-    """Return when the drain ends at the latest. It does not evict again what is being deleted: of a VM that shuts down it
-    awaits the deletion time. The forecast leaves that out, so it is a lower bound."""
+    """Return when the drain ends at the latest.
+
+    It does not evict again what is being deleted: of a VM that shuts down it awaits the deletion
+    time. The forecast leaves that out, so it is a lower bound.
+    """
     pods = [_pod(each, loss, given["begins"]) for each in given["vms"]]
     ends = [
-        each["deleted"] + each["grace"] + 1 for each in pods if each["deleted"] is not None and each["deleted"] <= 0
+        each["deleted"] + each["grace"] + 1
+        for each in pods
+        if each["deleted"] is not None and each["deleted"] <= 0
     ]
     return max(least, *(given["begins"] + end for end in ends), 0) + _AGAIN
 
 
-# --- OpenShift's MachineHealthCheck ----------------------------------------------------------------------------------
+# --- OpenShift's MachineHealthCheck ---------------------------------------------------------------
 
 
 def check(seed: int) -> dict[str, Any]:
@@ -139,8 +178,11 @@ def check(seed: int) -> dict[str, Any]:
             "machine.openshift.io/machine": f"openshift-machine-api/{machine['metadata']['name']}"
         }
         machine["metadata"]["finalizers"] = ["machine.machine.openshift.io"]
-        node["metadata"]["uid"] = node["metadata"]["name"]  # one without is taken for a node that is gone
-        node["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": _BEFORE}]
+        # one without is taken for a node that is gone
+        node["metadata"]["uid"] = node["metadata"]["name"]
+        node["status"]["conditions"] = [
+            {"type": "Ready", "status": "True", "lastTransitionTime": _BEFORE}
+        ]
         if rng.random() < 0.12:
             node["status"]["conditions"][0]["status"] = rng.choice(("False", "Unknown"))
         if rng.random() < 0.08:
@@ -152,11 +194,14 @@ def check(seed: int) -> dict[str, Any]:
     ready = [  # a Machine that has failed is deleted before its node is lost
         node["metadata"]["name"]
         for node, machine in zip(nodes, machines, strict=True)
-        if node["status"]["conditions"][0]["status"] == "True" and machine["status"]["phase"] != "Failed"
+        if node["status"]["conditions"][0]["status"] == "True"
+        and machine["status"]["phase"] != "Failed"
     ]
     lost = rng.sample(ready, min(len(ready), rng.choice((1, 1, 2, 3))))
     unknown = {name: 50 + rng.randint(0, 15) for name in sorted(lost)}
-    return {"check": {"objects": [*nodes, *machines, checked], "unknown": unknown, "seconds": 1_500}}
+    return {
+        "check": {"objects": [*nodes, *machines, checked], "unknown": unknown, "seconds": 1_500}
+    }
 
 
 _BEFORE: Final = "1999-12-31T00:00:00Z"
@@ -165,23 +210,33 @@ _BEFORE: Final = "1999-12-31T00:00:00Z"
 
 def _checked(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     objects = [*losses.NAMESPACES, losses.KUBEVIRT, *given["objects"]]
-    loss = Loss(tuple(given["unknown"]), Snapshot(map(Object, objects), ["*"], server_version="v1.34.0"))
+    loss = Loss(
+        tuple(given["unknown"]), Snapshot(map(Object, objects), ["*"], server_version="v1.34.0")
+    )
     for node in loss.nodes:
         actors = health_actors.coverage(node, loss).actors
         at = answer["deleted"].get(f"machine-{node}")
         if not actors or actors[0].refuses:
             what = "refused" if actors else "not selected"
             why = actors[0].refuses if actors else ""
-            yield what, f"machine-{node} deleted after {at}, although {why or what}" if at is not None else ""
+            yield (
+                what,
+                f"machine-{node} deleted after {at}, although {why or what}"
+                if at is not None
+                else "",
+            )
         else:
-            due = given["unknown"][node] + {part.what: part.low for part in actors[0].parts}["waited"]
-            agrees = at is not None and due - 1 <= at <= due + 1.5  # it looks again a second after the time has ended
+            due = (
+                given["unknown"][node] + {part.what: part.low for part in actors[0].parts}["waited"]
+            )
+            # it looks again a second after the time has ended
+            agrees = at is not None and due - 1 <= at <= due + 1.5
             yield "deleted", "" if agrees else f"machine-{node} deleted after {at}, due after {due}"
 
 
 MAKES: Final = (drain, check, owners.replaced)
 
-# --- the command ---------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def main(count: int, first: int) -> int:
@@ -196,7 +251,9 @@ def record() -> None:
         {"make": make.__name__, "seed": seed, "answer": answer}
         for make in MAKES
         for seed, answer in zip(
-            RECORDED_SEEDS, render(program(MACHINES), (asked(make(seed)) for seed in RECORDED_SEEDS)), strict=True
+            RECORDED_SEEDS,
+            render(program(MACHINES), (asked(make(seed)) for seed in RECORDED_SEEDS)),
+            strict=True,
         )
     ]
     write(RECORDED, lines)

@@ -1,8 +1,9 @@
 """Which health check acts, and when, against recorded runs of the operators of Medik8s.
 
-The runs in ``medik8s.json`` are answers of the operators' own code in virtual time: the reconciler of the
-node-healthcheck-operator at dd44432997c6 and the calculator of self-node-remediation at 640aac50d7ba. Their packages are
-internal, so nothing here can link them and record again: the cases of these seeds must not change.
+The runs in ``medik8s.json`` are answers of the operators' own code in virtual time: the reconciler
+of the node-healthcheck-operator at dd44432997c6 and the calculator of self-node-remediation at
+640aac50d7ba. Their packages are internal, so nothing here can link them and record again: the cases
+of these seeds must not change.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from virt_admit.model.remediation import remediators
 RECORDED: Final = Path(__file__).with_suffix(".json")
 
 
-# --- random clusters -----------------------------------------------------------------------------------------------
+# --- random clusters ------------------------------------------------------------------------------
 
 _SECONDS: Final = 2_000
 
@@ -37,7 +38,11 @@ def case(seed: int) -> dict[str, Any]:
     for node in nodes:
         node["metadata"]["uid"] = node["metadata"]["name"]
         _age(node, rng)
-    ready = [node["metadata"]["name"] for node in nodes if node["status"]["conditions"][0]["status"] == "True"]
+    ready = [
+        node["metadata"]["name"]
+        for node in nodes
+        if node["status"]["conditions"][0]["status"] == "True"
+    ]
     lost = sorted(rng.sample(ready, min(len(ready), rng.choice((1, 1, 1, 2, 3)))))
     openshift = rng.random() < 0.4
     return {
@@ -63,7 +68,11 @@ _BEFORE: Final = "1999-12-31T00:00:00Z"
 
 
 def _check(rng: random.Random) -> Iterator[losses.Manifest]:
-    limit = {rng.choice(("minHealthy", "maxUnhealthy")): rng.choice((1, 2, 3, "20%", "49%", "51%", "60%", "100%"))}
+    limit = {
+        rng.choice(("minHealthy", "maxUnhealthy")): rng.choice(
+            (1, 2, 3, "20%", "49%", "51%", "60%", "100%")
+        )
+    }
     check, template = losses.nhc()
     spec = check["spec"]
     del spec["minHealthy"]
@@ -71,7 +80,9 @@ def _check(rng: random.Random) -> Iterator[losses.Manifest]:
     if rng.random() < 0.5:
         del spec["selector"]["matchExpressions"]  # the masters too
     wait = rng.choice(("60s", "300s", "600s"))
-    spec["unhealthyConditions"] = [{"type": "Ready", "status": each, "duration": wait} for each in ("Unknown", "False")]
+    spec["unhealthyConditions"] = [
+        {"type": "Ready", "status": each, "duration": wait} for each in ("Unknown", "False")
+    ]
     yield template
     if rng.random() < 0.5:
         first = spec.pop("remediationTemplate")
@@ -84,7 +95,11 @@ def _check(rng: random.Random) -> Iterator[losses.Manifest]:
         }
         pair = [first, reference] if rng.random() < 0.5 else [reference, first]
         spec["escalatingRemediations"] = [
-            {"remediationTemplate": each, "order": order, "timeout": rng.choice(("60s", "120s", "400s"))}
+            {
+                "remediationTemplate": each,
+                "order": order,
+                "timeout": rng.choice(("60s", "120s", "400s")),
+            }
             for order, each in enumerate(pair)
         ]
         yield second
@@ -95,7 +110,10 @@ def _check(rng: random.Random) -> Iterator[losses.Manifest]:
 
 
 def _etcd(masters: list[losses.Manifest], rng: random.Random) -> Iterator[losses.Manifest]:
-    """Yield what is on OpenShift: the budget of the guard pods. Those of lost nodes are not ready."""
+    """Yield what is on OpenShift: the budget of the guard pods.
+
+    Those of lost nodes are not ready.
+    """
     yield losses.manifest("config.openshift.io/v1", "ClusterVersion", "version")
     for number in range(rng.choice((1, 1, 1, 0, 2)) if masters else 1):
         yield losses.manifest(
@@ -108,13 +126,15 @@ def _etcd(masters: list[losses.Manifest], rng: random.Random) -> Iterator[losses
         )
 
 
-# --- what is compared ----------------------------------------------------------------------------------------------
+# --- what is compared -----------------------------------------------------------------------------
 
 
 def differences(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield for each lost node what was compared, and the disagreement; empty if there is none."""
     cluster = Snapshot(
-        map(Object, [*losses.NAMESPACES, losses.KUBEVIRT, *given["objects"]]), ["*"], server_version="v1.34.0"
+        map(Object, [*losses.NAMESPACES, losses.KUBEVIRT, *given["objects"]]),
+        ["*"],
+        server_version="v1.34.0",
     )
     loss = Loss(tuple(sorted(given["unknown"])), cluster)
     for node in loss.nodes:
@@ -128,7 +148,10 @@ def differences(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator
 def _compared(actor: Actor | None, created: list[dict[str, Any]], noticed: int) -> tuple[str, str]:
     if actor is None or (actor.refuses and not _exhausted(actor)):
         what = "not selected" if actor is None else "refused"
-        return what, f"remediated by {created[0]}, although {actor and actor.refuses}" if created else ""
+        return (
+            what,
+            f"remediated by {created[0]}, although {actor and actor.refuses}" if created else "",
+        )
     if actor.unseen:
         return "not certain", ""
     if not actor.parts:
@@ -139,16 +162,20 @@ def _compared(actor: Actor | None, created: list[dict[str, Any]], noticed: int) 
     at = next((each["at"] for each in created if each["kind"].startswith(kind)), None)
     if at is None:
         return "remediated", f"no {kind} of {created}, due after {due}"
-    # the check looks again a second after a time has ended, and waits up to a second for its own changes
+    # the check looks again a second after a time has ended, and waits up to a second for its own
+    # changes
     late = 2.5 * (1 + sum(1 for each in created if each["at"] < at))
-    return "remediated", "" if due - 1 <= at <= due + late else f"{kind} after {at}, due after {due}"
+    return (
+        "remediated",
+        "" if due - 1 <= at <= due + late else f"{kind} after {at}, due after {due}",
+    )
 
 
 def _exhausted(actor: Actor) -> bool:
     return actor.refuses == "no step has enough time"
 
 
-# --- how long a node is given to reboot ------------------------------------------------------------------------------
+# --- how long a node is given to reboot -----------------------------------------------------------
 
 
 def reboot_case(seed: int) -> dict[str, Any]:
@@ -175,7 +202,11 @@ def reboot_time(given: Mapping[str, Any]) -> float:
     """Return the seconds of our forecast."""
     version = losses.REMEDIATION
     config = losses.manifest(
-        version, "SelfNodeRemediationConfig", remediators.SNR_CONFIG_NAME, "medik8s", spec=given["config"]["spec"]
+        version,
+        "SelfNodeRemediationConfig",
+        remediators.SNR_CONFIG_NAME,
+        "medik8s",
+        spec=given["config"]["spec"],
     )
     nodes = [losses.node(f"w{number}") for number in range(given["workers"])]
     nodes[0]["metadata"]["annotations"] = given["annotations"]

@@ -15,9 +15,12 @@ DEADLINE: Final = 3600
 
 
 def case(seed: int, cluster: str = "") -> dict[str, Any]:
-    """Return a case for ``main.go``. One in four is too full to be updated, or has a VM that fits nowhere else.
+    """Return a case for ``main.go``.
 
-    With a name of a cluster, it can share an API server with others: it has its own namespace and labelled nodes.
+    One in four is too full to be updated, or has a VM that fits nowhere else.
+
+    With a name of a cluster, it can share an API server with others: it has its own namespace and
+    labelled nodes.
     """
     chance = random.Random(seed)
     prefix = cluster and f"{cluster}-"
@@ -47,7 +50,10 @@ def _shared(given: dict[str, Any], cluster: str) -> dict[str, Any]:
 
 
 def _vms(chance: random.Random, nodes: list[str], room: int) -> list[tuple[str, str, int]]:
-    """Return name, node and GiB of each VM. All have one size, so that who goes first does not decide who fits."""
+    """Return name, node and GiB of each VM.
+
+    All have one size, so that who goes first does not decide who fits.
+    """
     size = chance.choice((1, 2))
     slots = int(room / (size + 0.5))
     full = chance.random() < 0.25
@@ -62,7 +68,10 @@ def _vms(chance: random.Random, nodes: list[str], room: int) -> list[tuple[str, 
 
 def kubevirt(cluster: int, outbound: int) -> dict[str, Any]:
     """Return a KubeVirt object with these limits."""
-    limits = {"parallelMigrationsPerCluster": cluster, "parallelOutboundMigrationsPerNode": outbound}
+    limits = {
+        "parallelMigrationsPerCluster": cluster,
+        "parallelOutboundMigrationsPerNode": outbound,
+    }
     return {
         "apiVersion": "kubevirt.io/v1",
         "kind": "KubeVirt",
@@ -84,16 +93,33 @@ def node(name: str, mebibytes: int, age: int) -> dict[str, Any]:
         "machine-type.node.kubevirt.io/q35": "true",
     }
     devices = {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net")}
-    size = {"cpu": "64", "memory": f"{mebibytes}Mi", "pods": "110", "ephemeral-storage": "1Ti", **devices}
+    size = {
+        "cpu": "64",
+        "memory": f"{mebibytes}Mi",
+        "pods": "110",
+        "ephemeral-storage": "1Ti",
+        **devices,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels, "creationTimestamp": f"2026-01-01T00:00:{age:02}Z"},
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "creationTimestamp": f"2026-01-01T00:00:{age:02}Z",
+        },
         "spec": {},
         "status": {
             "allocatable": size,
             "capacity": size,
-            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": None, "lastTransitionTime": None}],
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastHeartbeatTime": None,
+                    "lastTransitionTime": None,
+                }
+            ],
         },
     }
 

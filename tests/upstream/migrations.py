@@ -1,7 +1,8 @@
 """Our rehearsal against KubeVirt's own evacuation and migration controllers and kube-scheduler.
 
-``python -m tests.upstream.migrations 200`` compares that many random clusters; a second number is the first seed. The
-program in ``migrations/`` runs the controllers on the fake clients of their own unit tests, in virtual time.
+``python -m tests.upstream.migrations 200`` compares that many random clusters; a second number is
+the first seed. The program in ``migrations/`` runs the controllers on the fake clients of their own
+unit tests, in virtual time.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ def compare(binary: Path, seeds: Iterable[int]) -> Iterator[Comparison]:
 
 
 def judged(seed: int, once: Callable[[], tuple[Range, Run]]) -> Comparison:
-    """Compare a cluster; where it differs, up to three more real runs show whether chance decides it."""
+    """Compare a cluster; where it differs, up to three more real runs show whether chance decides
+    it.
+    """
     ours, real = once()
     differs = tuple(ours.differences(real))
     if not differs:
@@ -129,9 +132,14 @@ def run(binary: Path, given: dict[str, Any], *flags: str) -> tuple[Range, Run]:
 
 def answer(binary: Path, given: dict[str, Any], *flags: str) -> dict[str, Any]:
     """Return what ``main.go`` prints for a case."""
-    seconds = {f"{vmi['metadata']['namespace']}/{vmi['metadata']['name']}": _seconds(vmi) for vmi in given["vmis"]}
+    seconds = {
+        f"{vmi['metadata']['namespace']}/{vmi['metadata']['name']}": _seconds(vmi)
+        for vmi in given["vmis"]
+    }
     text = json.dumps(given | {"seconds": seconds})
-    done = subprocess.run([binary, *flags], input=text, check=False, text=True, capture_output=True, timeout=_TIMEOUT)
+    done = subprocess.run(
+        [binary, *flags], input=text, check=False, text=True, capture_output=True, timeout=_TIMEOUT
+    )
     if done.returncode:
         raise RuntimeError(f"{binary.name} failed:\n{done.stderr[-4000:]}")
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -143,14 +151,18 @@ def _seconds(vmi: dict[str, Any]) -> int:
     return int(vmi["status"]["migrationState"]["endTimestamp"][17:19])
 
 
-# --- what the controllers did --------------------------------------------------------------------------------------
+# --- what the controllers did ---------------------------------------------------------------------
 
 
 def _real(given: dict[str, Any], result: dict[str, Any]) -> Run:
     done = [row for row in result["migrations"] if row["phase"] == "Succeeded"]
     stuck = set(result["started"]) - set(result["ended"])
     return Run(
-        tuple(sorted(result["started"], key=lambda node: (result["started"][node], _order(given, node)))),
+        tuple(
+            sorted(
+                result["started"], key=lambda node: (result["started"][node], _order(given, node))
+            )
+        ),
         _most((row["bound"], row["ended"]) for row in done),
         max(
             (
@@ -180,7 +192,7 @@ def _most(spans: Any) -> int:
     return most
 
 
-# --- what the simulation says --------------------------------------------------------------------------------------
+# --- what the simulation says ---------------------------------------------------------------------
 
 
 def _ours(given: dict[str, Any], result: dict[str, Any]) -> Range:
@@ -194,14 +206,26 @@ def _ours(given: dict[str, Any], result: dict[str, Any]) -> Range:
     vms = tuple(replace(vm, seconds=vm.seconds + late) for vm in world.vms)
     best = replace(world, vms=vms, reboot=given["reboot"])
     runs = (simulate(best), simulate(replace(best, favourable=False)))
-    return Range(*(_run(outcome, [vm.name for vm in vms], {vm.name: vm.node for vm in vms}) for outcome in runs))
+    return Range(
+        *(
+            _run(outcome, [vm.name for vm in vms], {vm.name: vm.node for vm in vms})
+            for outcome in runs
+        )
+    )
 
 
 def latency(given: dict[str, Any], result: dict[str, Any]) -> int:
-    """Return what a migration takes beside the copying: the longest of this run, in whole seconds."""
-    seconds = {f"{vmi['metadata']['namespace']}/{vmi['metadata']['name']}": _seconds(vmi) for vmi in given["vmis"]}
+    """Return what a migration takes beside the copying: the longest of this run,
+    in whole seconds.
+    """
+    seconds = {
+        f"{vmi['metadata']['namespace']}/{vmi['metadata']['name']}": _seconds(vmi)
+        for vmi in given["vmis"]
+    }
     done = [row for row in result["migrations"] if row["phase"] == "Succeeded"]
-    return math.ceil(max((row["ended"] - row["bound"] - seconds[row["vmi"]] for row in done), default=0))
+    return math.ceil(
+        max((row["ended"] - row["bound"] - seconds[row["vmi"]] for row in done), default=0)
+    )
 
 
 def _cluster(given: dict[str, Any], result: dict[str, Any]) -> Snapshot:
@@ -217,7 +241,10 @@ def _cluster(given: dict[str, Any], result: dict[str, Any]) -> Snapshot:
         "metadata": {"name": "worker"},
         "spec": {"nodeSelector": {}, "maxUnavailable": given["pools"][0]["capacity"]},
     }
-    return Snapshot([*found, *(Object(each) for each in (*given["nodes"], given["kubevirt"], pool))], complete=["*"])
+    return Snapshot(
+        [*found, *(Object(each) for each in (*given["nodes"], given["kubevirt"], pool))],
+        complete=["*"],
+    )
 
 
 def _run(outcome: Outcome, vms: Sequence[str], where: dict[str, str]) -> Run:
@@ -225,7 +252,8 @@ def _run(outcome: Outcome, vms: Sequence[str], where: dict[str, str]) -> Run:
         where[moved.vm] = moved.target
     stuck = set(outcome.started) - set(outcome.ended)
     spans = {
-        node: [(move.start, move.end) for move in outcome.migrations if move.source == node] for node in outcome.started
+        node: [(move.start, move.end) for move in outcome.migrations if move.source == node]
+        for node in outcome.started
     }
     return Run(
         tuple(outcome.started),
@@ -254,13 +282,16 @@ def report(found: Iterable[Comparison]) -> int:
             errors.append(abs(middle / one.real.seconds - 1))
         if one.agreement is not Agreement.SAME:
             print(f"seed {one.seed}: {one.agreement} {', '.join(one.differs)}")
-            print(f"  best  {one.ours.best}\n  worst {one.ours.worst}\n  real  {one.real}", flush=True)
+            print(
+                f"  best  {one.ours.best}\n  worst {one.ours.worst}\n  real  {one.real}", flush=True
+            )
     print(f"{counts.total()} clusters with {moves} migrations")
     for agreement, number in counts.most_common():
         print(f"{number:6} {agreement}")
     if errors:
         print(
-            f"middle of our range against the real time: median {statistics.median(errors):.1%}, largest {max(errors):.1%}"
+            f"middle of our range against the real time: median {statistics.median(errors):.1%}, "
+            f"largest {max(errors):.1%}"
         )
     return 1 if counts[Agreement.DIFFERENT] else 0
 

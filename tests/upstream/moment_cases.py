@@ -1,4 +1,6 @@
-"""Random clusters whose drains are stopped at random moments: migrations that fail, wait, are cancelled or never start."""
+"""Random clusters whose drains are stopped at random moments: migrations that fail, wait, are
+cancelled or never start.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +18,49 @@ FAILED: Final = "connection to the destination was reset"
 """A failure that may not come again (class M of the forecasts)."""
 _DEADLINE: Final = 7200
 _STALL: Final = 900
-"""Seconds without progress after which a roll-out is stuck: longer than an unschedulable target pod and the pause after."""
+"""Seconds without progress after which a roll-out is stuck: longer than an unschedulable target pod
+and the pause after.
+"""
 _PRIORITIES: Final = ("system-critical", "user-triggered", "system-maintenance", "")
 
 
 def case(seed: int, moments: int) -> dict[str, Any]:
-    """Return a case for ``main.go`` with so many moments of each kind. Half of them go without trouble."""
+    """Return a case for ``main.go`` with so many moments of each kind.
+
+    Half of them go without trouble.
+    """
     chance = random.Random(f"moments {seed}")
     found = migration_cases.case(seed)
     for vmi in found["vmis"]:
-        vmi["status"]["migrationState"]["endTimestamp"] = f"2026-01-01T00:00:{chance.randrange(10, 50)}Z"
+        vmi["status"]["migrationState"]["endTimestamp"] = (
+            f"2026-01-01T00:00:{chance.randrange(10, 50)}Z"
+        )
     found["kubevirt"]["status"]["observedKubeVirtVersion"] = RELEASE
     ordered = chance.random() < 1 / 3
     if ordered:
         gates = {"featureGates": ["MigrationPriorityQueue"]}
         found["kubevirt"]["spec"]["configuration"]["developerConfiguration"] = gates
-    found |= {"reboot": REBOOT, "deadline": _DEADLINE, "stall": _STALL, "moments": moments, "seed": seed}
+    found |= {
+        "reboot": REBOOT,
+        "deadline": _DEADLINE,
+        "stall": _STALL,
+        "moments": moments,
+        "seed": seed,
+    }
     found |= {"behaviour": {}, "requests": []}
     if chance.random() < 0.5 or not found["vmis"]:
         return found
     names = [vmi["metadata"]["name"] for vmi in found["vmis"]]
-    behaviour = {f"{NAMESPACE}/{name}": _behaviour(chance) for name in names if chance.random() < 0.4}
+    behaviour = {
+        f"{NAMESPACE}/{name}": _behaviour(chance) for name in names if chance.random() < 0.4
+    }
     for vmi in found["vmis"]:
         if chance.random() < 0.03:
             _pin(vmi)
-    return found | {"behaviour": behaviour, "requests": _requests(chance, names, found, ordered=ordered)}
+    return found | {
+        "behaviour": behaviour,
+        "requests": _requests(chance, names, found, ordered=ordered),
+    }
 
 
 def _behaviour(chance: random.Random) -> dict[str, Any]:
@@ -61,11 +81,15 @@ def _behaviour(chance: random.Random) -> dict[str, Any]:
 
 def _pin(vmi: dict[str, Any]) -> None:
     """Make a VMI one that cannot migrate."""
-    condition = next(each for each in vmi["status"]["conditions"] if each["type"] == "LiveMigratable")
+    condition = next(
+        each for each in vmi["status"]["conditions"] if each["type"] == "LiveMigratable"
+    )
     condition |= {"status": "False", "reason": "DisksNotLiveMigratable"}
 
 
-def _requests(chance: random.Random, names: list[str], found: dict[str, Any], *, ordered: bool) -> list[dict[str, Any]]:
+def _requests(
+    chance: random.Random, names: list[str], found: dict[str, Any], *, ordered: bool
+) -> list[dict[str, Any]]:
     """Return what users do meanwhile; only with the gate may a migration have a priority."""
     asked: list[dict[str, Any]] = []
     for _ in range(chance.randrange(6)):

@@ -1,6 +1,7 @@
 """Whether what ``drain`` says of a VM at a moment is what KubeVirt's controllers did next.
 
-Each check yields what disagrees. A check says nothing of what would have come after the end of the run.
+Each check yields what disagrees. A check says nothing of what would have come after the end of the
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.model.kubernetes import clock
 
 LOOK: Final = 5.0
-"""Seconds between two looks of KubeVirt at a migration that waits for a place, and of a drain at its pods."""
+"""Seconds between two looks of KubeVirt at a migration that waits for a place,
+and of a drain at its pods.
+"""
 SLACK: Final = 1.3
 """Seconds: times in objects have no fractions, and the fake kubelet looks every 100 ms."""
 
@@ -46,7 +49,9 @@ class Case:
     def move(self) -> Move | None:
         """The migration that the state rests on."""
         found = self.said.state.migration
-        return self.future.moves.get(found.metadata["uid"].text or "") if found is not None else None
+        return (
+            self.future.moves.get(found.metadata["uid"].text or "") if found is not None else None
+        )
 
     @property
     def how(self) -> Mapping[str, Any]:
@@ -54,14 +59,20 @@ class Case:
         return found
 
     def seconds(self, time: datetime) -> float:
-        """Return a time of the objects in seconds since the beginning, at most a second too early."""
+        """Return a time of the objects in seconds since the beginning,
+        at most a second too early.
+        """
         now = clock.instant(self.time)
         assert now is not None
         return self.at + (time - now).total_seconds()
 
     def is_cancelled(self, before: float) -> bool:
         """Whether a user cancels migrations of the VM from now on until that time."""
-        own = (each["at"] for each in self.requests if each["do"] == "cancel" and self.vm.endswith(f"/{each['vmi']}"))
+        own = (
+            each["at"]
+            for each in self.requests
+            if each["do"] == "cancel" and self.vm.endswith(f"/{each['vmi']}")
+        )
         return any(self.at - TICK <= at <= before for at in own)
 
     def is_over(self, at: float) -> bool:
@@ -82,9 +93,11 @@ def differences(case: Case) -> Iterator[str]:
     yield from _outcome(case)
 
 
-# --- the state -----------------------------------------------------------------------------------------------------
+# --- the state ------------------------------------------------------------------------------------
 
-_BEFORE: Final = frozenset((State.QUEUED, State.BACKOFF, State.TWO_PODS, State.NO_TARGET, State.STILL))
+_BEFORE: Final = frozenset(
+    (State.QUEUED, State.BACKOFF, State.TWO_PODS, State.NO_TARGET, State.STILL)
+)
 
 
 def _stage(case: Case) -> Iterator[str]:
@@ -92,7 +105,9 @@ def _stage(case: Case) -> Iterator[str]:
     state, move = case.said.state.state, case.move
     if move is None:
         running = [
-            each for each in case.future.of(case.vm) if each.created < case.at - TICK and each.ended > case.at + TICK
+            each
+            for each in case.future.of(case.vm)
+            if each.created < case.at - TICK and each.ended > case.at + TICK
         ]
         if running and state is not State.ARRIVED:
             yield f"its migration {running[-1].phase} is not seen"
@@ -147,10 +162,17 @@ def _queued(case: Case) -> Iterator[str]:
     state = case.said.state
     here = f"{case.node} may send" in state.detail
     said = {"/".join(key) for key in state.holders}
-    real = [case.future.holders(at, case.node if here else None) for at in (case.at - TICK, case.at, case.at + TICK)]
+    real = [
+        case.future.holders(at, case.node if here else None)
+        for at in (case.at - TICK, case.at, case.at + TICK)
+    ]
     if said not in real and not frozenset.intersection(*real) <= said <= frozenset.union(*real):
         yield f"the places are held by {', '.join(sorted(real[1]))}"
-    holding = (move for move in case.future.moves.values() if move.vm in said and move.pod <= case.at + TICK)
+    holding = (
+        move
+        for move in case.future.moves.values()
+        if move.vm in said and move.pod <= case.at + TICK
+    )
     ends = [move.ended for move in holding if move.ended > case.at - TICK]
     first = min(ends, default=case.at)
     for move in case.future.after(case.vm, case.at):
@@ -168,7 +190,9 @@ def _place(case: Case, *, here: bool) -> Iterator[str]:
     state = case.said.state
     if not 1 <= state.place <= state.waiting:
         yield f"it is {state.place} of {state.waiting}"
-    own = next((move for move in case.future.after(case.vm, case.at) if move.pod >= case.at - TICK), None)
+    own = next(
+        (move for move in case.future.after(case.vm, case.at) if move.pod >= case.at - TICK), None
+    )
     if own is None or own.pod == NEVER:
         return
     before = {
@@ -176,7 +200,8 @@ def _place(case: Case, *, here: bool) -> Iterator[str]:
         for move in case.future.moves.values()
         if case.at + TICK < move.pod < own.pod
         and move.created <= case.at - TICK
-        and not case.future.pauses(move, case.at)  # one that pauses waits for its next attempt, not for a place
+        # one that pauses waits for its next attempt, not for a place
+        and not case.future.pauses(move, case.at)
         and (not here or move.source == case.node)
     }
     if len(before) > state.waiting - 1:
@@ -185,7 +210,9 @@ def _place(case: Case, *, here: bool) -> Iterator[str]:
 
 def _backoff(case: Case) -> Iterator[str]:
     state, move = case.said.state, case.move
-    failed = [each for each in case.future.of(case.vm) if each.evacuates and each.ended <= case.at + TICK]
+    failed = [
+        each for each in case.future.of(case.vm) if each.evacuates and each.ended <= case.at + TICK
+    ]
     if not failed or failed[-1].phase != "Failed":
         yield "its last migration did not fail"
     if move is not None and move.ended <= case.at + SLACK:
@@ -198,7 +225,9 @@ def _backoff(case: Case) -> Iterator[str]:
         yield f"it starts at {move.pod:.1f}, before the end of the pause at {end:.1f}"
     late = end + LOOK + SLACK
     steps = [end + number * TICK for number in range(int((late - end) / TICK))]
-    waits = not case.is_over(late) and min(move.pod, move.ended) > late and not case.how.get("refused")
+    waits = (
+        not case.is_over(late) and min(move.pod, move.ended) > late and not case.how.get("refused")
+    )
     if waits and all(case.future.has_place(at, case.node) for at in steps):
         yield f"it does not start at the end of the pause at {end:.1f}"
     if (
@@ -212,7 +241,9 @@ def _backoff(case: Case) -> Iterator[str]:
 
 
 _STARTED: Final = ("Scheduled", "PreparingTarget", "TargetReady", "Running")
-"""The phases of a migration whose target pod runs. The fake kubelet may miss one that lasts shorter than its tick."""
+"""The phases of a migration whose target pod runs.
+The fake kubelet may miss one that lasts shorter than its tick.
+"""
 
 
 def _times_out(case: Case) -> Iterator[str]:
@@ -229,8 +260,15 @@ def _times_out(case: Case) -> Iterator[str]:
     if min(goes_on, move.ended) > end + SLACK + 1 and not case.is_over(end + SLACK + 1):
         yield f"it is not given up at {end:.1f}"
     cancelled = Flag.FOREIGN in state.flags or case.is_cancelled(move.ended)
-    unseen = state.state is State.TARGET_PENDING and move.bound == NEVER and case.at - move.pod < SLACK
-    if move.phase == "Failed" and move.ended < min(end, goes_on) - SLACK and not cancelled and not unseen:
+    unseen = (
+        state.state is State.TARGET_PENDING and move.bound == NEVER and case.at - move.pod < SLACK
+    )
+    if (
+        move.phase == "Failed"
+        and move.ended < min(end, goes_on) - SLACK
+        and not cancelled
+        and not unseen
+    ):
         yield f"it is given up at {move.ended:.1f}, before {end:.1f}"
     if state.state is State.UNSCHEDULABLE and "nodes are available" not in case.said.reason:
         yield "the words of kube-scheduler are not said"
@@ -251,7 +289,8 @@ def _running(case: Case) -> Iterator[str]:
     state, move = case.said.state, case.move
     if move is None:
         return
-    fails = "so will the next" in case.said.reason  # the reason is that of the drain, whose end this migration is not
+    # the reason is that of the drain, whose end this migration is not
+    fails = "so will the next" in case.said.reason
     if state.target != move.target or not (fails or move.target in case.said.reason):
         yield f"it migrates to {move.target}"
     if fails and move.phase == "Succeeded":
@@ -259,7 +298,11 @@ def _running(case: Case) -> Iterator[str]:
     start = case.seconds(state.since) if state.since is not None else NEVER
     if abs(start - move.entered("Running")) > SLACK:
         yield f"it began to copy at {move.entered('Running'):.1f}, not at {start:.1f}"
-    if state.until is not None and move.ended > case.seconds(state.until) + SLACK and not case.is_over(move.ended):
+    if (
+        state.until is not None
+        and move.ended > case.seconds(state.until) + SLACK
+        and not case.is_over(move.ended)
+    ):
         yield "it goes on after its deadline"
 
 
@@ -272,7 +315,11 @@ def _aborting(case: Case) -> Iterator[str]:
 
 
 def _arrived(case: Case) -> Iterator[str]:
-    done = [each for each in case.future.of(case.vm) if each.phase == "Succeeded" and each.ended <= case.at + 2 * TICK]
+    done = [
+        each
+        for each in case.future.of(case.vm)
+        if each.phase == "Succeeded" and each.ended <= case.at + 2 * TICK
+    ]
     if not done or done[-1].target != case.said.state.target:
         yield "it has not arrived there"
 
@@ -300,7 +347,10 @@ def _no_target(case: Case) -> Iterator[str]:
 
 
 def _refused(case: Case) -> Iterator[str]:
-    if any(move.evacuates and move.created > case.at and move.phase == "Succeeded" for move in case.future.of(case.vm)):
+    if any(
+        move.evacuates and move.created > case.at and move.phase == "Succeeded"
+        for move in case.future.of(case.vm)
+    ):
         yield "it migrates"
 
 
@@ -323,13 +373,17 @@ _CHECKS: Final[dict[State, Callable[[Case], Iterator[str]]]] = {
 }
 
 
-# --- the flags and the outcome -------------------------------------------------------------------------------------
+# --- the flags and the outcome --------------------------------------------------------------------
 
 
 def _flags(case: Case) -> Iterator[str]:
     flags, move = case.said.state.flags, case.move
     if move is not None and (Flag.FOREIGN in flags) == move.evacuates:
-        yield "the evacuation controller created its migration" if move.evacuates else "a user asked for its migration"
+        yield (
+            "the evacuation controller created its migration"
+            if move.evacuates
+            else "a user asked for its migration"
+        )
     if (
         Flag.ARRIVING in flags
         and move is not None
@@ -346,8 +400,13 @@ def _flags(case: Case) -> Iterator[str]:
 
 
 def _outcome(case: Case) -> Iterator[str]:
-    """Yield that a VM leaves which is said to block the drain, although nothing else has changed."""
+    """Yield that a VM leaves which is said to block the drain,
+    although nothing else has changed.
+    """
     if case.said.outcome is VmOutcome.BLOCKS and case.said.state.flags.count(Flag.ARRIVING) == 0:
-        leaves, changed = case.future.leaves(case.vm, case.node, case.at), case.future.changed(case.at + 2 * TICK)
+        leaves, changed = (
+            case.future.leaves(case.vm, case.node, case.at),
+            case.future.changed(case.at + 2 * TICK),
+        )
         if leaves < changed - TICK:
             yield f"it leaves at {leaves:.1f}, and nothing changes before {changed:.1f}"

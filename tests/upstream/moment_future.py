@@ -1,4 +1,6 @@
-"""What KubeVirt's controllers did after a moment of a run: the migrations of ``migrations/main.go``, and who held a place."""
+"""What KubeVirt's controllers did after a moment of a run: the migrations of
+``migrations/main.go``, and who held a place.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ NEVER: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One VirtualMachineInstanceMigration, its times in seconds since the beginning. What never came is at ``NEVER``."""
+    """One VirtualMachineInstanceMigration, its times in seconds since the beginning.
+
+    What never came is at ``NEVER``.
+    """
 
     uid: str
     vm: str
@@ -82,7 +87,8 @@ class Future:
                 break
             failed = failed + 1 if each.phase == "Failed" else 0
         last = max((each.ended for each in self.of(move.vm) if each.ended <= at), default=NEVER)
-        return failed > 0 and at < last + 20 * 2 ** (failed - 1)  # migration.go#handleMigrationBackoff
+        # migration.go#handleMigrationBackoff
+        return failed > 0 and at < last + 20 * 2 ** (failed - 1)
 
     def leaves(self, vm: str, node: str, at: float) -> float:
         """Return when the VM leaves a node."""
@@ -92,16 +98,22 @@ class Future:
     def holders(self, at: float, node: str | None = None) -> frozenset[str]:
         """Return the VMs that hold a place, of one node or of all of them."""
         holding = (move for move in self.moves.values() if move.holds_place(at))
-        return frozenset(move.vm for move in holding if node in (None, move.source, self._recorded(move, at)))
+        return frozenset(
+            move.vm for move in holding if node in (None, move.source, self._recorded(move, at))
+        )
 
     def _recorded(self, move: Move, at: float) -> str:
-        """Return the source node in the ``migrationState`` of a VM: of an earlier migration until the hand-over."""
+        """Return the source node in the ``migrationState`` of a VM:
+        of an earlier migration until the hand-over.
+        """
         handed = (each for each in self.of(move.vm) if each.entered("PreparingTarget") <= at + TICK)
         return max(handed, key=lambda each: each.created, default=move).source
 
     def has_place(self, at: float, node: str) -> bool:
         """Whether another migration may start away from a node."""
-        return len(self.holders(at)) < self.limits[0] and len(self.holders(at, node)) < self.limits[1]
+        return (
+            len(self.holders(at)) < self.limits[0] and len(self.holders(at, node)) < self.limits[1]
+        )
 
     def emptied(self, node: str) -> float:
         """Return when the drain of a node ended with success."""
@@ -109,7 +121,9 @@ class Future:
 
     @cached_property
     def changes(self) -> tuple[float, ...]:
-        """When room may have come or gone: a migration ended, a node was cordoned or came back, or a pod ended."""
+        """When room may have come or gone: a migration ended, a node was cordoned or came back,
+        or a pod ended.
+        """
         moves = (move.ended for move in self.moves.values() if move.ended != NEVER)
         nodes = (at for kind in ("started", "ended", "gone") for at in self.result[kind].values())
         return tuple(sorted((*moves, *nodes)))

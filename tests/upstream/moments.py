@@ -1,7 +1,9 @@
-"""``drain`` and ``upgrade`` at random moments of drains, against what KubeVirt's own controllers did next.
+"""``drain`` and ``upgrade`` at random moments of drains,
+against what KubeVirt's own controllers did next.
 
-``python -m tests.upstream.moments 200`` compares at least that many moments; a second number is the first seed. Each
-run of the controllers gives four: two right after a write to the API server and two at any time.
+``python -m tests.upstream.moments 200`` compares at least that many moments; a second number is the
+first seed. Each run of the controllers gives four: two right after a write to the API server and
+two at any time.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Compared:
     """The VMs by state."""
     differs: tuple[str, ...]
     remaining: float | None
-    """How far the end of the roll-out is out of the range that is said, in seconds. None: no time is compared."""
+    """How far the end of the roll-out is out of the range that is said, in seconds. None:
+    no time is compared.
+    """
 
 
 def compare(binary: Path, count: int, first: int = 0) -> Iterator[Compared]:
@@ -66,10 +70,15 @@ def of_run(binary: Path, seed: int) -> Iterator[Compared]:
             yield compared(seed, given, result, moment)
 
 
-def compared(seed: int, given: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]) -> Compared:
+def compared(
+    seed: int, given: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]
+) -> Compared:
     """Compare one moment."""
     limits = given["kubevirt"]["spec"]["configuration"]["migrations"]
-    future = Future(result, (limits["parallelMigrationsPerCluster"], limits["parallelOutboundMigrationsPerNode"]))
+    future = Future(
+        result,
+        (limits["parallelMigrationsPerCluster"], limits["parallelOutboundMigrationsPerNode"]),
+    )
     at, cluster = moment["seconds"], snapshot(given, result, moment)
     plan = drain_plan.plan(cluster)
     states: Counter[str] = Counter()
@@ -77,8 +86,12 @@ def compared(seed: int, given: Mapping[str, Any], result: Mapping[str, Any], mom
     for node in plan.nodes:
         for row in (*node.forecasts, *node.visitors):
             states[row.state.state] += 1
-            judged = Case(node.name, row, at, moment["time"], future, given["behaviour"], given["requests"])
-            said = f"{node.name} {row.vmi.full_name} {row.state.state} ({row.outcome}: {row.reason})"
+            judged = Case(
+                node.name, row, at, moment["time"], future, given["behaviour"], given["requests"]
+            )
+            said = (
+                f"{node.name} {row.vmi.full_name} {row.state.state} ({row.outcome}: {row.reason})"
+            )
             found += [f"{said}: {words}" for words in differences(judged)]
         found += [f"{node.name}: {words}" for words in _drained(node, given, future, at)]
     remaining = _remaining(cluster, given, future, at)
@@ -88,7 +101,9 @@ def compared(seed: int, given: Mapping[str, Any], result: Mapping[str, Any], mom
 
 
 def _drained(node: NodePlan, given: Mapping[str, Any], future: Future, at: float) -> Iterator[str]:
-    """Yield that a drain which is under way ends otherwise than is said, where nothing else takes or makes room."""
+    """Yield that a drain which is under way ends otherwise than is said,
+    where nothing else takes or makes room.
+    """
     result = future.result
     alone = given["pools"][0]["capacity"] == 1 and not given["requests"]
     started = result["started"].get(node.name, math.inf)
@@ -106,15 +121,24 @@ def _never_moves(how: Mapping[str, Any]) -> bool:
     return bool(how.get("refused")) or how.get("failures", 0) > 2 or how.get("start", 0) > 900
 
 
-def _remaining(cluster: Snapshot, given: Mapping[str, Any], future: Future, at: float) -> float | str | None:
-    """Return how far the real end is out of the range that is said, or what else disagrees; None: not compared."""
+def _remaining(
+    cluster: Snapshot, given: Mapping[str, Any], future: Future, at: float
+) -> float | str | None:
+    """Return how far the real end is out of the range that is said, or what else disagrees; None:
+    not compared.
+    """
     if given["behaviour"] or given["requests"]:
         return None
-    found = rehearse(cluster, Options(Driver.MACHINE_CONFIG, node_minutes=REBOOT // 60), forecast_only=True)
+    found = rehearse(
+        cluster, Options(Driver.MACHINE_CONFIG, node_minutes=REBOOT // 60), forecast_only=True
+    )
     done = len(future.result["ended"]) == len(given["nodes"])
     if found.possible is not None and found.possible != done:
         stops = "; ".join(f"{stop.node}: {stop.reason}" for stop in found.stops)
-        return f"the roll-out is said to {'end' if found.possible else f'stop ({stops})'}, and does not"
+        return (
+            f"the roll-out is said to {'end' if found.possible else f'stop ({stops})'}, and does "
+            "not"
+        )
     if found.duration is None:
         return None
     left = max(future.result["ended"].values(), default=0.0) - at
@@ -125,11 +149,15 @@ def _remaining(cluster: Snapshot, given: Mapping[str, Any], future: Future, at: 
     return out
 
 
-# --- the snapshot --------------------------------------------------------------------------------------------------
+# --- the snapshot ---------------------------------------------------------------------------------
 
 
-def snapshot(given: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]) -> Snapshot:
-    """Return what ``scan --save`` would write at a moment, with the objects of the operator that rolls out."""
+def snapshot(
+    given: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]
+) -> Snapshot:
+    """Return what ``scan --save`` would write at a moment,
+    with the objects of the operator that rolls out.
+    """
     listed = [each for kind in ("pods", "vmis", "migrations") for each in moment[kind] or ()]
     nodes = [_updated(node, result, moment) for node in moment["nodes"]]
     reports = [_report(node, result, moment) for node in moment["nodes"]]
@@ -149,10 +177,19 @@ def snapshot(given: Mapping[str, Any], result: Mapping[str, Any], moment: Mappin
 
 def _phase(name: str, result: Mapping[str, Any], moment: Mapping[str, Any]) -> str:
     phases = {"ended": "done", "emptied": "updating", "started": "draining"}
-    return next((phase for key, phase in phases.items() if result[key].get(name, math.inf) <= moment["seconds"]), "")
+    return next(
+        (
+            phase
+            for key, phase in phases.items()
+            if result[key].get(name, math.inf) <= moment["seconds"]
+        ),
+        "",
+    )
 
 
-def _updated(node: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]) -> Mapping[str, Any]:
+def _updated(
+    node: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return a Node with what the machine config operator and its daemon write."""
     phase = _phase(node["metadata"]["name"], result, moment)
     marks = {
@@ -162,11 +199,15 @@ def _updated(node: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping
         "desiredDrain": "drain-new" if phase in ("draining", "updating") else "uncordon-old",
         "lastAppliedDrain": "drain-new" if phase == "updating" else "uncordon-old",
     }
-    metadata = node["metadata"] | {"annotations": {f"{_GROUP}/{key}": value for key, value in marks.items()}}
+    metadata = node["metadata"] | {
+        "annotations": {f"{_GROUP}/{key}": value for key, value in marks.items()}
+    }
     return {**node, "metadata": metadata}
 
 
-def _report(node: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]) -> Mapping[str, Any]:
+def _report(
+    node: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the MachineConfigNode of a Node: when it was cordoned and when it was empty."""
     now, name = clock.instant(moment["time"]), node["metadata"]["name"]
     assert now is not None
@@ -192,7 +233,7 @@ def _report(node: Mapping[str, Any], result: Mapping[str, Any], moment: Mapping[
     }
 
 
-# --- the command ---------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def report(found: Iterable[Compared]) -> int:
@@ -215,4 +256,10 @@ def report(found: Iterable[Compared]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(report(compare(program(MIGRATIONS), int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)))
+    sys.exit(
+        report(
+            compare(
+                program(MIGRATIONS), int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
+            )
+        )
+    )

@@ -22,7 +22,9 @@ _BEGAN: Final = "2000-01-01T00:00:00Z"
 """When virtual time begins."""
 _END: Final = 3_300
 _SLACK: Final = 60
-"""Seconds that the controllers of a loss take in all: each looks again after 5 s, and drains after 20 s."""
+"""Seconds that the controllers of a loss take in all: each looks again after 5 s,
+and drains after 20 s.
+"""
 _VERSION: Final = "v1.34.0"
 _MASTER: Final = "cluster.x-k8s.io/control-plane"
 _NAMES: Final = {"cluster.x-k8s.io/cluster-name": "c"}
@@ -31,11 +33,15 @@ _CORE, _CONTROL_PLANE = "cluster.x-k8s.io/v1beta2", "controlplane.cluster.x-k8s.
 
 
 def replaced(seed: int) -> dict[str, Any]:
-    """Return a cluster, which of its nodes are lost, and what holds up the owners of its Machines."""
+    """Return a cluster, which of its nodes are lost,
+    and what holds up the owners of its Machines.
+    """
     rng = random.Random(seed)
     masters = [f"cp-{number}" for number in range(rng.choice((1, 3, 3, 5)))]
     workers = [f"w-{number}" for number in range(rng.randint(2, 6))]
-    lost = rng.sample(masters, min(len(masters) // 2 or rng.randint(0, 1), rng.choice((0, 0, 1, 1, 2))))
+    lost = rng.sample(
+        masters, min(len(masters) // 2 or rng.randint(0, 1), rng.choice((0, 0, 1, 1, 2)))
+    )
     lost += rng.sample(
         workers,
         min(len(workers), rng.choice((0, 1, 1, 2, 3)) if lost else rng.choice((1, 1, 2, 3))),
@@ -57,7 +63,10 @@ def replaced(seed: int) -> dict[str, Any]:
         *(_cluster(rng), control, deployment, machine_set, *made),
         *(_check(pool, rng) for pool in ("masters", "workers")),
     ]
-    vms = {name: [_vm(f"vm-{name}-{number}", rng) for number in range(rng.randint(0, 2))] for name in lost}
+    vms = {
+        name: [_vm(f"vm-{name}-{number}", rng) for number in range(rng.randint(0, 2))]
+        for name in lost
+    }
     return {
         "objects": objects,
         "lost": sorted(lost),
@@ -80,15 +89,22 @@ def _disturb(
     elif chance < 0.2:
         own["metadata"] |= {"deletionTimestamp": _BEGAN}
     elif chance < 0.4:
-        data = f'{{"machine":"machine-x","timestamp":"1999-12-31T23:{rng.choice((10, 50))}:00Z","retryCount":2}}'
+        data = (
+            f'{{"machine":"machine-x","timestamp":"1999-12-31T23:{rng.choice((10, 50))}:00Z",'
+            '"retryCount":2}'
+        )
         own["metadata"]["annotations"]["controlplane.cluster.x-k8s.io/remediation-for"] = data
         remediation = {"maxRetry": rng.choice((2, 3)), "retryPeriodSeconds": rng.choice((0, 1800))}
-        control["spec"]["remediation"] = remediation | ({"minHealthyPeriodSeconds": 1200} if rng.random() < 0.3 else {})
+        control["spec"]["remediation"] = remediation | (
+            {"minHealthyPeriodSeconds": 1200} if rng.random() < 0.3 else {}
+        )
 
 
 def _control_plane(rng: random.Random, replicas: int) -> losses.Manifest:
     upgrades = rng.random() < 0.15
-    template = {"infrastructureRef": {"apiGroup": _INFRASTRUCTURE, "kind": _TEMPLATE, "name": "template"}}
+    template = {
+        "infrastructureRef": {"apiGroup": _INFRASTRUCTURE, "kind": _TEMPLATE, "name": "template"}
+    }
     status = {
         "initialization": {"controlPlaneInitialized": True},
         "conditions": [_condition("Initialized", "True")],
@@ -146,10 +162,13 @@ def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]
             "annotations": {revision: "2" if newer else "1"},
             "labels": dict(_NAMES),
         },
-        spec={**shared, "template": template} | ({} if limit is None else {"remediation": {"maxInFlight": limit}}),
+        spec={**shared, "template": template}
+        | ({} if limit is None else {"remediation": {"maxInFlight": limit}}),
     )
     skipped = rng.choice(("", "", "", "All", *_CHECKS))
-    notes = {revision: "1"} | ({"machineset.cluster.x-k8s.io/skip-preflight-checks": skipped} if skipped else {})
+    notes = {revision: "1"} | (
+        {"machineset.cluster.x-k8s.io/skip-preflight-checks": skipped} if skipped else {}
+    )
     yield losses.manifest(
         *(_CORE, "MachineSet", "workers-1", _NAMESPACE),
         metadata={
@@ -171,7 +190,9 @@ _CONFIG: Final = {
 }
 
 
-def _machine_spec(name: str = "template", kind: str = "GenericInfrastructureMachineTemplate") -> dict[str, Any]:
+def _machine_spec(
+    name: str = "template", kind: str = "GenericInfrastructureMachineTemplate"
+) -> dict[str, Any]:
     reference = {"apiGroup": _INFRASTRUCTURE, "kind": kind, "name": name}
     return {
         **{"clusterName": "c", "version": _VERSION, "infrastructureRef": reference},
@@ -179,7 +200,9 @@ def _machine_spec(name: str = "template", kind: str = "GenericInfrastructureMach
     }
 
 
-def _machine(name: str, owner: losses.Manifest, rng: random.Random, drains: int | None) -> losses.Manifest:
+def _machine(
+    name: str, owner: losses.Manifest, rng: random.Random, drains: int | None
+) -> losses.Manifest:
     is_set = owner["kind"] == "MachineSet"
     labels = _NAMES | {"pool": "workers" if is_set else "masters"}
     labels |= {"cluster.x-k8s.io/deployment-name": "workers"} if is_set else {_MASTER: ""}
@@ -247,14 +270,18 @@ def _cluster(rng: random.Random) -> losses.Manifest:
     spec = {"controlPlaneRef": reference, "controlPlaneEndpoint": {"host": "api", "port": 6443}}
     status = {
         "initialization": {"infrastructureProvisioned": True, "controlPlaneInitialized": True},
-        "conditions": [_condition(kind, "True") for kind in ("InfrastructureReady", "ControlPlaneInitialized")],
+        "conditions": [
+            _condition(kind, "True") for kind in ("InfrastructureReady", "ControlPlaneInitialized")
+        ],
     }
     if rng.random() < 0.05:
         spec["paused"] = True
     if rng.random() < 0.1:
         version = rng.choice((_VERSION, "v1.35.0"))
         spec["topology"] = {"classRef": {"name": "class"}, "version": version}
-    return losses.manifest(_CORE, "Cluster", "c", _NAMESPACE, metadata={"uid": "c"}, spec=spec, status=status)
+    return losses.manifest(
+        _CORE, "Cluster", "c", _NAMESPACE, metadata={"uid": "c"}, spec=spec, status=status
+    )
 
 
 def _check(pool: str, rng: random.Random) -> losses.Manifest:
@@ -340,12 +367,16 @@ def _background(machines: list[str]) -> Iterator[losses.Manifest]:
         group = _GROUPS[kind]
         name = f"{kind.lower()}s.{group}.cluster.x-k8s.io"
         labels = {"cluster.x-k8s.io/v1beta2": "v1beta2"}
-        yield losses.manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", name, metadata={"labels": labels})
+        yield losses.manifest(
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition", name, metadata={"labels": labels}
+        )
     version = "bootstrap.cluster.x-k8s.io/v1beta2"
     config = {"template": {"spec": {}}}
     yield losses.manifest(version, _CONFIG["kind"], _CONFIG["name"], _NAMESPACE, spec=config)
     version = f"{_INFRASTRUCTURE}/v1beta2"
-    yield losses.manifest(version, _TEMPLATE, "template", _NAMESPACE, spec={"template": {"spec": {}}})
+    yield losses.manifest(
+        version, _TEMPLATE, "template", _NAMESPACE, spec={"template": {"spec": {}}}
+    )
     source = {
         "cluster.x-k8s.io/cloned-from-name": "template",
         "cluster.x-k8s.io/cloned-from-groupkind": f"{_TEMPLATE}.{_INFRASTRUCTURE}",
@@ -354,14 +385,18 @@ def _background(machines: list[str]) -> Iterator[losses.Manifest]:
         metadata = {"annotations": source, "finalizers": ["generic"], "labels": _NAMES}
         owner = [_owner(_CORE, "Machine", name, name)]
         metadata |= {"ownerReferences": owner}
-        yield losses.manifest(version, "GenericInfrastructureMachine", name, _NAMESPACE, metadata=metadata, spec={})
+        yield losses.manifest(
+            version, "GenericInfrastructureMachine", name, _NAMESPACE, metadata=metadata, spec={}
+        )
     data = {key: base64.b64encode(b"x").decode() for key in ("tls.crt", "tls.key", "value")}
     for purpose in ("ca", "etcd", "sa", "proxy", "kubeconfig"):
         kind = {
             "type": "Opaque" if purpose == "kubeconfig" else "cluster.x-k8s.io/secret",
             "data": data,
         }
-        yield losses.manifest("v1", "Secret", f"c-{purpose}", _NAMESPACE, metadata={"labels": _NAMES}, **kind)
+        yield losses.manifest(
+            "v1", "Secret", f"c-{purpose}", _NAMESPACE, metadata={"labels": _NAMES}, **kind
+        )
 
 
 # --- the comparison -------------------------------------------------------------------------------
@@ -370,17 +405,23 @@ def _background(machines: list[str]) -> Iterator[losses.Manifest]:
 def differences(given: Mapping[str, Any], owned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what was compared of each lost node, and the disagreement; empty if there is none.
 
-    Cluster API also awaits the end of pods that were being deleted before, which the forecast leaves out.
+    Cluster API also awaits the end of pods that were being deleted before, which the forecast
+    leaves out.
     """
     loss = loss_of(given)
-    limited = any(each["kind"] == "MachineDeployment" and "remediation" in each["spec"] for each in given["objects"])
+    limited = any(
+        each["kind"] == "MachineDeployment" and "remediation" in each["spec"]
+        for each in given["objects"]
+    )
     for node in given["lost"]:
         machine = f"machine-{node}"
         (actor,) = health_actors.coverage(node, loss).actors
         pod = functools.partial(_pod, node=node, loss=loss)
         gone, said = owned["gone"].get(node), owned["said"].get(machine, "")
         owner = "KubeadmControlPlane" if node.startswith("cp-") else "MachineSet"
-        theirs = f"{node} gone after {gone}, deletion after {owned['deleted'].get(machine)} ({said})"
+        theirs = (
+            f"{node} gone after {gone}, deletion after {owned['deleted'].get(machine)} ({said})"
+        )
         if loss.stopped:
             yield "the API stops", ""
         elif actor.unseen:
@@ -389,7 +430,11 @@ def differences(given: Mapping[str, Any], owned: Mapping[str, Any]) -> Iterator[
             yield f"{owner}: never", "" if gone is None else f"{theirs}, although {actor.refuses}"
         else:
             least = (actor.at.low if actor.at else 0) - NODE_GONE.low
-            awaited = [each["deleted"] + each["grace"] for each in map(pod, given["vms"][node]) if each["deleted"]]
+            awaited = [
+                each["deleted"] + each["grace"]
+                for each in map(pod, given["vms"][node])
+                if each["deleted"]
+            ]
             most = _END if limited else max(least, *awaited, 0) + given["provider"] + _SLACK
             agrees = gone is not None and least - 1 <= gone <= most
             yield f"{owner}: replaced", "" if agrees else f"{theirs}, not {least} to {most}"

@@ -1,7 +1,8 @@
 """Which VMs of lost nodes start again, against KubeVirt's own controllers in virtual time.
 
-``python -m tests.upstream.restarts 200`` compares that many random clusters; a second number is the first seed. The program
-in ``restarts/`` runs the controllers. ``--record`` writes the runs that the tests replay.
+``python -m tests.upstream.restarts 200`` compares that many random clusters; a second number is the
+first seed. The program in ``restarts/`` runs the controllers. ``--record`` writes the runs that the
+tests replay.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ _LOST: Final = 300
 _END: Final = 1200
 _TOLERANCE: Final = 1.0
 _EVICTED: Final = 350
-"""Seconds after which a lost node's pods are marked for deletion: 50 until it is noticed, 300 that they tolerate it."""
+"""Seconds after which a lost node's pods are marked for deletion: 50 until it is noticed,
+300 that they tolerate it.
+"""
 
-# --- random clusters -----------------------------------------------------------------------------------------------
+# --- random clusters ------------------------------------------------------------------------------
 
 _STRATEGIES: Final = ("Always", "RerunOnFailure", "Manual", "Once")
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,7 +53,10 @@ ENDS: Final = (*FREED, *FREED, "terminating", "failed", "ended", "untouched")
 
 
 def case(seed: int) -> dict[str, Any]:
-    """Return a case for ``main.go``. A guest also has its run strategy, the end of its pod, and what a user asked for."""
+    """Return a case for ``main.go``.
+
+    A guest also has its run strategy, the end of its pod, and what a user asked for.
+    """
     rng = random.Random(seed)
     guests = [_guest(f"guest-{index}", rng) for index in range(12)]
     return {"kubevirt": {}, "guests": guests, "lost": _LOST, "seconds": _END}
@@ -64,15 +70,27 @@ def _guest(name: str, rng: random.Random) -> dict[str, Any]:
     if kind == _SET and rng.random() < 0.3:
         asked = "pause"
     end = rng.choice(ENDS)
-    if end in ("failed", "ended") and (asked or kind == _SET):  # KubeVirt would have acted before the loss
+    # KubeVirt would have acted before the loss
+    if end in ("failed", "ended") and (asked or kind == _SET):
         end = "terminating"
-    if end == "untouched" and kind == _SET:  # its pod is always marked for deletion, outside of a zone in trouble
+    # its pod is always marked for deletion, outside of a zone in trouble
+    if end == "untouched" and kind == _SET:
         end = "terminating"
     early = strategy in ("Always", "RerunOnFailure") and rng.random() < 0.3
     made = _MADE[kind](name, strategy)
-    guest = {"name": name, "kind": kind, "strategy": strategy, "asked": asked, "end": end, "object": made}
+    guest = {
+        "name": name,
+        "kind": kind,
+        "strategy": strategy,
+        "asked": asked,
+        "end": end,
+        "object": made,
+    }
     guest |= {"fails": rng.randint(0, 3) if early and kind == "VirtualMachine" else 0}
-    guest |= {"reaches": "Scheduled" if early else "Running", "do": [*_asking(asked), *_ending(end, rng)]}
+    guest |= {
+        "reaches": "Scheduled" if early else "Running",
+        "do": [*_asking(asked), *_ending(end, rng)],
+    }
     return guest
 
 
@@ -94,16 +112,24 @@ def _ending(end: str, rng: random.Random) -> Iterator[dict[str, Any]]:
 def _vm(name: str, strategy: str) -> losses.Manifest:
     started = {"stateChangeRequests": [{"action": "Start"}]} if strategy == "Manual" else {}
     spec = {"runStrategy": strategy, "template": _template(name)}
-    return losses.manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec=spec, status=started)
+    return losses.manifest(
+        "kubevirt.io/v1", "VirtualMachine", name, "shop", spec=spec, status=started
+    )
 
 
 def _vmi(name: str, _strategy: str) -> losses.Manifest:
     meta = {"labels": {"guest": name}}
-    return losses.manifest("kubevirt.io/v1", "VirtualMachineInstance", name, "shop", metadata=meta, spec=_SPEC)
+    return losses.manifest(
+        "kubevirt.io/v1", "VirtualMachineInstance", name, "shop", metadata=meta, spec=_SPEC
+    )
 
 
 def _replica_set(name: str, _strategy: str) -> losses.Manifest:
-    spec = {"replicas": 1, "selector": {"matchLabels": {"guest": name}}, "template": _template(name)}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": {"guest": name}},
+        "template": _template(name),
+    }
     return losses.manifest("kubevirt.io/v1", _SET, name, "shop", spec=spec)
 
 
@@ -114,7 +140,9 @@ def _pool(name: str, strategy: str) -> losses.Manifest:
         "selector": {"matchLabels": {"guest": name}},
         "virtualMachineTemplate": {"metadata": {"labels": {"guest": name}}, "spec": machine},
     }
-    return losses.manifest("pool.kubevirt.io/v1beta1", "VirtualMachinePool", name, "shop", spec=spec)
+    return losses.manifest(
+        "pool.kubevirt.io/v1beta1", "VirtualMachinePool", name, "shop", spec=spec
+    )
 
 
 _SPEC: Final = {"domain": {"devices": {}, "memory": {"guest": "1Gi"}}, "evictionStrategy": "None"}
@@ -130,7 +158,7 @@ def _template(name: str) -> losses.Manifest:
     return {"metadata": {"labels": {"guest": name}}, "spec": _SPEC}
 
 
-# --- what is compared ----------------------------------------------------------------------------------------------
+# --- what is compared -----------------------------------------------------------------------------
 
 
 _WORDS: Final = (LossOutcome.RESTARTS, LossOutcome.NEVER, LossOutcome.OFF, LossOutcome.LOST)
@@ -153,11 +181,16 @@ class Restart(NamedTuple):
             return False
         if self.came is None or self.word != LossOutcome.RESTARTS:
             return (self.came is None) is (self.word != LossOutcome.RESTARTS)
-        return self.low - _TOLERANCE <= self.came and (self.high is None or self.came <= self.high + _TOLERANCE)
+        return self.low - _TOLERANCE <= self.came and (
+            self.high is None or self.came <= self.high + _TOLERANCE
+        )
 
     def __str__(self) -> str:
         came = "no next VMI" if self.came is None else f"next VMI after {self.came:.1f} s"
-        return f"{self.kind}, pod {self.end}: {came}, forecast {self.word} ({self.low} to {self.high} s)"
+        return (
+            f"{self.kind}, pod {self.end}: {came}, forecast {self.word} ({self.low} to {self.high} "
+            "s)"
+        )
 
 
 def restarts(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Restart]:
@@ -171,20 +204,46 @@ def restarts(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Re
 
 
 def _restart(guest: Mapping[str, Any], said: LostVm | None, result: Mapping[str, Any]) -> Restart:
-    *_, pod = (each for each in result["pods"] if each["guest"] == guest["name"] and each["node"] != "stays")
-    later = [vmi["created"] for vmi in result["vmis"] if vmi["guest"] == guest["name"] and vmi["created"] > 0]
-    begin = 0 if guest["end"] == "failed" else pod["gone"] if guest["end"] in FREED else pod["terminating"]
+    *_, pod = (
+        each
+        for each in result["pods"]
+        if each["guest"] == guest["name"] and each["node"] != "stays"
+    )
+    later = [
+        vmi["created"]
+        for vmi in result["vmis"]
+        if vmi["guest"] == guest["name"] and vmi["created"] > 0
+    ]
+    begin = (
+        0
+        if guest["end"] == "failed"
+        else pod["gone"]
+        if guest["end"] in FREED
+        else pod["terminating"]
+    )
     if guest["kind"] == _SET and pod["terminating"] > 0:
         begin = pod["terminating"]
     words = (guest["kind"], guest["strategy"], guest["reaches"], guest["asked"])
-    waits = total(part for part in said.parts if part.what in (BACKOFF, ENDED)) if said else Seconds(0, 0)
+    waits = (
+        total(part for part in said.parts if part.what in (BACKOFF, ENDED))
+        if said
+        else Seconds(0, 0)
+    )
     came = min(later) - begin if later else None
-    return Restart(" ".join(filter(None, words)), guest["end"], said.outcome if said else "missing", came, *waits)
+    return Restart(
+        " ".join(filter(None, words)),
+        guest["end"],
+        said.outcome if said else "missing",
+        came,
+        *waits,
+    )
 
 
 def run(binary: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``main.go`` prints for a case."""
-    done = subprocess.run([binary], input=json.dumps(given), check=False, text=True, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [binary], input=json.dumps(given), check=False, text=True, capture_output=True, timeout=300
+    )
     if done.returncode:
         raise RuntimeError(f"{binary.name} failed:\n{done.stderr[-4000:]}")
     found: dict[str, Any] = json.loads(done.stdout)
@@ -192,19 +251,34 @@ def run(binary: Path, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without most of what no forecast of a loss reads: recorded runs would be ten times as long."""
+    """Return an object without most of what no forecast of a loss reads:
+    recorded runs would be ten times as long.
+    """
     meta, spec = obj["metadata"], obj["spec"]
     obj["metadata"] = {key: meta[key] for key in _META if key in meta}
     if obj["kind"] == "Pod":
-        containers = [{key: each[key] for key in ("name", "resources")} for each in spec["containers"]]
-        spec = {key: spec[key] for key in ("nodeName", "nodeSelector", "tolerations") if key in spec}
-        return obj | {"spec": spec | {"containers": containers}, "status": {"phase": obj["status"]["phase"]}}
+        containers = [
+            {key: each[key] for key in ("name", "resources")} for each in spec["containers"]
+        ]
+        spec = {
+            key: spec[key] for key in ("nodeName", "nodeSelector", "tolerations") if key in spec
+        }
+        return obj | {
+            "spec": spec | {"containers": containers},
+            "status": {"phase": obj["status"]["phase"]},
+        }
     if "status" in obj and obj["kind"] != "Node":
         obj["status"] = {key: obj["status"][key] for key in _STATUS if key in obj["status"]}
     return obj
 
 
-_STATUS: Final = ("phase", "nodeName", "phaseTransitionTimestamps", "startFailure", "stateChangeRequests")
+_STATUS: Final = (
+    "phase",
+    "nodeName",
+    "phaseTransitionTimestamps",
+    "startFailure",
+    "stateChangeRequests",
+)
 _META: Final = ("name", "namespace", "uid", "labels", "ownerReferences", "deletionTimestamp")
 
 
@@ -225,7 +299,8 @@ def main(count: int, first: int) -> int:
             (chance if by_chance else different)[kind] += 1
             print(f"seed {seed}: {found}{'; another run agrees' if by_chance else ''}", flush=True)
     print(
-        f"{count} clusters, {compared.total()} guests: {different.total()} disagree, {chance.total()} agree in another run"
+        f"{count} clusters, {compared.total()} guests: {different.total()} disagree, "
+        f"{chance.total()} agree in another run"
     )
     return show(compared, different)
 
@@ -233,7 +308,8 @@ def main(count: int, first: int) -> int:
 def _agrees_again(binary: Path, given: Mapping[str, Any], index: int) -> bool:
     """Return whether a guest agrees in one of three more runs.
 
-    virt-controller may see that a VMI is gone before it sees its own note of the failed start. Then it does not wait.
+    virt-controller may see that a VMI is gone before it sees its own note of the failed start. Then
+    it does not wait.
     """
     return any(list(restarts(given, run(binary, given)))[index].agrees for _ in range(3))
 

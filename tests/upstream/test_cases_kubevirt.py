@@ -1,4 +1,6 @@
-"""Answers that once differed from KubeVirt's own code: cases_kubevirt.yaml, one case for each disagreement."""
+"""Answers that once differed from KubeVirt's own code: cases_kubevirt.yaml,
+one case for each disagreement.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Our time line of lost nodes agrees with recorded runs of kube-controller-manager's own controllers."""
+"""Our time line of lost nodes agrees with recorded runs of kube-controller-manager's own
+controllers.
+"""
 
 import json
 from collections import Counter

@@ -1,4 +1,6 @@
-"""What FenceAgentsRemediation does with a lost node agrees with recorded runs of the operator's own code."""
+"""What FenceAgentsRemediation does with a lost node agrees with recorded runs of the operator's own
+code.
+"""
 
 import json
 

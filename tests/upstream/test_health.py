@@ -9,7 +9,10 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 
 
 def named(cases):
-    return [pytest.param(*case[1:], id=f"{case[0].rpartition(':')[2].rpartition('/')[2]}-{case[-1]}") for case in cases]
+    return [
+        pytest.param(*case[1:], id=f"{case[0].rpartition(':')[2].rpartition('/')[2]}-{case[-1]}")
+        for case in cases
+    ]
 
 
 @pytest.mark.parametrize(("obj", "rule"), named(REFUSED))
@@ -26,5 +29,8 @@ def test_what_upstream_accepts_is_not_denied(obj, rule):
 
 @pytest.mark.parametrize(("check", "objects", "part"), named(EXPLAINED))
 def test_explanations(check, objects, part):
-    lines = [" ".join(line.split()) for line in text(explain(check, Snapshot(objects, complete=["*"]))).splitlines()]
+    lines = [
+        " ".join(line.split())
+        for line in text(explain(check, Snapshot(objects, complete=["*"]))).splitlines()
+    ]
     assert any(part in line for line in lines[1:])

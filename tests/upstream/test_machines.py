@@ -1,4 +1,6 @@
-"""When Machines of dead nodes are deleted and drained agrees with recorded runs of OpenShift's and Cluster API's own code."""
+"""When Machines of dead nodes are deleted and drained agrees with recorded runs of OpenShift's and
+Cluster API's own code.
+"""
 
 import json
 

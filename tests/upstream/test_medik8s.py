@@ -18,10 +18,14 @@ def test_the_same_nodes_are_remediated_at_the_same_time(run):
 
 
 def test_nodes_get_the_same_time_to_reboot():
-    assert [reboot_time(reboot_case(run["reboot"])) for run in REBOOTS] == [run["took"] for run in REBOOTS]
+    assert [reboot_time(reboot_case(run["reboot"])) for run in REBOOTS] == [
+        run["took"] for run in REBOOTS
+    ]
 
 
 def test_each_decision_was_recorded():
-    compared = Counter(what for run in CHECKS for what, _ in differences(case(run["check"]), run["answer"]))
+    compared = Counter(
+        what for run in CHECKS for what, _ in differences(case(run["check"]), run["answer"])
+    )
     assert min(compared["refused"], compared["remediated"], compared["not selected"]) >= 10
     assert len(REBOOTS) == len(CHECKS)

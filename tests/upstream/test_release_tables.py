@@ -1,4 +1,6 @@
-"""The tables of releases against the source code of the releases, as the Go module proxy serves it."""
+"""The tables of releases against the source code of the releases,
+as the Go module proxy serves it.
+"""
 
 import json
 import os
@@ -22,7 +24,11 @@ def source(tag):
         pytest.skip("needs Go to download KubeVirt's source code")
     command = [go, "mod", "download", "-json", f"kubevirt.io/kubevirt@{tag}"]
     done = subprocess.run(
-        command, check=True, text=True, capture_output=True, env={**os.environ, "GOFLAGS": "-mod=mod"}
+        command,
+        check=True,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "GOFLAGS": "-mod=mod"},
     )
     return Path(json.loads(done.stdout)["Dir"])
 
@@ -42,17 +48,23 @@ def test_table_agrees_with_the_source_code(release, tag):
 @pytest.mark.parametrize(("release", "tag"), MODULES.items())
 def test_removed_bindings_are_those_of_the_validator(release, tag):
     folder = source(tag) / "pkg" / "network" / "admitter"
-    code = "".join(file.read_text() for file in folder.glob("*.go") if not file.name.endswith("_test.go"))
+    code = "".join(
+        file.read_text() for file in folder.glob("*.go") if not file.name.endswith("_test.go")
+    )
 
     for word in ("DeprecatedSlirp", "DeprecatedPasst", "DeprecatedMacvtap"):
         assert word in code, f"{release} admits {word}"
 
 
 def test_removed_fields_are_those_that_the_schemas_lost():
-    found = release_tables.removed_fields({release: reader(source(tag)) for release, tag in MODULES.items()})
+    found = release_tables.removed_fields(
+        {release: reader(source(tag)) for release, tag in MODULES.items()}
+    )
 
     table = releases.table(releases.KUBEVIRT)["removed_fields"]
-    assert found == {release: kinds for release, kinds in table.items() if release in list(MODULES)[1:]}
+    assert found == {
+        release: kinds for release, kinds in table.items() if release in list(MODULES)[1:]
+    }
 
 
 def test_cpu_models_are_those_of_the_cpu_map_that_kubevirt_tests_with():

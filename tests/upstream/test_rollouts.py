@@ -1,4 +1,5 @@
-"""Order and limits of the roll-out, for cases that the unit tests of the MachineConfig operator and of Cluster API have.
+"""Order and limits of the roll-out, for cases that the unit tests of the MachineConfig operator and
+of Cluster API have.
 
 The cases are ours; each names the upstream test whose table has the same situation.
 """
@@ -13,16 +14,21 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 MCO = "openshift/machine-config-operator:pkg/controller/node/node_controller_test.go"
 CAPI = "kubernetes-sigs/cluster-api:core/reconcilers/machinedeployment/mdutil/util_test.go"
 CONFIG = "machineconfiguration.openshift.io"
-WORKER, MASTER, INFRA = (f"node-role.kubernetes.io/{role}" for role in ("worker", "master", "infra"))
+WORKER, MASTER, INFRA = (
+    f"node-role.kubernetes.io/{role}" for role in ("worker", "master", "infra")
+)
 
 
-def node(name, labels=(WORKER,), zone="", age=0, ready="True", cordoned=False, current="v0", desired="v0"):
+def node(
+    name, labels=(WORKER,), zone="", age=0, ready="True", cordoned=False, current="v0", desired="v0"
+):
     return manifest(
         "v1",
         "Node",
         name,
         metadata={
-            "labels": dict.fromkeys(labels, "") | ({"topology.kubernetes.io/zone": zone} if zone else {}),
+            "labels": dict.fromkeys(labels, "")
+            | ({"topology.kubernetes.io/zone": zone} if zone else {}),
             "annotations": {f"{CONFIG}/currentConfig": current, f"{CONFIG}/desiredConfig": desired},
             "creationTimestamp": f"2026-01-{31 - age:02}T00:00:00Z",
         },
@@ -33,11 +39,16 @@ def node(name, labels=(WORKER,), zone="", age=0, ready="True", cordoned=False, c
 
 def config_pool(name="worker", label=WORKER, **spec):
     selector = {"matchLabels": {label: ""}}
-    return manifest(f"{CONFIG}/v1", "MachineConfigPool", name, spec={"nodeSelector": selector, **spec})
+    return manifest(
+        f"{CONFIG}/v1", "MachineConfigPool", name, spec={"nodeSelector": selector, **spec}
+    )
 
 
 def by_pool(driver, *objects) -> dict[str, Pool]:
-    return {pool.name.split()[1]: pool for pool in pools(driver, Snapshot(list(objects), ["*"]), None, [])}
+    return {
+        pool.name.split()[1]: pool
+        for pool in pools(driver, Snapshot(list(objects), ["*"]), None, [])
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,7 +66,9 @@ def by_pool(driver, *objects) -> dict[str, Pool]:
 def test_max_unavailable_of_a_config_pool(limit, nodes, capacity):
     """Source: MCO#TestMaxUnavailable."""
     spec = {} if limit is None else {"maxUnavailable": limit}
-    found = by_pool(Driver.MACHINE_CONFIG, config_pool(**spec), *(node(f"n{number}") for number in range(nodes)))
+    found = by_pool(
+        Driver.MACHINE_CONFIG, config_pool(**spec), *(node(f"n{number}") for number in range(nodes))
+    )
 
     assert found["worker"].capacity == capacity
     assert found["worker"].obstacle is None
@@ -63,7 +76,9 @@ def test_max_unavailable_of_a_config_pool(limit, nodes, capacity):
 
 @pytest.mark.parametrize("limit", ["70", "30 percent", "30 %", "some"])
 def test_a_limit_that_is_not_valid_stops_a_config_pool(limit):
-    """Source: MCO#TestMaxUnavailable, the cases with an error: syncMachineConfigPool returns before any node is chosen."""
+    """Source: MCO#TestMaxUnavailable, the cases with an error:
+    syncMachineConfigPool returns before any node is chosen.
+    """
     found = by_pool(Driver.MACHINE_CONFIG, config_pool(maxUnavailable=limit), node("a"))
 
     assert "not valid" in found["worker"].obstacle.reason
@@ -79,7 +94,14 @@ def test_nodes_go_by_zone_then_by_age_and_those_without_a_zone_are_last():
         node("f", age=1),
         node("b", zone="north", age=0),
     ]
-    assert by_pool(Driver.MACHINE_CONFIG, config_pool(), *nodes)["worker"].nodes == ("a", "b", "c", "d", "e", "f")
+    assert by_pool(Driver.MACHINE_CONFIG, config_pool(), *nodes)["worker"].nodes == (
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +129,8 @@ def test_a_node_belongs_to_one_pool(labels, owner):
         ({"ready": "False"}, True),
         ({"ready": "Unknown"}, True),
         ({"cordoned": True}, True),
-        ({"ready": "False", "desired": "v1"}, False),  # the operator is updating it, so it comes back
+        # the operator is updating it, so it comes back
+        ({"ready": "False", "desired": "v1"}, False),
         ({"cordoned": True, "desired": "v1"}, False),
     ],
 )
@@ -119,7 +142,9 @@ def test_nodes_that_are_not_available_are_not_updated(given, named):
 
     assert ("away" in one.obstacle.reason) if named else one.obstacle is None
     assert two.obstacle is None
-    assert (two.capacity, two.nodes, two.left_out) == ((1, ("a",), ("away",)) if named else (2, ("a", "away"), ()))
+    assert (two.capacity, two.nodes, two.left_out) == (
+        (1, ("a",), ("away",)) if named else (2, ("a", "away"), ())
+    )
 
 
 def test_a_paused_and_a_degraded_pool():
@@ -129,7 +154,9 @@ def test_a_paused_and_a_degraded_pool():
         "MachineConfigPool",
         "infra",
         spec={"nodeSelector": {"matchLabels": {INFRA: ""}}},
-        status={"conditions": [{"type": "Degraded", "status": "True", "message": "node z is broken"}]},
+        status={
+            "conditions": [{"type": "Degraded", "status": "True", "message": "node z is broken"}]
+        },
     )
     found = by_pool(Driver.MACHINE_CONFIG, config_pool(paused=True), degraded, node("a"))
 
@@ -154,7 +181,11 @@ def test_a_paused_and_a_degraded_pool():
 def test_limits_of_a_machine_deployment(version, surge, unavailable, replicas, at_once):
     """Sources: CAPI#TestResolveFenceposts, CAPI#TestMaxUnavailable."""
     limits = {"maxSurge": surge, "maxUnavailable": unavailable}
-    strategy = {"strategy": {"rollingUpdate": {key: value for key, value in limits.items() if value is not None}}}
+    strategy = {
+        "strategy": {
+            "rollingUpdate": {key: value for key, value in limits.items() if value is not None}
+        }
+    }
     names = [f"n{number}" for number in range(replicas)]
     machines = [
         manifest(
@@ -168,7 +199,9 @@ def test_limits_of_a_machine_deployment(version, surge, unavailable, replicas, a
         for name in names
     ]
     spec = {"rollout": strategy} if version == "v1beta2" else strategy
-    deployment = manifest(f"cluster.x-k8s.io/{version}", "MachineDeployment", "md", "default", spec=spec)
+    deployment = manifest(
+        f"cluster.x-k8s.io/{version}", "MachineDeployment", "md", "default", spec=spec
+    )
     found = by_pool(Driver.CLUSTER_API, deployment, *machines, *map(node, names))["default/md"]
 
     assert (set(found.nodes), found.capacity) == (set(names), at_once)

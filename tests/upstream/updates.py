@@ -1,7 +1,8 @@
-"""The patches of repair plans against KubeVirt's own code: is the changed VM admitted, and does it have to restart?
+"""The patches of repair plans against KubeVirt's own code: is the changed VM admitted,
+and does it have to restart?
 
-``python -m tests.upstream.updates 20000`` compares that many random patches, and the plans of a cluster for each 50 of them;
-a second number is the first seed.
+``python -m tests.upstream.updates 20000`` compares that many random patches, and the plans of a
+cluster for each 50 of them; a second number is the first seed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from tests.upstream.renderer import ADMISSION, ask, program
 from virt_admit.forecasts.repair.applying import applied, find
 from virt_admit.forecasts.repair.controllers import LIVE_FIELDS, TEMPLATE
 from virt_admit.forecasts.repair.planning import repair
-from virt_admit.forecasts.repair.repair_plan import Command, Goal, ObjectRef, RepairStep, TakesEffect
+from virt_admit.forecasts.repair.repair_plan import (
+    Command,
+    Goal,
+    ObjectRef,
+    RepairStep,
+    TakesEffect,
+)
 from virt_admit.model.kubernetes import json_patch
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, KUBEVIRT, PVC, VM, VMI
@@ -51,7 +58,11 @@ def changes(cluster: Cluster) -> Iterator[Change]:
             before = state.get(subject) or find(cluster, *subject)
             assert before is not None
             after = state[subject] = json_patch.apply(before, made.patch)
-            if any(tuple(each.path[: len(TEMPLATE)]) == TEMPLATE for each in made.patch if each.op != "test"):
+            if any(
+                tuple(each.path[: len(TEMPLATE)]) == TEMPLATE
+                for each in made.patch
+                if each.op != "test"
+            ):
                 there = applied(steps[:index], cluster)
                 yield Change(step, _case(started.get(subject, before), after, step, there))
             if step.takes_effect is TakesEffect.RESTART:
@@ -62,7 +73,10 @@ def _case(started: Object, after: Object, step: RepairStep, cluster: Cluster) ->
     """Return the case of a VM that was started with one spec, and has another one after a step."""
     running = find(cluster, VMI, started.namespace, started.name)
     settings = next(iter(cluster.known(KUBEVIRT)), None)
-    claims = [*cluster.known(PVC, started.namespace), *applied([step], cluster).known(PVC, started.namespace)]
+    claims = [
+        *cluster.known(PVC, started.namespace),
+        *applied([step], cluster).known(PVC, started.namespace),
+    ]
     volumes = [_data_volume(each.copy, started.namespace) for each in step.copies]
     spec = vms.vmi_spec(started).value
     return {
@@ -75,7 +89,9 @@ def _case(started: Object, after: Object, step: RepairStep, cluster: Cluster) ->
             "kind": VMI.kind,
             "metadata": {"name": started.name, "namespace": started.namespace},
             "spec": {"domain": {"devices": {}}} | spec,
-            "status": {"phase": "Running", "volumeStatus": list(_volume_status(spec, claims))} if running else {},
+            "status": {"phase": "Running", "volumeStatus": list(_volume_status(spec, claims))}
+            if running
+            else {},
         },
     }
 
@@ -127,7 +143,9 @@ def compare(change: Change, result: Mapping[str, Any]) -> Iterator[Comparison]:
         yield Comparison("KubeVirt survives the change", True, result.get("crash"))
         return
     update = result["update"]
-    yield Comparison("the changed VM is admitted", "", "" if update["vm"]["allowed"] else update["vm"])
+    yield Comparison(
+        "the changed VM is admitted", "", "" if update["vm"]["allowed"] else update["vm"]
+    )
     if update["vm"]["allowed"]:
         restarts = change.step.takes_effect is TakesEffect.RESTART
         yield Comparison("the change needs a restart", restarts, update["restart"])
@@ -139,7 +157,11 @@ def verify(binary: Path, clusters: Iterable[tuple[int, Cluster]]) -> Report:
     report = Report()
     some = list(clusters)
     for start in range(0, len(some), _BATCH):
-        found = [(number, each) for number, cluster in some[start : start + _BATCH] for each in changes(cluster)]
+        found = [
+            (number, each)
+            for number, cluster in some[start : start + _BATCH]
+            for each in changes(cluster)
+        ]
         results = ask(binary, [each.given for _, each in found])
         for (number, change), result in zip(found, results, strict=True):
             report.cases += 1
@@ -148,10 +170,12 @@ def verify(binary: Path, clusters: Iterable[tuple[int, Cluster]]) -> Report:
     return report
 
 
-# --- what takes effect at once -------------------------------------------------------------------------------------
+# --- what takes effect at once --------------------------------------------------------------------
 
 _TERM: Final = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
-_REQUIRED: Final = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}}
+_REQUIRED: Final = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]}
+}
 _EDITS: Final[tuple[tuple[str, Any], ...]] = (
     ("nodeSelector", {"zone": "a"}),
     ("affinity", {"nodeAffinity": _REQUIRED}),
@@ -171,13 +195,18 @@ _MOVED: Final = "volumes"
 
 
 def random_patch(seed: int) -> tuple[dict[str, Any], bool]:
-    """Return the case of a VM with some changed fields, and whether our table says that it has to restart."""
+    """Return the case of a VM with some changed fields,
+    and whether our table says that it has to restart.
+    """
     chance = random.Random(seed)
     live = chance.random() < 0.7
     first = len(LIVE_FIELDS) + 1 if chance.random() < 0.5 else len(_EDITS)
     edits = chance.sample(_EDITS[:first], chance.randint(1, min(3, first)))
     spec: dict[str, Any] = {
-        "domain": {"cpu": {"cores": 1}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}},
+        "domain": {
+            "cpu": {"cores": 1},
+            "devices": {"interfaces": [{"name": "default", "masquerade": {}}]},
+        },
         "networks": [{"name": "default", "pod": {}}],
         "volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}],
     }
@@ -187,12 +216,20 @@ def random_patch(seed: int) -> tuple[dict[str, Any], bool]:
         (changed["domain"] if place else changed)[key] = value
     free = {*(LIVE_FIELDS if live else ()), _MOVED}
     settings = kubevirt({"vmRolloutStrategy": "LiveUpdate" if live else "Stage"})
-    before, after = ({"runStrategy": "Always", "template": {"spec": each}} for each in (spec, changed))
+    before, after = (
+        {"runStrategy": "Always", "template": {"spec": each}} for each in (spec, changed)
+    )
     if any(path == _MOVED for path, _ in edits):
         after["updateVolumesStrategy"] = "Migration"
     old, new = (_admissible(Object({"metadata": _NAMED, "spec": each})) for each in (before, after))
     running = {"apiVersion": VMI.api_version, "kind": VMI.kind, "metadata": _NAMED, "spec": spec}
-    case = {"kubevirt": settings.data, "objects": [], "old": old, "subject": new, "running": running}
+    case = {
+        "kubevirt": settings.data,
+        "objects": [],
+        "old": old,
+        "subject": new,
+        "running": running,
+    }
     return case, any(path not in free for path, _ in edits)
 
 
@@ -209,7 +246,9 @@ def verify_table(binary: Path, seeds: range) -> Report:
         report.cases += 1
         report.admitted += update["vm"]["allowed"]
         if update["vm"]["allowed"]:
-            report.add(seed, [Comparison("the change needs a restart", restarts, update["restart"])])
+            report.add(
+                seed, [Comparison("the change needs a restart", restarts, update["restart"])]
+            )
     return report
 
 
@@ -220,7 +259,9 @@ def main(count: int, first: int = 0) -> int:
         ("random patches of VMs", verify_table(binary, range(first, first + count))),
         (
             "patches of plans",
-            verify(binary, ((seed, random_cluster(seed)) for seed in range(first, first + count // 50))),
+            verify(
+                binary, ((seed, random_cluster(seed)) for seed in range(first, first + count // 50))
+            ),
         ),
     ):
         report.print(f"{what}, of which KubeVirt admits")

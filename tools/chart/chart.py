@@ -1,7 +1,8 @@
-"""The Helm chart: the objects of ``manifests/`` and of the rules as templates, with the values that vary them.
+"""The Helm chart: the objects of ``manifests/`` and of the rules as templates,
+with the values that vary them.
 
-A component of kustomize becomes a condition: what it changes is printed if the value says so. Thus the chart repeats no
-object, and ``helm template`` prints what ``kubectl kustomize`` builds.
+A component of kustomize becomes a condition: what it changes is printed if the value says so. Thus
+the chart repeats no object, and ``helm template`` prints what ``kubectl kustomize`` builds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from virt_admit.settings import DOCS_URL
 
 CHART: Final = ROOT / "charts" / "virt-admit"
 FEATURES: Final = {name: f".Values.{name}.enabled" for name in ("scan", "watch", "monitoring")}
-"""Kustomizations next to ``base`` and ``webhooks``, and when their objects are part of the release."""
+"""Kustomizations next to ``base`` and ``webhooks``,
+and when their objects are part of the release.
+"""
 COMPONENTS: Final = {
     "audit": 'eq .Values.mode "audit"',
     "enforce": 'eq .Values.mode "enforce"',
@@ -53,16 +56,22 @@ def files(generated: Mapping[Path, str]) -> dict[Path, str]:
     """
     found = _documents(lambda path: generated.get(path) or path.read_text())
     pods = {document.template: pod for document in found if (pod := _pod(document.object))}
-    (schedule,) = [document.object["spec"]["schedule"] for document in found if document.object["kind"] == "CronJob"]
+    (schedule,) = [
+        document.object["spec"]["schedule"]
+        for document in found
+        if document.object["kind"] == "CronJob"
+    ]
     resources = {
-        "webhook" if name == "workload" else name: pod["containers"][0]["resources"] for name, pod in pods.items()
+        "webhook" if name == "workload" else name: pod["containers"][0]["resources"]
+        for name, pod in pods.items()
     }
     table = values(resources, schedule)
     for document in found:
         _insert_values(document)
     names = dict.fromkeys(document.template for document in found)
     templates = {
-        name: NOTE + "".join(print_document(each.tree) for each in found if each.template == name) for name in names
+        name: NOTE + "".join(print_document(each.tree) for each in found if each.template == name)
+        for name in names
     }
     return {
         **{CHART / "templates" / f"{name}.yaml": text for name, text in templates.items()},
@@ -97,7 +106,9 @@ def _replaced(tree: Tree, text: str, expression: str) -> Tree:
         return {key: _replaced(value, text, expression) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_replaced(item, text, expression) for item in tree]
-    return Template(tree.replace(text, expression)) if isinstance(tree, str) and text in tree else tree
+    return (
+        Template(tree.replace(text, expression)) if isinstance(tree, str) and text in tree else tree
+    )
 
 
 def _insert_values(document: Document) -> None:
@@ -112,7 +123,9 @@ def _insert_values(document: Document) -> None:
         case "Deployment", "workload":
             obj["spec"]["replicas"] = Expression(".Values.replicas")
             container = pod["containers"][0]
-            container["args"].append(If("ne (int .Values.port) 8443", Template("--bind=0.0.0.0:{{ .Values.port }}")))
+            container["args"].append(
+                If("ne (int .Values.port) 8443", Template("--bind=0.0.0.0:{{ .Values.port }}"))
+            )
             container["ports"][0]["containerPort"] = Expression(".Values.port")
         case "PodDisruptionBudget", _:  # it would stop each drain of a node with the only pod
             document.tree = If("gt (int .Values.replicas) 1", document.tree)
@@ -166,14 +179,18 @@ def _metadata() -> str:
     chart = {
         "apiVersion": "v2",
         "name": "virt-admit",
-        "description": "Admission webhook for KubeVirt: nodes can always be drained, remediation never loops",
+        "description": (
+            "Admission webhook for KubeVirt: nodes can always be drained, remediation never loops"
+        ),
         "type": "application",
         "version": __version__,
         "appVersion": __version__,
         "keywords": ["kubevirt", "openshift-virtualization", "admission-webhook", "live-migration"],
         "annotations": {"artifacthub.io/license": "Apache-2.0"},
     }
-    return "# Made by `make manifests`; do not edit.\n" + yaml.safe_dump(chart, sort_keys=False, width=120)
+    return "# Made by `make manifests`; do not edit.\n" + yaml.safe_dump(
+        chart, sort_keys=False, width=120
+    )
 
 
 README: Final = """\
@@ -186,4 +203,4 @@ uninstall.
 
 The release must be in the namespace `virt-admit`, one for each cluster.
 
-{table}"""
+{table}"""  # noqa: E501

@@ -39,7 +39,10 @@ class Document:
 
 
 def documents(folder: str, read: Read, condition: str = "") -> Iterator[Document]:
-    """Yield the objects of a kustomization, all of which depend on the condition. Those of ``base`` keep their files."""
+    """Yield the objects of a kustomization, all of which depend on the condition.
+
+    Those of ``base`` keep their files.
+    """
     spec = _kustomization(folder, read)
     for name in spec.get("resources", ()):
         for obj in yaml.safe_load_all(read(MANIFESTS / folder / name)):
@@ -51,14 +54,20 @@ def documents(folder: str, read: Read, condition: str = "") -> Iterator[Document
         obj = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": each["name"], "namespace": spec["namespace"], "labels": each["options"]["labels"]},
+            "metadata": {
+                "name": each["name"],
+                "namespace": spec["namespace"],
+                "labels": each["options"]["labels"],
+            },
             "data": dict(_file(entry) for entry in each["files"]),
         }
         _label(obj, spec)
         yield Document(folder, If(condition, obj))
 
 
-def apply(component: str, condition: str, found: list[Document], read: Read, skip: bool = False) -> None:
+def apply(
+    component: str, condition: str, found: list[Document], read: Read, skip: bool = False
+) -> None:
     """Let the documents be what the component makes of them if the condition holds.
 
     Args:
@@ -73,8 +82,12 @@ def apply(component: str, condition: str, found: list[Document], read: Read, ski
     for each in spec.get("patches", ()):
         if "path" in each and skip:
             continue
-        patch = yaml.safe_load(each["patch"] if "patch" in each else read(MANIFESTS / folder / each["path"]))
-        targets = [document for document in found if _matches(document.object, each.get("target"), patch)]
+        patch = yaml.safe_load(
+            each["patch"] if "patch" in each else read(MANIFESTS / folder / each["path"])
+        )
+        targets = [
+            document for document in found if _matches(document.object, each.get("target"), patch)
+        ]
         assert targets, (component, each)
         for document in targets:
             document.tree = _patched(document.tree, patch, condition)
@@ -153,7 +166,8 @@ def _merged(tree: Tree, patch: Any, condition: str) -> Tree:
     if isinstance(tree, dict) and isinstance(patch, dict):
         new = {key: If(condition, value) for key, value in patch.items() if key not in tree}
         return {
-            key: _merged(value, patch[key], condition) if key in patch else value for key, value in tree.items()
+            key: _merged(value, patch[key], condition) if key in patch else value
+            for key, value in tree.items()
         } | new
     if isinstance(tree, list) and isinstance(patch, list):
         key = next(key for key in MERGE_KEYS if key in patch[0])

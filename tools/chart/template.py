@@ -61,7 +61,9 @@ def opposite(condition: str) -> str:
 def print_document(document: Tree) -> str:
     """Return a document with the line ``---`` before it."""
     if isinstance(document, If):
-        return f"{{{{- if {document.condition} }}}}\n{print_document(document.then)}{{{{- end }}}}\n"
+        return (
+            f"{{{{- if {document.condition} }}}}\n{print_document(document.then)}{{{{- end }}}}\n"
+        )
     return "\n".join(["---", *_mapping(document, 0), ""])
 
 
@@ -72,9 +74,13 @@ def _mapping(tree: dict[Any, Tree], indent: int) -> Iterator[str]:
             case Splice(), _:
                 yield f"{pad}{{{{- {key.expression} | nindent {indent} }}}}"
             case _, If():
-                yield from _branches(value, pad, lambda branch, key=key: _mapping({key: branch}, indent))
+                yield from _branches(
+                    value, pad, lambda branch, key=key: _mapping({key: branch}, indent)
+                )
             case _, Nested():
-                yield f"{pad}{key}: {value.style}{{{{- {value.expression} | nindent {indent + 2} }}}}"
+                yield (
+                    f"{pad}{key}: {value.style}{{{{- {value.expression} | nindent {indent + 2} }}}}"
+                )
             case _, dict() if value:
                 yield f"{pad}{key}:"
                 yield from _mapping(value, indent + 2)
@@ -118,7 +124,11 @@ def _scalar(value: Tree) -> str:
     if isinstance(value, Expression):
         return f"{{{{ {value.text} }}}}"
     plain = str(value) if isinstance(value, Template) else value
-    text = yaml.safe_dump(plain, width=WIDE, default_flow_style=True).removesuffix("\n").removesuffix("\n...")
+    text = (
+        yaml.safe_dump(plain, width=WIDE, default_flow_style=True)
+        .removesuffix("\n")
+        .removesuffix("\n...")
+    )
     return text if isinstance(value, Template) else _escaped(text)
 
 

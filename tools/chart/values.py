@@ -1,4 +1,6 @@
-"""The values of the chart: one table, from which values.yaml, its schema and the table in the README are made."""
+"""The values of the chart: one table, from which values.yaml,
+its schema and the table in the README are made.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,24 @@ def values(resources: Mapping[str, Any], schedule: str) -> tuple[Value, ...]:
     return (
         *_MODE,
         *_IMAGE,
-        Value("replicas", 2, {"type": "integer", "minimum": 1}, "Webhook pods. `enforce` requires two."),
+        Value("replicas", 2, {"type": "integer", "minimum": 1},
+              "Webhook pods. `enforce` requires two."),
         _resources("resources", resources["webhook"], "webhook pods"),
         *_PODS,
         *_NETWORK,
         Value("scan.enabled", False, BOOLEAN, "A CronJob scans the whole cluster."),
-        Value("scan.schedule", schedule, {"type": "string", "pattern": r"^(@\w+|\S+( \S+){4})$"}, "When it runs."),
+        Value("scan.schedule", schedule, {"type": "string", "pattern": r"^(@\w+|\S+( \S+){4})$"},
+              "When it runs."),
         Value("scan.reports", False, BOOLEAN, "It writes OpenReports and Events."),
         _resources("scan.resources", resources["scan"], "scan's pod"),
-        Value("watch.enabled", False, BOOLEAN, "A Deployment scans continuously, with metrics and a page."),
+        Value("watch.enabled", False, BOOLEAN,
+              "A Deployment scans continuously, with metrics and a page."),
         Value("watch.reports", False, BOOLEAN, "It writes OpenReports and Events."),
         _resources("watch.resources", resources["watch"], "watch's pod"),
-        Value("monitoring.enabled", False, BOOLEAN, "ServiceMonitors, alerts and dashboard, for the Prometheus operator."),
-        Value("monitoring.docsUrl", DOCS_URL, URL, "The address of the folder docs, for links in alerts."),
+        Value("monitoring.enabled", False, BOOLEAN,
+              "ServiceMonitors, alerts and dashboard, for the Prometheus operator."),
+        Value("monitoring.docsUrl", DOCS_URL, URL,
+              "The address of the folder docs, for links in alerts."),
     )  # fmt: skip
 
 
@@ -66,27 +73,31 @@ _MODE: Final = (
         "mode",
         "warn",
         {"enum": ["audit", "warn", "enforce"]},
-        "`audit`: while no policy exists, findings are counted and nothing is denied, warned or changed."
-        " `warn`: users see warnings and the denials of the policy; requests are admitted while no webhook responds."
-        " `enforce`: virtual machines are rejected while no webhook responds; not possible at the first install.",
+        "`audit`: while no policy exists, findings are counted and nothing is denied, warned or "
+        "changed. `warn`: users see warnings and the denials of the policy; requests are admitted "
+        "while no webhook responds. `enforce`: virtual machines are rejected while no webhook "
+        "responds; not possible at the first install.",
     ),
     Value(
         "policy",
         None,
         {"type": ["string", "object", "null"]},
-        "The policy, as text or as a map. The ConfigMap `virt-admit-policy` is created from it if it does not exist."
-        " It is yours from then on: no upgrade, rollback or uninstall changes it.",
+        "The policy, as text or as a map. The ConfigMap `virt-admit-policy` is created from it if "
+        "it does not exist. It is yours from then on: no upgrade, rollback or uninstall changes "
+        "it.",
     ),
     Value(
         "certificates",
         "own",
         {"enum": ["own", "cert-manager", "external", "openshift"]},
-        "Who issues the serving certificate: the webhook itself, cert-manager, another issuer that fills the Secret"
-        " `virt-admit-serving` and the `caBundle`, or OpenShift's service CA (with the other settings for OpenShift).",
+        "Who issues the serving certificate: the webhook itself, cert-manager, another issuer that "
+        "fills the Secret `virt-admit-serving` and the `caBundle`, or OpenShift's service CA (with "
+        "the other settings for OpenShift).",
     ),
 )
 _IMAGE: Final = (
-    Value("image.repository", "virt-admit", {"type": "string", "minLength": 1}, "The image, with its registry."),
+    Value("image.repository", "virt-admit", {"type": "string", "minLength": 1},
+          "The image, with its registry."),
     Value(
         "image.tag",
         "",
@@ -99,29 +110,53 @@ _IMAGE: Final = (
         {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
         "The digest, such as `sha256:…`. It wins over the tag.",
     ),
-    Value("image.pullPolicy", "IfNotPresent", {"enum": ["Always", "IfNotPresent", "Never"]}, "When to pull the image."),
-    Value("imagePullSecrets", [], {"type": "array", "items": {"type": "object"}}, "Secrets of the registry, by `name`."),
+    Value("image.pullPolicy", "IfNotPresent", {"enum": ["Always", "IfNotPresent", "Never"]},
+          "When to pull the image."),
+    Value("imagePullSecrets", [], {"type": "array", "items": {"type": "object"}},
+          "Secrets of the registry, by `name`."),
 )  # fmt: skip
 _PODS: Final = (
-    Value("nodeSelector", {}, {"type": "object", "additionalProperties": {"type": "string"}}, "Nodes of all pods."),
-    Value("tolerations", [], {"type": "array", "items": {"type": "object"}}, "Tolerations of all pods."),
+    Value(
+        "nodeSelector",
+        {},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        "Nodes of all pods.",
+    ),
+    Value(
+        "tolerations",
+        [],
+        {"type": "array", "items": {"type": "object"}},
+        "Tolerations of all pods.",
+    ),
     Value(
         "port",
         8443,
         {"type": "integer", "minimum": 1024, "maximum": 65535},
-        "The port of the webhook pods. Set it to one that the control plane reaches, such as 10250 on private GKE clusters.",
+        "The port of the webhook pods. Set it to one that the control plane reaches, such as 10250 "
+        "on private GKE clusters.",
     ),
 )
 _NETWORK: Final = (
-    Value("networkPolicy.enabled", True, BOOLEAN, "NetworkPolicies that admit API servers and the monitoring."),
+    Value(
+        "networkPolicy.enabled",
+        True,
+        BOOLEAN,
+        "NetworkPolicies that admit API servers and the monitoring.",
+    ),
     Value(
         "trustedNamespaces",
         [],
         {"type": "array", "items": NAME, "uniqueItems": True},
-        "Namespaces in which KubeVirt's own service accounts are not reviewed. Empty: `kubevirt`,"
-        " `kubevirt-hyperconverged` and `openshift-cnv`; with `certificates: openshift` the last one alone.",
+        "Namespaces in which KubeVirt's own service accounts are not reviewed. Empty: `kubevirt`, "
+        "`kubevirt-hyperconverged` and `openshift-cnv`; with `certificates: openshift` the last "
+        "one alone.",
     ),
-    Value("medik8s", False, BOOLEAN, "The Medik8s operators keep leases in the namespace `medik8s-leases`."),
+    Value(
+        "medik8s",
+        False,
+        BOOLEAN,
+        "The Medik8s operators keep leases in the namespace `medik8s-leases`.",
+    ),
 )
 
 
@@ -141,10 +176,16 @@ def print_values(table: tuple[Value, ...]) -> str:
         pad = "  " * len(above)
         lines += [
             f"{pad}# {line}"
-            for line in textwrap.wrap(value.text.replace("`", ""), 116 - len(pad), break_on_hyphens=False)
+            for line in textwrap.wrap(
+                value.text.replace("`", ""), 116 - len(pad), break_on_hyphens=False
+            )
         ]
-        printed = yaml.safe_dump({key: value.default}, sort_keys=False, default_flow_style=not value.default)
-        lines += [pad + line for line in printed.strip().removeprefix("{").removesuffix("}").splitlines()]
+        printed = yaml.safe_dump(
+            {key: value.default}, sort_keys=False, default_flow_style=not value.default
+        )
+        lines += [
+            pad + line for line in printed.strip().removeprefix("{").removesuffix("}").splitlines()
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -157,7 +198,10 @@ def print_schema(table: tuple[Value, ...]) -> str:
         for name in above:
             node = node["properties"].setdefault(name, _object())
         node["properties"][key] = {"description": value.text, **value.schema}
-    root["properties"]["global"] = {"description": "Values of a parent chart; not used.", "type": "object"}
+    root["properties"]["global"] = {
+        "description": "Values of a parent chart; not used.",
+        "type": "object",
+    }
     return json.dumps(root, indent=2, ensure_ascii=False) + "\n"
 
 

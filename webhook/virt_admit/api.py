@@ -1,11 +1,13 @@
-"""The Python API: judge objects and clusters, and forecast drains, upgrades and outages, without a command line.
+"""The Python API: judge objects and clusters, and forecast drains, upgrades and outages,
+without a command line.
 
-Values in, frozen values out. No function prints, writes or changes anything; only ``live`` asks an API server. The fields of
-a report are the keys of ``virt-admit VERB -o json``, and ``as_data`` returns that JSON. What is listed in ``__all__`` keeps
-its name and meaning; reports may get further fields, and functions further keyword arguments.
+Values in, frozen values out. No function prints, writes or changes anything; only ``live`` asks an
+API server. The fields of a report are the keys of ``virt-admit VERB -o json``, and ``as_data``
+returns that JSON. What is listed in ``__all__`` keeps its name and meaning; reports may get further
+fields, and functions further keyword arguments.
 
-Errors: ``ValueError`` for input that is not valid, ``LookupError`` for a node that does not exist, ``OSError`` for a file
-that cannot be read, ``ApiError`` for an API server that does not answer.
+Errors: ``ValueError`` for input that is not valid, ``LookupError`` for a node that does not exist,
+``OSError`` for a file that cannot be read, ``ApiError`` for an API server that does not answer.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ NOTHING_KNOWN = Snapshot()
 """A cluster of which nothing is known."""
 
 
-# --- clusters ------------------------------------------------------------------------------------------------------
+# --- clusters -------------------------------------------------------------------------------------
 
 
 def cluster(
@@ -111,13 +113,17 @@ def cluster(
         complete: the kinds (``plural.group``) of which all objects are given; ``*`` is every kind.
         unreadable: the kinds that could not be read. Nothing is concluded from their absence.
         server_version: such as ``v1.36.3``.
-        time: when the objects were listed (RFC 3339); without it nothing that takes time can be judged.
+        time: when the objects were listed (RFC 3339); without it nothing that takes time can be
+            judged.
     """
-    return Snapshot((Object(dict(each)) for each in objects), complete, unreadable, server_version, time)
+    return Snapshot(
+        (Object(dict(each)) for each in objects), complete, unreadable, server_version, time
+    )
 
 
 def read(path: str | os.PathLike[str]) -> ClusterState:
-    """Return the cluster in a snapshot, which ``virt-admit scan --save`` writes, or in a folder of them.
+    """Return the cluster in a snapshot, which ``virt-admit scan --save`` writes,
+    or in a folder of them.
 
     Raises:
         SettingError: a file is not a valid snapshot.
@@ -127,13 +133,16 @@ def read(path: str | os.PathLike[str]) -> ClusterState:
 
 
 def live(*, kubeconfig: str | None = None, context: str | None = None) -> ClusterState:
-    """Return the objects of a live cluster, listed once. A kind that may not be listed is unreadable.
+    """Return the objects of a live cluster, listed once.
+
+    A kind that may not be listed is unreadable.
 
     Raises:
         SettingError: no cluster is configured.
         ApiError: the API server does not answer.
     """
-    from virt_admit.kube import informers, named_objects  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    # importing kubernetes takes 0.3 s
+    from virt_admit.kube import informers, named_objects  # noqa: PLC0415
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415
 
     forecasts = union(rehearsal.READS, dict.fromkeys(explanation.LOOKS_UP, ()))
@@ -144,7 +153,7 @@ def live(*, kubeconfig: str | None = None, context: str | None = None) -> Cluste
     return cluster
 
 
-# --- verbs ---------------------------------------------------------------------------------------------------------
+# --- verbs ----------------------------------------------------------------------------------------
 
 
 def check(
@@ -155,7 +164,8 @@ def check(
     policy: str = "default",
     namespace: str = "default",
 ) -> FindingsReport:
-    """Judge objects as the webhook would judge their creation, or their update if ``old`` contains them.
+    """Judge objects as the webhook would judge their creation,
+    or their update if ``old`` contains them.
 
     The objects also see each other.
 
@@ -172,7 +182,13 @@ def check(
     rules, in_force = load_rules(), _policy(policy)
     given = [_namespaced(each, namespace) for each in objects]
     current = {_identity(each): each for each in (_namespaced(one, namespace) for one in old)}
-    whole = Snapshot((*against, *given), against.complete, against.unreadable, against.server_version, against.time)
+    whole = Snapshot(
+        (*against, *given),
+        against.complete,
+        against.unreadable,
+        against.server_version,
+        against.time,
+    )
     results: list[ObjectResult] = []
     for obj in given:
         kind, before = kinds.of(obj), current.get(_identity(obj))
@@ -180,8 +196,12 @@ def check(
             continue
         operation = Operation.UPDATE if before else Operation.CREATE
         request = Request(operation, kind, obj, before, name=obj.name, namespace=obj.namespace)
-        results.append(ObjectResult(without_object(request), review.judge(request, rules, whole, in_force)))
-    return findings_report(Report(tuple(results), len(given) - len(results), policy=in_force.name, of_cluster=False))
+        results.append(
+            ObjectResult(without_object(request), review.judge(request, rules, whole, in_force))
+        )
+    return findings_report(
+        Report(tuple(results), len(given) - len(results), policy=in_force.name, of_cluster=False)
+    )
 
 
 def scan(of: ClusterState, *, policy: str = "default", namespace: str = "") -> FindingsReport:
@@ -198,12 +218,15 @@ def scan(of: ClusterState, *, policy: str = "default", namespace: str = "") -> F
     rules, in_force = load_rules().in_scan, _policy(policy)
     judged = [kind for kind in rules.kinds if kind.namespaced or not namespace]
     report = judge(of, judged, rules, in_force, lambda obj: namespace in ("", obj.namespace))
-    others = sum(kinds.of(obj) not in rules.by_kind for obj in of) if isinstance(of, Snapshot) else 0
+    others = (
+        sum(kinds.of(obj) not in rules.by_kind for obj in of) if isinstance(of, Snapshot) else 0
+    )
     return findings_report(report._replace(policy=in_force.name, other_kinds=others))
 
 
 def drain(of: ClusterState, *nodes: str, selector: str = "", pool: str = "") -> DrainReport:
-    """Return what ``kubectl drain`` would do, node by node; without a choice of nodes to every node.
+    """Return what ``kubectl drain`` would do, node by node;
+    without a choice of nodes to every node.
 
     Args:
         of: the cluster.
@@ -234,7 +257,8 @@ def upgrade(
 
     Args:
         of: the cluster.
-        by: who updates the nodes; None: MachineConfigPools, else MachineDeployments, else one node after the other.
+        by: who updates the nodes; None: MachineConfigPools, else MachineDeployments, else one node
+            after the other.
         max_unavailable: a number or a percentage of nodes of each pool at the same time.
         node_minutes: minutes for the update and the reboot of one node.
         from_start: whether to ignore what is under way.
@@ -242,12 +266,18 @@ def upgrade(
     Raises:
         ValueError: ``by`` or ``max_unavailable`` is not valid.
     """
-    options = rehearsal.Options(Driver(by) if by else None, max_unavailable, node_minutes, from_start)
+    options = rehearsal.Options(
+        Driver(by) if by else None, max_unavailable, node_minutes, from_start
+    )
     return upgrade_report.report(rehearsal.rehearse(of, options))
 
 
 def outage(
-    of: ClusterState, *nodes: str, zone: str | None = None, worst: int | None = None, zone_key: str = ZONE
+    of: ClusterState,
+    *nodes: str,
+    zone: str | None = None,
+    worst: int | None = None,
+    zone_key: str = ZONE,
 ) -> OutageReport:
     """Return what becomes of each VM if nodes are lost at the same moment and do not return.
 
@@ -267,7 +297,7 @@ def outage(
     return outage_report.report(outages(Question(nodes, zone, worst, zone_key), of))
 
 
-# --- details -------------------------------------------------------------------------------------------------------
+# --- details --------------------------------------------------------------------------------------
 
 
 def _policy(name: str) -> Policy:
@@ -277,7 +307,11 @@ def _policy(name: str) -> Policy:
 def _namespaced(manifest: Manifest, namespace: str) -> Object:
     obj = Object(dict(manifest))
     kind = kinds.of(obj)
-    return Object(obj.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj
+    return (
+        Object(obj.data, obj.namespace or namespace)
+        if kind is not None and kind.namespaced
+        else obj
+    )
 
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:

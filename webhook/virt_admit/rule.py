@@ -1,7 +1,8 @@
 """What a rule is: one named opinion about one or more kinds of objects.
 
 Rule authors need no other file. Besides the names below they import from here every kind of
-``model/kubernetes/kinds.py`` and the names of the model that most rules need: one line for all of them.
+``model/kubernetes/kinds.py`` and the names of the model that most rules need: one line for all of
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 
 S = TypeVar("S")
 T = TypeVar("T")
-if TYPE_CHECKING:  # PEP 696, so that Context alone means a context without parameters; at run time from Python 3.13 on
+# PEP 696, so that Context alone means a context without parameters; at run time from Python 3.13 on
+if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     P = TypeVarWithDefault("P", default="NoParams")
@@ -47,7 +49,10 @@ else:
 
 
 class InvalidRule(ValueError):
-    """A rule file that cannot be used. The message is one line: the file, the problem, what to write."""
+    """A rule file that cannot be used.
+
+    The message is one line: the file, the problem, what to write.
+    """
 
 
 class Action(enum.IntEnum):
@@ -130,23 +135,30 @@ POLICY_FINDING: Final = "PolicyFinding"
 class Finding(NamedTuple):
     """One problem at one path. Says nothing of what happens because of it: the policy decides that.
 
-    ``message`` says what is wrong with which value, what it would do, and what to write instead, in one line.
-    It is complete on its own: kubectl shows nothing else from virt-admit. The engine adds the rule's id.
+    ``message`` says what is wrong with which value, what it would do, and what to write instead, in
+    one line. It is complete on its own: kubectl shows nothing else from virt-admit. The engine adds
+    the rule's id.
     """
 
     path: Path
     message: str
     value: Any = FROM_OBJECT
-    """The offending value, for the ratchet; by default the value at ``path``. A relation gives all its values."""
+    """The offending value, for the ratchet; by default the value at ``path``.
+    A relation gives all its values.
+    """
     cause: Cause = Cause.INVALID
     max_action: Action = Action.DENY
     """The strongest action that this finding may lead to, whatever the policy says of its rule."""
     fix: tuple[Patch, ...] = ()
     """What makes the finding go away."""
     why: str = ""
-    """For fixes: why this value, as a clause that follows "because" in the warning and in the audit log."""
+    """For fixes: why this value, as a clause that follows "because" in the warning and in the audit
+    log.
+    """
     problem: ProblemId | None = None
-    """The problem that it shows: other rules, other objects and other verbs may show it too. None: it has no id."""
+    """The problem that it shows: other rules, other objects and other verbs may show it too. None:
+    it has no id.
+    """
     command: str = ""
     """What an administrator types about it. Empty: a command about the object is enough."""
 
@@ -160,17 +172,23 @@ NO_PARAMS: Final = NoParams()
 
 
 def param(default: Any, doc: str) -> Any:
-    """A parameter of a rule: a field of its frozen ``Params`` dataclass, documented where it is declared."""
+    """A parameter of a rule: a field of its frozen ``Params`` dataclass,
+    documented where it is declared.
+    """
     return field(default=default, metadata={"doc": doc})
 
 
 def duration(default: str, doc: str) -> Any:
-    """A parameter that policies write as a duration (``90s``) and that the check reads as nanoseconds."""
+    """A parameter that policies write as a duration (``90s``) and that the check reads as
+    nanoseconds.
+    """
     return field(default=parse_duration(default), metadata={"doc": doc, "unit": "duration"})
 
 
 def percent(default: int, doc: str) -> Any:
-    """A parameter that policies write as a percentage (``25%``) and that the check reads as a number."""
+    """A parameter that policies write as a percentage (``25%``) and that the check reads as a
+    number.
+    """
     return field(default=default, metadata={"doc": doc, "unit": "percent"})
 
 
@@ -180,10 +198,14 @@ def choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
 
 
 class Judgement(NamedTuple):
-    """What the policy says about an object that another controller would create because of the request."""
+    """What the policy says about an object that another controller would create because of the
+    request.
+    """
 
     denied: Mapping[tuple[Any, ...], str]
-    """The rule and the field of each denial in words, by what identifies the denial in other versions of the object."""
+    """The rule and the field of each denial in words, by what identifies the denial in other
+    versions of the object.
+    """
     unseen: tuple[str, ...] = ()
     """What the rules that deny could not read."""
 
@@ -215,7 +237,10 @@ class Context(NamedTuple, Generic[P]):
     """Judges a derived object by all rules, as if the user of the request created it."""
 
     def cached(self, function: Callable[[S, Cluster], T], obj: S) -> T:
-        """Return ``function(obj, cluster)``, computed once per review for all rules. It may raise ``Unseen``."""
+        """Return ``function(obj, cluster)``, computed once per review for all rules.
+
+        It may raise ``Unseen``.
+        """
         return self.facts.of(function, obj)
 
 
@@ -228,7 +253,10 @@ Check: TypeAlias = Callable[[Object, Context[Any]], Findings]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RuleOptions:
-    """What a rule declares. Everything outside the rules (registration, RBAC, docs) is made from these fields."""
+    """What a rule declares.
+
+    Everything outside the rules (registration, RBAC, docs) is made from these fields.
+    """
 
     kinds: tuple[Kind, ...]
     """The kinds that are judged: these are registered with the API server."""
@@ -237,50 +265,76 @@ class RuleOptions:
     urgency: Urgency = Urgency.LATER
     """Whether something fails already, for the order of a scan."""
     effect: bool = False
-    """Whether it says what something else leads to. A scan shows the rule about the cause instead, where one says it."""
+    """Whether it says what something else leads to. A scan shows the rule about the cause instead,
+    where one says it.
+    """
     drain_advice: DrainAdvice = DrainAdvice.NONE
-    """What it says about a drain of the node of a VM that runs: a scan shows one such row of a VM."""
+    """What it says about a drain of the node of a VM that runs:
+    a scan shows one such row of a VM.
+    """
     event: str = POLICY_FINDING
     """The reason of Events about the rule's findings (``scan --events``): one word in CamelCase."""
     reads: Reads = field(default_factory=dict)
-    """What the check looks up: by kind the paths of fields, such as ``{PVC: ("status.phase",)}``; see
-    ``model/kubernetes/reads.py``. Retained fields, RBAC and informers are derived from it. A test fails if the check
-    reads anything else."""
+    """What the check looks up: by kind the paths of fields, such as ``{PVC: ("status.phase",)}``;
+    see ``model/kubernetes/reads.py``. Retained fields, RBAC and informers are derived from it. A
+    test fails if the check reads anything else.
+    """
     operations: tuple[Operation, ...] = (Operation.CREATE, Operation.UPDATE)
     subresources: tuple[str, ...] = ()
     """Sub-resources that are judged too (``scale``)."""
     metadata: tuple[str, ...] = ()
-    """Annotation and label keys that matter; an update that changes neither these nor the spec is not judged."""
+    """Annotation and label keys that matter;
+    an update that changes neither these nor the spec is not judged.
+    """
     only_with: tuple[str, ...] = ()
-    """Fields of the VM spec or the VMI spec. Without one of them the check finds nothing, so it is not run. A test removes
-    them from each case."""
+    """Fields of the VM spec or the VMI spec. Without one of them the check finds nothing, so it is
+    not run. A test removes them from each case.
+    """
     params: Any = NO_PARAMS
-    """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
+    """The thresholds with their defaults: a frozen dataclass,
+    each field documented with its unit.
+    """
     at_admission: bool = True
     """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""
     of_deleted: bool = False
-    """Whether the rule is about objects that are being deleted, of which no other rule is asked. Never at admission."""
+    """Whether the rule is about objects that are being deleted, of which no other rule is asked.
+    Never at admission.
+    """
     in_scan: bool = True
-    """Whether ``scan`` asks the rule too. A rule about what the API server never stores is for ``check`` alone."""
+    """Whether ``scan`` asks the rule too. A rule about what the API server never stores is for
+    ``check`` alone.
+    """
     target: Mapping[str, str] = field(default_factory=dict)
-    """For a rule about an upgrade: by component the first release that it knows, such as ``{"kubevirt": "1.5"}``. It runs
-    only in ``check`` and ``scan`` with a ``--target`` that names one of the components."""
+    """For a rule about an upgrade: by component the first release that it knows, such as
+    ``{"kubevirt": "1.5"}``. It runs only in ``check`` and ``scan`` with a ``--target`` that names
+    one of the components.
+    """
     fixable: bool = False
-    """Whether findings can carry fixes. ``check --fix`` writes them unless the policy says ``fix: false``."""
+    """Whether findings can carry fixes. ``check --fix`` writes them unless the policy says
+    ``fix: false``.
+    """
     fix_by_default: bool = False
-    """Whether ``/mutate`` applies the fixes out of the box, not only if the policy says ``fix: true``."""
+    """Whether ``/mutate`` applies the fixes out of the box,
+    not only if the policy says ``fix: true``.
+    """
     sources: tuple[str, ...] = ()
 
     denials: tuple[Denial, ...] = ()
-    """The denials of the check in CEL, for ValidatingAdmissionPolicies. A test holds both to the same decisions."""
+    """The denials of the check in CEL, for ValidatingAdmissionPolicies.
+    A test holds both to the same decisions.
+    """
 
     not_in_cel: str = ""
     """Why CEL cannot say the denials, as a clause that follows "it is not exported because"."""
 
     id: str = ""
-    """The rule's name for users; it never changes: ``vm-running-and-run-strategy``. By default the name of the module."""
+    """The rule's name for users; it never changes: ``vm-running-and-run-strategy``.
+    By default the name of the module.
+    """
     doc: str = ""
-    """The rule's page, by default the docstring of the module. First line: the bad pattern. Then **Why.** and **Fix.**"""
+    """The rule's page, by default the docstring of the module. First line: the bad pattern. Then
+    **Why.** and **Fix.**
+    """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -294,11 +348,17 @@ class Rule(RuleOptions):
     @property
     def title(self) -> str:
         """The first line of the page: the bad pattern."""
-        return self.doc.strip().partition("\n")[0]
+        return " ".join(self.doc.strip().partition("\n\n")[0].split())
 
     def room(self, path: Path) -> int:
-        """Return the characters that a message at this path has: few in a warning of the API server, more in a scan."""
-        return LONGEST_WARNING - len(f"{path}:  [virt-admit/{self.id}]") if self.at_admission else LONGEST_MESSAGE
+        """Return the characters that a message at this path has: few in a warning of the API
+        server, more in a scan.
+        """
+        return (
+            LONGEST_WARNING - len(f"{path}:  [virt-admit/{self.id}]")
+            if self.at_admission
+            else LONGEST_MESSAGE
+        )
 
     def first_that_fits(self, path: Path, *choices: str) -> str:
         """Return the first message that has room at this path, else the last one."""
@@ -313,16 +373,23 @@ _REQUIRED: Final = frozenset(("kinds", "action"))
 
 
 class rule(RuleOptions):  # noqa: N801 - a decorator
-    """Declare the function below as a rule: ``@rule(kinds=(VM,), action=Action.WARN)``. The function becomes a ``Rule``."""
+    """Declare the function below as a rule: ``@rule(kinds=(VM,), action=Action.WARN)``.
+
+    The function becomes a ``Rule``.
+    """
 
     def __new__(cls, *_: object, **options: object) -> Self:
         """Raise ``InvalidRule`` for options that do not exist and for those that are missing."""
         for name in options.keys() - _OPTIONS:
             meant = did_you_mean(name, sorted(_OPTIONS))
-            hint = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(sorted(_OPTIONS))}"
+            hint = (
+                f"Did you mean {meant}?" if meant else f"Use one of {', '.join(sorted(_OPTIONS))}"
+            )
             raise InvalidRule(f"unknown option {name} of @rule. {hint}")
         for name in _REQUIRED - options.keys():
-            raise InvalidRule(f"@rule has no {name}. Write @rule(kinds=(VM,), action=Action.WARN, ...)")
+            raise InvalidRule(
+                f"@rule has no {name}. Write @rule(kinds=(VM,), action=Action.WARN, ...)"
+            )
         return super().__new__(cls)
 
     def __call__(self, check: Check) -> Rule:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 DOMAIN: Final = "virt-admit.io"
-"""The API group of policies and snapshots, and the prefix of annotations, labels and webhook names."""
+"""The API group of policies and snapshots, and the prefix of annotations,
+labels and webhook names.
+"""
 API_VERSION: Final = f"{DOMAIN}/v1alpha1"
 """The API version of policies and snapshots."""
 DOCS_URL: Final = f"https://{DOMAIN}/docs"
-"""Where links in reports and alerts lead by default: the folder ``docs`` of the project. ``VIRT_ADMIT_DOCS_URL`` replaces
-it, because a company reads a copy of its own."""
+"""Where links in reports and alerts lead by default: the folder ``docs`` of the project.
+``VIRT_ADMIT_DOCS_URL`` replaces it, because a company reads a copy of its own.
+"""
 NAMESPACE: Final = "virt-admit"
 SERVICE: Final = "virt-admit-webhook"
 CERTS_SECRET: Final = f"{NAMESPACE}/virt-admit-certs"

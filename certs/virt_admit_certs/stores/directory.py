@@ -33,10 +33,10 @@ _FILES: Final = (*KEYS, _NOTES)
 class Directory:
     """A directory in the layout of kubelet's mounts.
 
-    The files are in ``..gen-<random>/``, ``..data`` is a symlink to it, and ``ca.crt`` and the others are symlinks
-    into ``..data``. A save writes a new generation and renames one symlink: readers see the old or the new one, never a
-    mixture, whenever a crash happens. Plain files of an administrator become the first generation, unless they contain
-    a certificate without its CA.
+    The files are in ``..gen-<random>/``, ``..data`` is a symlink to it, and ``ca.crt`` and the
+    others are symlinks into ``..data``. A save writes a new generation and renames one symlink:
+    readers see the old or the new one, never a mixture, whenever a crash happens. Plain files of an
+    administrator become the first generation, unless they contain a certificate without its CA.
     """
 
     external: ClassVar[bool] = False
@@ -51,7 +51,9 @@ class Directory:
             _tighten(self._path / name)
         return Loaded(data, notes, version)
 
-    def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
+    def save(
+        self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None
+    ) -> bool:
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(self._path / ".lock") as held:
             if not held or self.stale(version):
@@ -85,14 +87,19 @@ class Directory:
         generation = self._path / f"{_GENERATION}{secrets.token_hex(8)}"
         try:
             os.mkdir(generation, 0o700)
-            for name, content in {**data, _NOTES: json.dumps(dict(notes), indent=1).encode()}.items():
+            for name, content in {
+                **data,
+                _NOTES: json.dumps(dict(notes), indent=1).encode(),
+            }.items():
                 _write(generation / name, content, 0o600 if name in PRIVATE_KEYS else 0o644)
             _sync(generation)
             if (self._path / _DATA).is_symlink():  # otherwise the plain files are still in use
                 self._link_names(data)
-            _link(generation.name, self._path / _DATA)  # from here on readers see the new generation
+            # from here on readers see the new generation
+            _link(generation.name, self._path / _DATA)
         except OSError:
-            shutil.rmtree(generation, ignore_errors=True)  # otherwise each retry takes more space on a full disk
+            # otherwise each retry takes more space on a full disk
+            shutil.rmtree(generation, ignore_errors=True)
             raise
         self._link_names(data)
         for name in set(KEYS) - set(data):
@@ -104,7 +111,9 @@ class Directory:
 
 
 class ExternalDirectory:
-    """Files of an external issuer: a mount of cert-manager or OpenShift, or files of an administrator."""
+    """Files of an external issuer: a mount of cert-manager or OpenShift,
+    or files of an administrator.
+    """
 
     external: ClassVar[bool] = True
     _KEYS: Final = ("tls.crt", "tls.key", "ca.crt")
@@ -116,12 +125,15 @@ class ExternalDirectory:
     def load(self) -> Loaded:
         data, version = _read(self._path, self._KEYS)
         key = self._path / "tls.key"
-        if not self._warned and not key.is_symlink() and _permits(stat.S_IRWXO, key):  # only this pod sees a mount
+        # only this pod sees a mount
+        if not self._warned and not key.is_symlink() and _permits(stat.S_IRWXO, key):
             self._warned = True
             log.warning("key file is readable by all users", extra={"file": str(key)})
         return Loaded(data, {}, version)
 
-    def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
+    def save(
+        self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None
+    ) -> bool:
         raise NotImplementedError("external certificates are never written")
 
     def stale(self, version: str | None) -> bool:
@@ -129,7 +141,10 @@ class ExternalDirectory:
 
 
 def _read(path: Path, names: tuple[str, ...]) -> tuple[dict[str, bytes], str | None]:
-    """Return the files of one generation, and its version. Raise OSError (EBUSY) if they keep changing."""
+    """Return the files of one generation, and its version.
+
+    Raise OSError (EBUSY) if they keep changing.
+    """
     for _ in range(5):
         version = _version(path, names)
         root = _root(path)
@@ -148,11 +163,15 @@ def _notes(content: bytes) -> dict[str, str]:
         notes = json.loads(content)
     except ValueError:
         return {}
-    return {str(name): str(value) for name, value in notes.items()} if isinstance(notes, dict) else {}
+    return (
+        {str(name): str(value) for name, value in notes.items()} if isinstance(notes, dict) else {}
+    )
 
 
 def _root(path: Path) -> Path:
-    """Return the directory with the files: the target of ``..data``, resolved once, or the path itself."""
+    """Return the directory with the files: the target of ``..data``, resolved once,
+    or the path itself.
+    """
     try:
         return path / os.readlink(path / _DATA)
     except OSError:
@@ -160,7 +179,9 @@ def _root(path: Path) -> Path:
 
 
 def _version(path: Path, names: tuple[str, ...]) -> str | None:
-    """Return the name of the generation; for plain files a digest of inode, mtime and size; None without files."""
+    """Return the name of the generation; for plain files a digest of inode, mtime and size;
+    None without files.
+    """
     with contextlib.suppress(OSError):
         return os.readlink(path / _DATA)
     found = []
@@ -222,6 +243,9 @@ def _permits(mask: int, path: Path) -> bool:
 def _tighten(path: Path) -> None:
     """Remove the permissions of all other users from a key file."""
     if _permits(stat.S_IRWXG | stat.S_IRWXO, path):
-        log.warning("key file was readable by other users; permissions restricted", extra={"file": str(path)})
+        log.warning(
+            "key file was readable by other users; permissions restricted",
+            extra={"file": str(path)},
+        )
         with contextlib.suppress(OSError):
             os.chmod(path, 0o600)

@@ -13,7 +13,9 @@ class Loaded:
     """The content of a store."""
 
     data: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """PEM by the names of :data:`virt_admit_certs.state.KEYS`; files that do not exist are omitted."""
+    """PEM by the names of :data:`virt_admit_certs.state.KEYS`;
+    files that do not exist are omitted.
+    """
     notes: Mapping[str, str] = field(default_factory=dict)
     version: str | None = None
     """The version that a save must name; None if nothing is stored yet."""
@@ -22,7 +24,10 @@ class Loaded:
 
 
 class Store(Protocol):
-    """Where a state is stored. A save names the version that it replaces, so the loser of a race reads again."""
+    """Where a state is stored.
+
+    A save names the version that it replaces, so the loser of a race reads again.
+    """
 
     external: ClassVar[bool]
     """An external issuer fills it: never save."""
@@ -30,8 +35,13 @@ class Store(Protocol):
     def load(self) -> Loaded:
         """Read the whole content, from one version. Raise OSError or ApiError."""
 
-    def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
-        """Replace the whole content if ``version`` is still stored; return whether it was. Raise as ``load`` does."""
+    def save(
+        self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None
+    ) -> bool:
+        """Replace the whole content if ``version`` is still stored; return whether it was.
+
+        Raise as ``load`` does.
+        """
 
     def stale(self, version: str | None) -> bool:
         """Return whether another version is stored now, as far as microseconds can tell."""

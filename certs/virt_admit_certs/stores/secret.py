@@ -12,7 +12,15 @@ from virt_admit_certs.stores.protocol import Loaded
 
 DOMAIN: Final = "virt-admit.io"
 
-NOTES: Final = ("phase", "generation", "announced-at", "promoted-at", "rotated-by", "rotate", "rotate-done")
+NOTES: Final = (
+    "phase",
+    "generation",
+    "announced-at",
+    "promoted-at",
+    "rotated-by",
+    "rotate",
+    "rotate-done",
+)
 """The annotations that are read and written, without their domain."""
 
 LABELS: Final = {
@@ -34,7 +42,8 @@ class SecretStore:
         self._namespace = namespace
         self._name = name
         self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
-        self._type = "kubernetes.io/tls"  # the type of an existing Secret is immutable: load keeps it
+        # the type of an existing Secret is immutable: load keeps it
+        self._type = "kubernetes.io/tls"
 
     def load(self) -> Loaded:
         """Read the Secret. Empty if it does not exist. Raise ApiError if it cannot be read."""
@@ -48,12 +57,18 @@ class SecretStore:
         annotations = metadata.get("annotations") or {}
         return Loaded(
             _decoded(response.body.get("data")),
-            {note: annotations[f"{DOMAIN}/{note}"] for note in NOTES if f"{DOMAIN}/{note}" in annotations},
+            {
+                note: annotations[f"{DOMAIN}/{note}"]
+                for note in NOTES
+                if f"{DOMAIN}/{note}" in annotations
+            },
             _version_of(metadata),
             response.date,
         )
 
-    def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
+    def save(
+        self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None
+    ) -> bool:
         """Replace the content if ``version`` is still current; return whether it was replaced."""
         version = version or self._create()
         if version is None:
@@ -63,28 +78,35 @@ class SecretStore:
             "uid": uid,  # without it, an apply would create a Secret that was deleted meanwhile
             "resourceVersion": resource_version,
             "labels": LABELS,
-            "annotations": {f"{DOMAIN}/{note}": value for note, value in notes.items() if note in NOTES},
+            "annotations": {
+                f"{DOMAIN}/{note}": value for note, value in notes.items() if note in NOTES
+            },
         }
         content = {"tls.crt": b"", "tls.key": b"", **data}  # required by the type kubernetes.io/tls
         encoded = {key: base64.b64encode(value).decode() for key, value in content.items()}
-        return self._apply(metadata, encoded, {"fieldManager": FIELD_MANAGER, "force": "true"}).status in (200, 201)
+        return self._apply(
+            metadata, encoded, {"fieldManager": FIELD_MANAGER, "force": "true"}
+        ).status in (200, 201)
 
     def stale(self, version: str | None) -> bool:  # noqa: ARG002
         """Return False: only a request can tell, and the reconcile loop makes it."""
         return False
 
     def _create(self) -> str | None:
-        """Create an empty Secret and return its version; None if another replica has filled it already.
+        """Create an empty Secret and return its version;
+        None if another replica has filled it already.
 
-        Server-side apply does not need the right to create any Secret: the name is in the URL, so RBAC can restrict
-        it. Without ``force`` it takes no field from a Secret that has content.
+        Server-side apply does not need the right to create any Secret: the name is in the URL, so
+        RBAC can restrict it. Without ``force`` it takes no field from a Secret that has content.
         """
         self._type = "kubernetes.io/tls"
         empty = {"tls.crt": "", "tls.key": ""}
         response = self._apply({"labels": LABELS}, empty, {"fieldManager": f"{FIELD_MANAGER}-init"})
         return _version_of(response.body["metadata"]) if response.status in (200, 201) else None
 
-    def _apply(self, metadata: Mapping[str, Any], data: Mapping[str, str], query: Mapping[str, str]) -> ApiResponse:
+    def _apply(
+        self, metadata: Mapping[str, Any], data: Mapping[str, str], query: Mapping[str, str]
+    ) -> ApiResponse:
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -116,7 +138,9 @@ class ExternalSecret:
         loaded = self._store.load()
         return Loaded(loaded.data, {}, loaded.version, loaded.date)
 
-    def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
+    def save(
+        self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None
+    ) -> bool:
         """Raise NotImplementedError."""
         raise NotImplementedError("external certificates are never written")
 
@@ -130,4 +154,6 @@ def _version_of(metadata: Mapping[str, Any]) -> str:
 
 
 def _decoded(data: Mapping[str, str] | None) -> dict[str, bytes]:
-    return {key: base64.b64decode(value) for key, value in (data or {}).items() if key in KEYS and value}
+    return {
+        key: base64.b64decode(value) for key, value in (data or {}).items() if key in KEYS and value
+    }

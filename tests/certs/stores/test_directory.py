@@ -104,7 +104,9 @@ class TestSaved:
                 if len(reads) == moment + 1:
                     other = Directory(root)
                     assert other.save(
-                        dict.fromkeys(OLD, b"%d" % moment), {"n": str(moment)}, storing._version(root, ())
+                        dict.fromkeys(OLD, b"%d" % moment),
+                        {"n": str(moment)},
+                        storing._version(root, ()),
                     )
                 return original(file)
 
@@ -133,7 +135,9 @@ class TestSaved:
         assert Directory(tmp_path / "a" / "b").load().data == OLD
 
     @pytest.mark.parametrize("reason", [errno.EROFS, errno.EACCES, errno.ENOSPC])
-    def test_a_directory_that_cannot_be_written_is_an_error_and_stays(self, root, monkeypatch, reason):
+    def test_a_directory_that_cannot_be_written_is_an_error_and_stays(
+        self, root, monkeypatch, reason
+    ):
         def refuse(*_: object) -> None:
             raise OSError(reason, os.strerror(reason))
 

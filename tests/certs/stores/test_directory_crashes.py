@@ -44,8 +44,12 @@ class CrashingOs:
         return operation
 
 
-def crash_everywhere(monkeypatch: pytest.MonkeyPatch, prepare: Callable[[int], Path]) -> Iterator[tuple[int, Path]]:
-    """Save NEW into what ``prepare`` makes, with a crash after 0, 1, 2 … operations, until none comes."""
+def crash_everywhere(
+    monkeypatch: pytest.MonkeyPatch, prepare: Callable[[int], Path]
+) -> Iterator[tuple[int, Path]]:
+    """Save NEW into what ``prepare`` makes, with a crash after 0, 1, 2 … operations,
+    until none comes.
+    """
     for survives in range(200):
         path = prepare(survives)
         version = Directory(path).load().version
@@ -85,7 +89,9 @@ def test_a_crash_between_any_two_operations(tmp_path, monkeypatch, plain):
         assert {name: found[name] for name in set(OLD) & set(NEW)} == {
             name: data[name] for name in set(OLD) & set(NEW)
         }, number
-        assert Directory(path).save(NEW | {"tls.crt": b"later"}, NOTES, Directory(path).load().version), number
+        assert Directory(path).save(
+            NEW | {"tls.crt": b"later"}, NOTES, Directory(path).load().version
+        ), number
         assert by_name(path) == Directory(path).load().data == NEW | {"tls.crt": b"later"}, number
         assert len(list(path.glob("..gen-*"))) == 1, number
 
@@ -95,7 +101,9 @@ def test_a_crash_between_any_two_operations(tmp_path, monkeypatch, plain):
 
 @pytest.mark.slow
 def test_two_processes_on_one_directory(root):
-    """Each increments a counter under compare-and-swap; readers never see a mixture; no increment is lost."""
+    """Each increments a counter under compare-and-swap; readers never see a mixture;
+    no increment is lost.
+    """
     script = textwrap.dedent(
         """
         import sys
@@ -114,14 +122,18 @@ def test_two_processes_on_one_directory(root):
                 lost += 1
             loaded = directory.load()
         print(lost)
-        """
+        """  # noqa: E501
     )
     directory = Directory(root)
-    assert directory.save(dict.fromkeys(("ca.crt", "ca.key", "tls.crt", "tls.key"), b"start"), {"generation": "0"},
+    assert directory.save(dict.fromkeys(("ca.crt", "ca.key", "tls.crt", "tls.key"), b"start"),
+                          {"generation": "0"},
                           directory.load().version)  # fmt: skip
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", script, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(2)
     ]

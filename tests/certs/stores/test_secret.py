@@ -11,8 +11,20 @@ from virt_admit_certs.kube_api import ApiError, ApiResponse
 from virt_admit_certs.stores.protocol import Loaded
 from virt_admit_certs.stores.secret import ExternalSecret, SecretStore
 
-OLD = {"ca.crt": b"old ca", "ca.key": b"old key", "tls.crt": b"old cert", "tls.key": b"old tls", "cross.crt": b"x"}
-NEW = {"ca.crt": b"new ca", "ca.key": b"new key", "tls.crt": b"new cert", "tls.key": b"new tls", "next.crt": b"y"}
+OLD = {
+    "ca.crt": b"old ca",
+    "ca.key": b"old key",
+    "tls.crt": b"old cert",
+    "tls.key": b"old tls",
+    "cross.crt": b"x",
+}
+NEW = {
+    "ca.crt": b"new ca",
+    "ca.key": b"new key",
+    "tls.crt": b"new cert",
+    "tls.key": b"new tls",
+    "next.crt": b"y",
+}
 
 
 @pytest.fixture
@@ -75,14 +87,21 @@ class TestSecret:
         assert api.secret is None
 
     def test_of_two_that_begin_at_once_one_wins(self, api):
-        """The other comes after the first request, after the second, …: both make the empty Secret, one fills it."""
+        """The other comes after the first request, after the second, …: both make the empty Secret,
+        one fills it.
+        """
         for moment in range(1, 5):
             api.delete_secret()
             one, two = store(api), store(api)
             count = 0
             results = []
 
-            def before(verb: str, moment: int = moment, two: SecretStore = two, results: list[bool] = results) -> None:
+            def before(
+                verb: str,
+                moment: int = moment,
+                two: SecretStore = two,
+                results: list[bool] = results,
+            ) -> None:
                 nonlocal count
                 count += 1
                 if count == moment:
@@ -157,7 +176,9 @@ class TestSecret:
         ],
     )
     def test_reasons(self, api, monkeypatch, status, reason):
-        monkeypatch.setattr(api, "get_secret", lambda *_: ApiResponse(status, {"message": "secret"}))
+        monkeypatch.setattr(
+            api, "get_secret", lambda *_: ApiResponse(status, {"message": "secret"})
+        )
 
         with pytest.raises(ApiError) as refused:
             store(api).load()

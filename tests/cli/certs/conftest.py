@@ -26,7 +26,9 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     api.register()
     for body in api.configurations.values():
         for webhook in body["webhooks"]:
-            webhook["clientConfig"] = {"service": {"name": "virt-admit-webhook", "namespace": "virt-admit"}}
+            webhook["clientConfig"] = {
+                "service": {"name": "virt-admit-webhook", "namespace": "virt-admit"}
+            }
     Replica(api).settle()
     monkeypatch.setattr(KubeApi, "connect", lambda *_: api)
     return api

@@ -13,7 +13,9 @@ NAME = "virt-admit-webhook.virt-admit.svc"
 
 def run(*args: object, stdin: str = "") -> tuple[int, str, str]:
     """Exit code, stdout, and what stderr would say."""
-    result = CliRunner().invoke(main.virt_admit, ["certs", *map(str, args)], input=stdin, standalone_mode=False)
+    result = CliRunner().invoke(
+        main.virt_admit, ["certs", *map(str, args)], input=stdin, standalone_mode=False
+    )
     if isinstance(result.exception, main.click.ClickException):
         return 2, result.stdout, result.exception.format_message()
     assert result.exception is None, result.exception

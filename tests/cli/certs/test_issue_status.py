@@ -22,14 +22,18 @@ from virt_admit_certs.stores.directory import Directory
 
 class TestIssue:
     def test_into_an_empty_folder(self, tmp_path):
-        code, out, _ = run("issue", tmp_path / "new", "--cert-name", "Laptop.test", "--certs-key", "p384")
+        code, out, _ = run(
+            "issue", tmp_path / "new", "--cert-name", "Laptop.test", "--certs-key", "p384"
+        )
         state = parse(Directory(tmp_path / "new").load().data)
 
         assert code == 0
         assert out.startswith("done       bootstrap\nphase      steady\n")
         assert {NAME, "localhost", "127.0.0.1", "laptop.test"} < set(names_of(state.serving.cert))
         assert state.serving.key.key_size == 384
-        assert [os.stat(tmp_path / "new" / name).st_mode & 0o777 for name in ("ca.key", "tls.key")] == [0o600, 0o600]
+        assert [
+            os.stat(tmp_path / "new" / name).st_mode & 0o777 for name in ("ca.key", "tls.key")
+        ] == [0o600, 0o600]
 
     def test_again_there_is_nothing_to_do(self, folder):
         before = serving_cert(folder)
@@ -92,7 +96,11 @@ class TestStatus:
     def test_the_schedule_may_be_the_clusters(self, folder, monkeypatch):
         at = json.loads(run("status", "--certs", folder, "-o", "json")[1])["step"]["at"]
         short = {"server": {"duration": "24h", "renewBefore": "1h"}}
-        hyperconverged = {"apiVersion": "hco.kubevirt.io/v1", "kind": "HyperConverged", "metadata": {"name": "a"}}
+        hyperconverged = {
+            "apiVersion": "hco.kubevirt.io/v1",
+            "kind": "HyperConverged",
+            "metadata": {"name": "a"},
+        }
         found = Snapshot([Object({**hyperconverged, "spec": {"security": {"certConfig": short}}})])
         monkeypatch.setattr("virt_admit.cli.commands.certs.load_cluster", lambda *_, **__: found)
 
@@ -115,7 +123,10 @@ class TestStatus:
         code, out, _ = run("status")
 
         assert code == 1
-        assert "attention  MutatingWebhookConfiguration 1.virt-admit.io does not carry the bundle" in out
+        assert (
+            "attention  MutatingWebhookConfiguration 1.virt-admit.io does not carry the bundle"
+            in out
+        )
 
     def test_without_the_right_to_read_configurations_it_tells_the_rest(self, api):
         api.forbidden = {"get configuration"}
@@ -156,7 +167,9 @@ class TestStatus:
         assert run("status", "--certs", tmp_path / "file")[0] == 2
 
 
-@pytest.mark.parametrize(("args", "code", "stream"), [((), 0, "out"), (("certs",), 2, "err"), (("policy",), 2, "err")])
+@pytest.mark.parametrize(
+    ("args", "code", "stream"), [((), 0, "out"), (("certs",), 2, "err"), (("policy",), 2, "err")]
+)
 def test_without_a_verb_there_is_help(monkeypatch, capsys, args, code, stream):
     """`virt-admit` alone asks for it; a group alone is wrong usage."""
     monkeypatch.setattr(sys, "argv", ["virt-admit", *args])
@@ -190,4 +203,6 @@ def test_no_private_key_is_printed(folder, api):
     assert "PRIVATE" not in said
     for state in (api.state, parse(Directory(folder).load().data)):
         for pair in (state.signer, state.serving, state.next):
-            assert pair is None or not any(line in said for line in key_pem(pair.key).decode().splitlines())
+            assert pair is None or not any(
+                line in said for line in key_pem(pair.key).decode().splitlines()
+            )

@@ -34,7 +34,9 @@ class TestRotate:
         code, out, _ = run("rotate", "--signer", "--certs", folder)
         assert (code, " is announced; " in out) == (0, True)
         assert parse(Directory(folder).load().data).announced
-        code, out, _ = run("rotate", "--signer", "--wait", "--certs", folder, "--certs-propagation", "0s")
+        code, out, _ = run(
+            "rotate", "--signer", "--wait", "--certs", folder, "--certs-propagation", "0s"
+        )
 
         after = parse(Directory(folder).load().data)
         assert (code, out.endswith("is done\n")) == (0, True)
@@ -54,7 +56,11 @@ class TestRotate:
     def test_one_thing_at_a_time(self, folder):
         before = Directory(folder).load()
 
-        for flags in (("--serving", "--signer"), ("--signer", "--serving"), ("--signer", "--revoke", "--yes")):
+        for flags in (
+            ("--serving", "--signer"),
+            ("--signer", "--serving"),
+            ("--signer", "--revoke", "--yes"),
+        ):
             code, out, err = run("rotate", *flags, "--certs", folder)
             assert (code, out) == (2, "")
             assert err.endswith("exclude each other")
@@ -62,7 +68,9 @@ class TestRotate:
 
     def test_a_request_to_whoever_serves(self, api):
         for flag in ("--serving", "--signer"):
-            assert run("rotate", flag)[1].endswith(" is requested; a replica of the webhook performs it\n")
+            assert run("rotate", flag)[1].endswith(
+                " is requested; a replica of the webhook performs it\n"
+            )
 
     @pytest.mark.parametrize("what", ["serving", "signer"])
     def test_a_secret_is_rotated_by_a_replica(self, api, monkeypatch, what):
@@ -111,7 +119,9 @@ class TestRotate:
         assert set(api.published) == {certs_pem(api.state.bundle)}
 
     def test_revoking_ends_although_whoever_serves_goes_on_at_once(self, api, monkeypatch):
-        """Its settings are not the command's: it announces a signer to its own taste in the same round."""
+        """Its settings are not the command's: it announces a signer to its own taste in the same
+        round.
+        """
         replica = Replica(api, replace(DAILY, key="p384"))
         monkeypatch.setattr(time, "sleep", lambda _: replica.settle())
 
@@ -122,5 +132,9 @@ class TestRotate:
 
     def test_what_is_not_ours(self, folder, tmp_path):
         assert run("rotate", "--certs-external", folder)[2].startswith("an external issuer owns")
-        assert run("rotate", "--certs", tmp_path / "empty")[2].startswith("the store has no signer yet")
-        assert run("bundle", "--certs", tmp_path / "empty")[2].startswith("the store has no signer yet")
+        assert run("rotate", "--certs", tmp_path / "empty")[2].startswith(
+            "the store has no signer yet"
+        )
+        assert run("bundle", "--certs", tmp_path / "empty")[2].startswith(
+            "the store has no signer yet"
+        )

@@ -43,7 +43,10 @@ class Listener(ThreadingHTTPServer):
 class Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        answers = {"/validate": {"response": {"uid": json.loads(body)["request"]["uid"]}}, "/other": {}}
+        answers = {
+            "/validate": {"response": {"uid": json.loads(body)["request"]["uid"]}},
+            "/other": {},
+        }
         found = json.dumps(answers.get(self.path, "")).encode()
         self.send_response(200 if self.path in answers else 404)
         self.send_header("Content-Length", str(len(found)))
@@ -75,7 +78,9 @@ class TestVerify:
     def signer(self) -> Pair:
         return new_signer(self.NOW, timedelta(days=1))
 
-    def front(self, signer: Pair, *names: str, life: float = 1, chain: Any = (), **options: Any) -> TlsContextProvider:
+    def front(
+        self, signer: Pair, *names: str, life: float = 1, chain: Any = (), **options: Any
+    ) -> TlsContextProvider:
         """A front that shows a cert for some names and hours."""
         front = TlsContextProvider(**options)
         pair = new_serving(signer, names or ("127.0.0.1", NAME), self.NOW, timedelta(hours=life))
@@ -95,9 +100,15 @@ class TestVerify:
         assert out.startswith("shown      CN=virt-admit, ")
         assert f"           names 127.0.0.1, {NAME}\n" in out
         assert out.endswith(f"succeeds   {ca} as 127.0.0.1\n")
-        code, out, _ = run("verify", f"{url}/validate", "--ca-file", ca, "--server-name", NAME, "-o", "json")
+        code, out, _ = run(
+            "verify", f"{url}/validate", "--ca-file", ca, "--server-name", NAME, "-o", "json"
+        )
         told = json.loads(out)
-        assert (code, told["verdicts"][0]["succeeds"], told["verdicts"][0]["server_name"]) == (0, True, NAME)
+        assert (code, told["verdicts"][0]["succeeds"], told["verdicts"][0]["server_name"]) == (
+            0,
+            True,
+            NAME,
+        )
         assert told["chain"][0]["issuer"] == signer.cert.subject.rfc4514_string()
 
     def test_the_old_bundle_trusts_by_the_cross_certificate(self, listen, signer, tmp_path):
@@ -168,7 +179,10 @@ class TestVerify:
 
         assert code == 1
         assert out.startswith("shown      no certificate\n")
-        assert "the connection closes during the handshake\n           the webhook has no certificate yet" in out
+        assert (
+            "the connection closes during the handshake\n           the webhook has no "
+            "certificate yet"
+        ) in out
 
     def test_each_configuration_is_a_caller(self, listen, api):
         state = api.state
@@ -178,7 +192,10 @@ class TestVerify:
 
         code, out, _ = run("verify", url)
         assert code == 0
-        assert f"succeeds   ValidatingWebhookConfiguration as {NAME} (0.virt-admit.io, 1.virt-admit.io)\n" in out
+        assert (
+            f"succeeds   ValidatingWebhookConfiguration as {NAME} (0.virt-admit.io, "
+            "1.virt-admit.io)\n"
+        ) in out
         webhook = api.configurations["MutatingWebhookConfiguration"]["webhooks"][1]
         del webhook["clientConfig"]["caBundle"]
         code, out, _ = run("verify", url)
@@ -187,7 +204,10 @@ class TestVerify:
         assert f"fails      MutatingWebhookConfiguration as {NAME} (1.virt-admit.io)\n" in out
         assert "the caBundle is empty" in out
         webhook["clientConfig"] = {"url": "https://elsewhere.test/validate", "caBundle": ""}
-        assert "fails      MutatingWebhookConfiguration as elsewhere.test (1.virt-admit.io)" in run("verify", url)[1]
+        assert (
+            "fails      MutatingWebhookConfiguration as elsewhere.test (1.virt-admit.io)"
+            in run("verify", url)[1]
+        )
 
     def test_it_cannot_be_told(self, api, folder):
         port = free_port()

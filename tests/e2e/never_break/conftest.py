@@ -35,5 +35,9 @@ def nothing_there(asker: Reach) -> Iterator[None]:
     asker.policy()
     yield
     asker.kubectl(
-        "delete", [*FAULTY, vm("db"), instance("db"), node("n1")], "--ignore-not-found", "--wait=false", user=BEFORE
+        "delete",
+        [*FAULTY, vm("db"), instance("db"), node("n1")],
+        "--ignore-not-found",
+        "--wait=false",
+        user=BEFORE,
     )

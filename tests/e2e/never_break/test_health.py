@@ -59,8 +59,16 @@ class TestHealth:
         asker.kubectl("create", node("n1"))
         asker.kubectl("create", FAULTY_HEALTH, user=BEFORE)
         before = everything(asker)
-        beat = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}
-        assert quiet(asker.kubectl("patch --subresource=status", node("n1"), f"-p={json.dumps(beat)}", **KUBELET))
+        beat = {
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+            }
+        }
+        assert quiet(
+            asker.kubectl(
+                "patch --subresource=status", node("n1"), f"-p={json.dumps(beat)}", **KUBELET
+            )
+        )
         lease = obj(kinds.LEASE, "n1", spec={"holderIdentity": "n1"})
         for verb in ("create", "replace"):
             assert quiet(asker.kubectl(verb, lease, **KUBELET))
@@ -74,7 +82,9 @@ class TestHealth:
 
     @never_break("health", 3)
     def test_nodes_only_by_match_conditions(self, asker: Reach) -> None:
-        """A cordon by hand is looked at and never refused; kubelets and all other writes do not come."""
+        """A cordon by hand is looked at and never refused;
+        kubelets and all other writes do not come.
+        """
         asker.world([node("n1", status=READY), node("n2", status=READY), BLOCKER])
         asker.kubectl("create", node("n1"))
         cordon, uncordon = ({"spec": {"unschedulable": value}} for value in (True, None))
@@ -103,11 +113,15 @@ class TestHealth:
         checks = FAULTY_HEALTH[:3]
         asker.kubectl("create", checks, user=BEFORE)
         paused = asker.kubectl("annotate", checks[:2], "cluster.x-k8s.io/paused=")
-        stopped = asker.kubectl("patch", checks[2], "--type=merge", '-p={"spec":{"pauseRequests":["storm"]}}')
+        stopped = asker.kubectl(
+            "patch", checks[2], "--type=merge", '-p={"spec":{"pauseRequests":["storm"]}}'
+        )
         repaired = asker.kubectl(
             "patch", checks[0], "--type=merge", '-p={"spec":{"selector":{"matchLabels":{"a":"b"}}}}'
         )
-        assert (paused[0], stopped[0], repaired[0]) == (0, 0, 0), paused[1] + stopped[1] + repaired[1]
+        assert (paused[0], stopped[0], repaired[0]) == (0, 0, 0), (
+            paused[1] + stopped[1] + repaired[1]
+        )
 
     @never_break("health", 6)
     def test_what_the_cluster_ships(self, asker: Reach) -> None:
@@ -121,7 +135,9 @@ class TestHealth:
         inert = health_check(
             "inert",
             selector={"matchLabels": {"machine.openshift.io/cluster-api-machine-role": "infra"}},
-            unhealthyConditions=[{"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}],
+            unhealthyConditions=[
+                {"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}
+            ],
         )
         try:
             assert quiet(asker.kubectl("create", [handler, inert]))
@@ -135,7 +151,9 @@ class TestHealth:
     def test_a_broken_node_can_be_maintained(self, asker: Reach, ready: str, code: int) -> None:
         broken = {"conditions": [{"type": "Ready", "status": ready}]}
         asker.world([node("n1", status=broken), node("n2", status=READY), BLOCKER])
-        answer = asker.kubectl("create", obj(kinds.NM, "m", spec={"nodeName": "n1"}), "--dry-run=server")
+        answer = asker.kubectl(
+            "create", obj(kinds.NM, "m", spec={"nodeName": "n1"}), "--dry-run=server"
+        )
         assert answer[0] == code
         assert "[virt-admit/nm-vm-blocks-drain]" in answer[1]
 
@@ -145,7 +163,9 @@ class TestHealth:
         asker.world([node("n1", status=READY), node("n2", status=READY), BLOCKER])
         asker.kubectl("create", node("n1"))
         before = everything(asker)
-        assert quiet(asker.kubectl("patch", node("n1"), '-p={"spec":{"unschedulable":true}}', user=user))
+        assert quiet(
+            asker.kubectl("patch", node("n1"), '-p={"spec":{"unschedulable":true}}', user=user)
+        )
         assert everything(asker) == before
 
 
@@ -155,6 +175,8 @@ BLOCKER = instance("db", evictionStrategy="LiveMigrate") | {
     "status": {
         "phase": "Running",
         "nodeName": "n1",
-        "conditions": [{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}],
+        "conditions": [
+            {"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}
+        ],
     }
 }

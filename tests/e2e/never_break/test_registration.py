@@ -23,10 +23,16 @@ class TestRegistration:
     """What the configurations that we print do on a server."""
 
     def test_no_match_condition_fails(self, asker: Reach) -> None:
-        """Under ``Fail`` an error in one would refuse the request: every kind, from next to nothing to nothing."""
+        """Under ``Fail`` an error in one would refuse the request: every kind,
+        from next to nothing to nothing.
+        """
         registered = [kind for entry in manifests.ENTRIES for kind in entry.kinds]
         barest = [
-            obj(kind, ONLY_NAME.get(kind, "bare"), **copy.deepcopy(REQUIRED.get(kind, BARE.get(kind, {}))))
+            obj(
+                kind,
+                ONLY_NAME.get(kind, "bare"),
+                **copy.deepcopy(REQUIRED.get(kind, BARE.get(kind, {}))),
+            )
             for kind in registered
         ]
         with failing(asker):
@@ -37,7 +43,8 @@ class TestRegistration:
                 ("label", ("a=b",)),
                 ("annotate", ("a-",)),
                 ("label", ("a-",)),
-                ("patch", ("--type=merge", HELD)),  # nothing that a condition compares: no part of it is true
+                # nothing that a condition compares: no part of it is true
+                ("patch", ("--type=merge", HELD)),
                 ("patch", ("--type=merge", FREED)),
                 ("delete", ("--wait=false",)),
             ):
@@ -47,10 +54,14 @@ class TestRegistration:
     def test_scaling_a_machine_set_is_looked_at(self, asker: Reach) -> None:
         marked = {"machine.openshift.io/delete-machine": "true"}
         green = obj(
-            kinds.MACHINE_SET, "green", MACHINES, spec={"replicas": 3, "selector": {"matchLabels": {"set": "green"}}}
+            kinds.MACHINE_SET,
+            "green",
+            MACHINES,
+            spec={"replicas": 3, "selector": {"matchLabels": {"set": "green"}}},
         )
         machines = [
-            obj(kinds.MACHINE, f"green-{number}", MACHINES, metadata={"labels": {"set": "green"}}) for number in "abc"
+            obj(kinds.MACHINE, f"green-{number}", MACHINES, metadata={"labels": {"set": "green"}})
+            for number in "abc"
         ]
         asker.world([green, *machines])
         with asker.stored(green):

@@ -72,7 +72,9 @@ class TestVirtualMachines:
     def test_status_and_subresources(self, asker: Reach) -> None:
         asker.kubectl("create", FAULTY_MACHINES, user=BEFORE)
         before = everything(asker)
-        written = [each | {"status": {"ready": True, "readyReplicas": 1}} for each in FAULTY_MACHINES]
+        written = [
+            each | {"status": {"ready": True, "readyReplicas": 1}} for each in FAULTY_MACHINES
+        ]
         assert asker.kubectl("replace --subresource=status", written, "--validate=ignore")[0] == 0
         assert quiet(asker.kubectl("scale", FAULTY_MACHINES[1:], "--replicas=3"))
         assert everything(asker) == before
@@ -86,11 +88,24 @@ class TestVirtualMachines:
         "account", ["controller", "apiserver", "handler", "operator", "synchronization-controller"]
     )
     def test_kubevirts_own_writers(self, asker: Reach, account: str) -> None:
-        """With the token of the service account: they may do anything, and we are not even asked."""
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-        group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"system:serviceaccounts:{KUBEVIRT}"}
+        """With the token of the service account: they may do anything,
+        and we are not even asked.
+        """
+        role = {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        }
+        group = {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Group",
+            "name": f"system:serviceaccounts:{KUBEVIRT}",
+        }
         binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
-        asker.kubectl("apply", binding | {"metadata": {"name": "kubevirt"}, "roleRef": role, "subjects": [group]})
+        asker.kubectl(
+            "apply",
+            binding | {"metadata": {"name": "kubevirt"}, "roleRef": role, "subjects": [group]},
+        )
         token = asker.plane.service_account_token(KUBEVIRT, f"kubevirt-{account}")
         before = everything(asker)
         theirs = [*FAULTY_MACHINES, vm("plain"), instance("db", evictionStrategy="livemigrate")]
@@ -100,7 +115,9 @@ class TestVirtualMachines:
 
     @never_break("vm", 4)
     def test_the_name_of_an_account_is_not_enough(self, asker: Reach) -> None:
-        """Every namespace can have a service account kubevirt-controller: it is judged like any user."""
+        """Every namespace can have a service account kubevirt-controller:
+        it is judged like any user.
+        """
         kubevirt = obj(kinds.KUBEVIRT, "kubevirt", KUBEVIRT)
         stranger = f"system:serviceaccount:{SHOP}:kubevirt-controller"
         create = partial(asker.kubectl, "create", FAULTY_MACHINES[0], "--dry-run=server")
@@ -119,7 +136,10 @@ class TestVirtualMachines:
 
     @never_break("vm", 6)
     def test_updates_are_not_mutated(self, asker: Reach) -> None:
-        assert "spec.template.spec.evictionStrategy was set to LiveMigrate" in asker.kubectl("create", vm("db"))[1]
+        assert (
+            "spec.template.spec.evictionStrategy was set to LiveMigrate"
+            in asker.kubectl("create", vm("db"))[1]
+        )
         assert quiet(asker.kubectl("replace", vm("db")))
         assert leaf(stored(asker, vm("db"))) is None
 
@@ -128,29 +148,46 @@ class TestVirtualMachines:
         """What is stored is what was sent, and one leaf."""
         plain = [vm("db"), pool("workers"), replica_set("web")]
         ours, theirs = (
-            objects(asker.kubectl("create", plain, "--dry-run=server", "-o=json", user=user)) for user in ("", BEFORE)
+            objects(asker.kubectl("create", plain, "--dry-run=server", "-o=json", user=user))
+            for user in ("", BEFORE)
         )
         for with_leaf, without in zip(ours, theirs, strict=True):
             machine = with_leaf["spec"].get("virtualMachineTemplate", with_leaf)
-            assert machine["spec"]["template"]["spec"].pop("evictionStrategy").startswith("LiveMigrate")
+            assert (
+                machine["spec"]["template"]["spec"]
+                .pop("evictionStrategy")
+                .startswith("LiveMigrate")
+            )
             assert with_leaf["spec"] == without["spec"]
 
     @never_break("vm", 8)
     def test_pools(self, asker: Reach) -> None:
         """The template is mutated when a user makes the pool, its members never."""
-        owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "workers", "uid": "1"}
+        owner = {
+            "apiVersion": "pool.kubevirt.io/v1beta1",
+            "kind": "VirtualMachinePool",
+            "name": "workers",
+            "uid": "1",
+        }
         member = vm("db")
         member["metadata"]["ownerReferences"] = [owner | {"controller": True}]
-        assert "evictionStrategy was set to LiveMigrate" in asker.kubectl("create", pool("workers"))[1]
+        assert (
+            "evictionStrategy was set to LiveMigrate" in asker.kubectl("create", pool("workers"))[1]
+        )
         assert quiet(asker.kubectl("create", member, user=CONTROLLER))
         assert leaf(stored(asker, member)) is None
 
     @never_break("vm", 9)
     def test_server_side_apply(self, asker: Reach) -> None:
-        """Our field has no field manager: it stays when a manager applies again, and any manager may take it."""
+        """Our field has no field manager: it stays when a manager applies again,
+        and any manager may take it.
+        """
         ours, theirs = "--field-manager=gitops", "--field-manager=console"
         plain = vm("db")
-        assert "evictionStrategy was set to LiveMigrate" in asker.kubectl("apply --server-side", plain, ours)[1]
+        assert (
+            "evictionStrategy was set to LiveMigrate"
+            in asker.kubectl("apply --server-side", plain, ours)[1]
+        )
         managed = stored(asker, plain, "--show-managed-fields")["metadata"]["managedFields"]
         assert [each["manager"] for each in managed] == ["gitops"]
         assert "f:evictionStrategy" not in json.dumps(managed)
@@ -178,7 +215,11 @@ class TestVirtualMachines:
 
     @never_break("vm", 11)
     def test_pods_and_evictions_are_not_registered(self, asker: Reach) -> None:
-        pod = obj(kinds.POD, "virt-launcher", spec={"containers": [{"name": "compute", "image": "compute"}]})
+        pod = obj(
+            kinds.POD,
+            "virt-launcher",
+            spec={"containers": [{"name": "compute", "image": "compute"}]},
+        )
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": pod["metadata"]}
         before = everything(asker)
         assert quiet(asker.kubectl("create", pod))
@@ -191,7 +232,11 @@ class TestVirtualMachines:
         asker.kubectl("apply", namespace("opted-out", **{IGNORE_LABEL: "true"}))
         before = everything(asker)
         homes = (*SYSTEM_NAMESPACES, *KUBEVIRT_NAMESPACES, "opted-out")
-        assert quiet(asker.kubectl("create", [vm("db", home, running=True) for home in homes], "--dry-run=server"))
+        assert quiet(
+            asker.kubectl(
+                "create", [vm("db", home, running=True) for home in homes], "--dry-run=server"
+            )
+        )
         assert everything(asker) == before
 
     @never_break("vm", 18)
@@ -200,13 +245,18 @@ class TestVirtualMachines:
         old = [
             each | {"apiVersion": f"{each['apiVersion'].split('/')[0]}/{version}"}
             for each, version in zip(
-                [vm("db"), pool("workers"), replica_set("web")], ("v1alpha3", "v1alpha1", "v1alpha3"), strict=True
+                [vm("db"), pool("workers"), replica_set("web")],
+                ("v1alpha3", "v1alpha1", "v1alpha3"),
+                strict=True,
             )
         ]
         made = asker.kubectl("create", old, "--dry-run=server")
         assert made[0] == 0
         assert made[1].count("evictionStrategy was set to LiveMigrate") == len(old)
-        faulty = [each | {"apiVersion": made["apiVersion"]} for each, made in zip(FAULTY_MACHINES, old, strict=True)]
+        faulty = [
+            each | {"apiVersion": made["apiVersion"]}
+            for each, made in zip(FAULTY_MACHINES, old, strict=True)
+        ]
         refused = asker.kubectl("create", faulty, "--dry-run=server")
         assert refused[0] == 1
         assert refused[1].count("denied the request") + refused[1].count("is invalid") >= 3
@@ -221,14 +271,18 @@ class TestVirtualMachines:
 
     @never_break("vm", 19)
     def test_odd_types(self, asker: Reach) -> None:
-        """We are asked before the schema is: it refuses them, and we are in no other client's way."""
+        """We are asked before the schema is: it refuses them,
+        and we are in no other client's way.
+        """
         odds: list[Any] = [None, "text", 7, [None], {}]
         spec = vm("db")["spec"]
         with failing(asker):
             for odd in odds:
                 for broken in (odd, {**spec, "template": odd}, {**spec, "template": {"spec": odd}}):
                     odd_vm = vm("db") | {"spec": broken}
-                    answer = asker.kubectl("create", odd_vm, "--validate=ignore", "--dry-run=server")
+                    answer = asker.kubectl(
+                        "create", odd_vm, "--validate=ignore", "--dry-run=server"
+                    )
                     assert "webhook" not in answer[1]
                     assert answer[0] == 0 or "is invalid" in answer[1]
 
@@ -237,13 +291,17 @@ class TestVirtualMachines:
         noisy = vm("db", runStrategy=None, running=True, template={"evictionStrategy": "External"})
         made = asker.kubectl("create", noisy)
         assert made[0] == 0
-        assert made[1].count("Warning: ") == len(set(re.findall(r"\[virt-admit/\S+\]", made[1]))) >= 2
+        assert (
+            made[1].count("Warning: ") == len(set(re.findall(r"\[virt-admit/\S+\]", made[1]))) >= 2
+        )
         assert quiet(asker.kubectl("label", noisy, "tier=1"))
         assert quiet(asker.kubectl("annotate", noisy, "note=1"))
 
     @never_break("vm", 22)
     def test_kubevirt_not_installed(self, asker: Reach, tmp_path: Path) -> None:
-        """No definition of the product's world is there: we are ready, and judge what comes later."""
+        """No definition of the product's world is there: we are ready,
+        and judge what comes later.
+        """
         with (
             ControlPlane(asker.plane.binaries) as bare,
             Webhook(tmp_path, "--live", "--kubeconfig", bare.kubeconfig) as webhook,
@@ -260,7 +318,8 @@ class TestVirtualMachines:
             assert tried[0] == 0
         assert "not found" in asker.kubectl("get", vm("db"))[1]
         counted = re.findall(
-            r'requests_total{dry_run="(\w+)"[^}]*kind="VirtualMachine"', asker.webhook.ops("/metrics")[1]
+            r'requests_total{dry_run="(\w+)"[^}]*kind="VirtualMachine"',
+            asker.webhook.ops("/metrics")[1],
         )
         assert "true" in counted
 

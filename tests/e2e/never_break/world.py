@@ -25,7 +25,9 @@ FREED = '-p={"metadata":{"finalizers":null}}'
 
 def obj(kind: Kind, name: str, namespace: str = "", /, **fields: Any) -> dict[str, Any]:
     metadata = (
-        {"name": name} | ({"namespace": namespace or SHOP} if kind.namespaced else {}) | fields.pop("metadata", {})
+        {"name": name}
+        | ({"namespace": namespace or SHOP} if kind.namespaced else {})
+        | fields.pop("metadata", {})
     )
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
@@ -40,7 +42,11 @@ def replica_set(name: str, **template: Any) -> dict[str, Any]:
 
 
 def pool(name: str, **spec: Any) -> dict[str, Any]:
-    return obj(kinds.POOL, name, spec={"selector": {}, "virtualMachineTemplate": {"spec": vm(name, **spec)["spec"]}})
+    return obj(
+        kinds.POOL,
+        name,
+        spec={"selector": {}, "virtualMachineTemplate": {"spec": vm(name, **spec)["spec"]}},
+    )
 
 
 def health_check(name: str, **spec: Any) -> dict[str, Any]:
@@ -60,19 +66,34 @@ FAULTY_MACHINES = [
 LIMIT = {"liveMigrationConfig": {"parallelMigrationsPerCluster": 0}}
 
 FAULTY_HEALTH = [
-    health_check("ancient", selector={}, unhealthyConditions=[{"type": "Ready", "status": "False"}]),
+    health_check(
+        "ancient", selector={}, unhealthyConditions=[{"type": "Ready", "status": "False"}]
+    ),
     obj(kinds.CAPI_MHC, "ancient", spec={"clusterName": "a", "selector": {}}),
     obj(kinds.NHC, "ancient", spec={"selector": {}}),
-    obj(kinds.MACHINE_SET, "ancient", MACHINES, spec={"selector": {"matchLabels": {"a": "b"}}, "template": {}}),
+    obj(
+        kinds.MACHINE_SET,
+        "ancient",
+        MACHINES,
+        spec={"selector": {"matchLabels": {"a": "b"}}, "template": {}},
+    ),
     obj(kinds.NM, "ancient", spec={"nodeName": "scrapped"}),
     obj(kinds.NM_KUBEVIRT, "ancient", spec={"nodeName": "scrapped"}),
     obj(kinds.SNR_CONFIG, "ancient", spec={}),
-    obj(kinds.FAR_TEMPLATE, "ancient", spec={"template": {"spec": {"agent": "fence_ipmilan", "retrycount": -1}}}),
+    obj(
+        kinds.FAR_TEMPLATE,
+        "ancient",
+        spec={"template": {"spec": {"agent": "fence_ipmilan", "retrycount": -1}}},
+    ),
 ]
 
 FAULTY_CONFIGURATION = [
     obj(kinds.HCO, "kubevirt-hyperconverged", spec={"virtualization": LIMIT}),
-    obj(kinds.KUBEVIRT, "ancient", spec={"configuration": {"migrations": LIMIT["liveMigrationConfig"]}}),
+    obj(
+        kinds.KUBEVIRT,
+        "ancient",
+        spec={"configuration": {"migrations": LIMIT["liveMigrationConfig"]}},
+    ),
     obj(kinds.CDI, "ancient", spec={"certConfig": {"server": {"duration": "1s"}}}),
     obj(
         kinds.MIGRATION_POLICY,
@@ -119,7 +140,9 @@ def must_be_refused_today(asker: Reach, faulty: list[dict[str, Any]]) -> None:
 
 
 def must_be_deletable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
-    """Objects that would be refused today can be deleted, and their finalizers can be removed meanwhile."""
+    """Objects that would be refused today can be deleted,
+    and their finalizers can be removed meanwhile.
+    """
     must_be_refused_today(asker, faulty)
     asker.kubectl("create", faulty, user=BEFORE)
     for verb, flags in (
@@ -133,7 +156,9 @@ def must_be_deletable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
 
 
 def must_be_editable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
-    """Objects that would be refused today can be annotated and labelled, if with a warning, and written as they are."""
+    """Objects that would be refused today can be annotated and labelled, if with a warning, and
+    written as they are.
+    """
     must_be_refused_today(asker, faulty)
     asker.kubectl("create", faulty, user=BEFORE)
     for verb in ("annotate", "label"):
@@ -141,7 +166,8 @@ def must_be_editable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
         assert answer[0] == 0, answer[1]
     before = everything(asker)
     there = objects(asker.kubectl("get", faulty, "-o=json"))
-    assert quiet(asker.kubectl("replace", there, user=MIGRATOR))  # as a migration of storage versions does
+    # as a migration of storage versions does
+    assert quiet(asker.kubectl("replace", there, user=MIGRATOR))
     assert everything(asker) == before
 
 
@@ -167,13 +193,21 @@ def failing(asker: Reach) -> Iterator[None]:
 
 
 def put_in_force(asker: Reach, policy: str) -> None:
-    """Register with that failure policy, and see it work: an API server learns of it by its own watch."""
+    """Register with that failure policy, and see it work:
+    an API server learns of it by its own watch.
+    """
     asker.policy()
     register(asker.plane, asker.webhook, policy)
     asker.webhook.stop()
     try:
-        probes = vm("probe"), obj(kinds.KUBEVIRT, "probe", spec={})  # one is mutated first, one is not
+        # one is mutated first, one is not
+        probes = vm("probe"), obj(kinds.KUBEVIRT, "probe", spec={})
         wanted = {1 if policy == "Fail" else 0}
-        eventually(lambda: {asker.kubectl("create", probe, "--dry-run=server")[0] for probe in probes} == wanted)
+        eventually(
+            lambda: (
+                {asker.kubectl("create", probe, "--dry-run=server")[0] for probe in probes}
+                == wanted
+            )
+        )
     finally:
         asker.webhook.start()

@@ -8,7 +8,9 @@ LONGHORN = "longhorn-system"
 
 
 def node(name, *, cordoned=False):
-    return manifest("v1", "Node", name, spec={"unschedulable": True} if cordoned else {}, status=READY)
+    return manifest(
+        "v1", "Node", name, spec={"unschedulable": True} if cordoned else {}, status=READY
+    )
 
 
 def pod(name, namespace, labels, on, *, ready=True, owner="ReplicaSet"):
@@ -28,7 +30,9 @@ def budget(name, namespace, labels, *, allowed, expected=1, owner=None, own_labe
     """Build a budget. ``owner``: apiVersion, kind and name of the owner, or None."""
     metadata = {"labels": own_labels or {}}
     if owner:
-        metadata["ownerReferences"] = [dict(zip(("apiVersion", "kind", "name"), owner, strict=True))]
+        metadata["ownerReferences"] = [
+            dict(zip(("apiVersion", "kind", "name"), owner, strict=True))
+        ]
     desired = limit.get("minAvailable", expected - limit.get("maxUnavailable", 0))
     return manifest(
         "policy/v1",
@@ -46,7 +50,7 @@ def budget(name, namespace, labels, *, allowed, expected=1, owner=None, own_labe
     )
 
 
-# --- Longhorn ----------------------------------------------------------------------------------------------------
+# --- Longhorn -------------------------------------------------------------------------------------
 
 
 def instance_manager(on):
@@ -95,21 +99,39 @@ def longhorn(*replicas, nodes=("a", "b", "c")):
     found = [each for name in nodes for each in (node(name), *instance_manager(name))]
     for name in ("csi-attacher", "csi-provisioner"):
         found += [pod(f"{name}-{on}", LONGHORN, {"app": name}, on) for on in nodes]
-        found.append(budget(name, LONGHORN, {"app": name}, allowed=len(nodes) - 1, expected=len(nodes), minAvailable=1))
+        found.append(
+            budget(
+                name,
+                LONGHORN,
+                {"app": name},
+                allowed=len(nodes) - 1,
+                expected=len(nodes),
+                minAvailable=1,
+            )
+        )
     return [*found, *replicas]
 
 
-# --- Rook-Ceph ---------------------------------------------------------------------------------------------------
+# --- Rook-Ceph ------------------------------------------------------------------------------------
 
 DOMAIN = "topology-location-host"
 
 
 def osd(number, on, namespace="rook-ceph", *, ready=True):
-    return pod(f"rook-ceph-osd-{number}", namespace, {"app": "rook-ceph-osd", DOMAIN: on}, on, ready=ready)
+    return pod(
+        f"rook-ceph-osd-{number}", namespace, {"app": "rook-ceph-osd", DOMAIN: on}, on, ready=ready
+    )
 
 
 def ceph(health="HEALTH_OK", namespace="rook-ceph", **spec):
-    return manifest("ceph.rook.io/v1", "CephCluster", "ceph", namespace, spec=spec, status={"ceph": {"health": health}})
+    return manifest(
+        "ceph.rook.io/v1",
+        "CephCluster",
+        "ceph",
+        namespace,
+        spec=spec,
+        status={"ceph": {"health": health}},
+    )
 
 
 def ceph_owner():
@@ -118,19 +140,40 @@ def ceph_owner():
 
 def osd_budget(allowed=1, namespace="rook-ceph"):
     labels = {"app": "rook-ceph-osd"}
-    return budget("rook-ceph-osd", namespace, labels, allowed=allowed, expected=6, owner=ceph_owner(), maxUnavailable=1)
+    return budget(
+        "rook-ceph-osd",
+        namespace,
+        labels,
+        allowed=allowed,
+        expected=6,
+        owner=ceph_owner(),
+        maxUnavailable=1,
+    )
 
 
 def blocking_budget(domain, namespace="rook-ceph"):
     name = f"rook-ceph-osd-host-{domain}"
-    return budget(name, namespace, {DOMAIN: domain}, allowed=0, expected=2, owner=ceph_owner(), maxUnavailable=0)
+    return budget(
+        name,
+        namespace,
+        {DOMAIN: domain},
+        allowed=0,
+        expected=2,
+        owner=ceph_owner(),
+        maxUnavailable=0,
+    )
 
 
 def monitors(allowed=1, namespace="rook-ceph"):
     labels = {"app": "rook-ceph-mon"}
     pods = [pod(f"rook-ceph-mon-{on}", namespace, labels, on) for on in "abc"]
     most = 1 if allowed else 0
-    return [*pods, budget("rook-ceph-mon-pdb", namespace, labels, allowed=allowed, expected=3, maxUnavailable=most)]
+    return [
+        *pods,
+        budget(
+            "rook-ceph-mon-pdb", namespace, labels, allowed=allowed, expected=3, maxUnavailable=most
+        ),
+    ]
 
 
 def rook(namespace="rook-ceph"):
@@ -144,15 +187,25 @@ def rook(namespace="rook-ceph"):
         ceph(namespace=namespace),
         *monitors(namespace=namespace),
         *(pod(f"rook-ceph-mgr-{on}", namespace, mgr, on) for on in "ab"),
-        budget("rook-ceph-mgr-pdb", namespace, mgr, allowed=1, expected=2, owner=ceph_owner(), maxUnavailable=1),
+        budget(
+            "rook-ceph-mgr-pdb",
+            namespace,
+            mgr,
+            allowed=1,
+            expected=2,
+            owner=ceph_owner(),
+            maxUnavailable=1,
+        ),
     ]
 
 
-# --- OpenShift ---------------------------------------------------------------------------------------------------
+# --- OpenShift ------------------------------------------------------------------------------------
 
 
 def openshift():
-    """A healthy cluster: OpenShift Data Foundation, guards of the control plane, the image registry, KubeVirt."""
+    """A healthy cluster: OpenShift Data Foundation, guards of the control plane,
+    the image registry, KubeVirt.
+    """
     guards, registry = {"app": "guard"}, {"docker-registry": "default"}
     etcd, space = "openshift-etcd", "openshift-image-registry"
     virt, by = {"kubevirt.io": "virt-api"}, {"app.kubernetes.io/managed-by": "virt-operator"}
@@ -163,5 +216,13 @@ def openshift():
         *(pod(f"image-registry-{on}", space, registry, on) for on in "ab"),
         budget("image-registry", space, registry, allowed=1, expected=2, minAvailable=1),
         *(pod(f"virt-api-{on}", "openshift-cnv", virt, on) for on in "ab"),
-        budget("virt-api-pdb", "openshift-cnv", virt, allowed=1, expected=2, own_labels=by, minAvailable=1),
+        budget(
+            "virt-api-pdb",
+            "openshift-cnv",
+            virt,
+            allowed=1,
+            expected=2,
+            own_labels=by,
+            minAvailable=1,
+        ),
     ]

@@ -1,4 +1,6 @@
-"""Migrations without progress, whose reason may be in an event alone, and who asked for a migration."""
+"""Migrations without progress, whose reason may be in an event alone,
+and who asked for a migration.
+"""
 
 import pytest
 
@@ -22,7 +24,13 @@ def failed(number, in_status="", in_event=""):
         name = f"try-{index}"
         own = migration("web", phases, name=name)
         uid = own["metadata"]["uid"] = f"u-{index}"
-        state = {"failed": True, "completed": True, "migrationUid": uid, "sourceNode": "w1", "targetNode": "w2"}
+        state = {
+            "failed": True,
+            "completed": True,
+            "migrationUid": uid,
+            "sourceNode": "w1",
+            "targetNode": "w2",
+        }
         own["status"]["migrationState"] = {**state, "failureReason": in_status}
         items.append(own)
         if in_event:
@@ -69,9 +77,17 @@ def test_the_event_of_another_migration_is_not_its_reason():
 @pytest.mark.parametrize(
     ("metadata", "condition", "by"),
     [
-        ({"labels": {"operator.libopenstorage.org/managed-by": "portworx"}}, "", "portworx (label managed-by)"),
+        (
+            {"labels": {"operator.libopenstorage.org/managed-by": "portworx"}},
+            "",
+            "portworx (label managed-by)",
+        ),
         ({"annotations": {migrations.AUTOMATIC[1]: ""}}, "", "an update of KubeVirt"),
-        ({"annotations": {migrations.AUTOMATIC[1]: ""}}, "VolumesChange", "a change of its volumes"),
+        (
+            {"annotations": {migrations.AUTOMATIC[1]: ""}},
+            "VolumesChange",
+            "a change of its volumes",
+        ),
         ({"annotations": {migrations.AUTOMATIC[1]: ""}}, "HotVCPUChange", "a change of its CPUs"),
         ({}, "VolumesChange", "a person or another program"),
     ],
@@ -94,4 +110,6 @@ def test_the_history_of_a_migration_that_has_ended_names_no_later_change():
     cluster = Snapshot(map(Object, [*items, own]), ["*"])
     (vmi,) = cluster.known(VMI)
 
-    assert [each.asked_by for each in migration_history.history(vmi, cluster)] == ["update of KubeVirt"]
+    assert [each.asked_by for each in migration_history.history(vmi, cluster)] == [
+        "update of KubeVirt"
+    ]

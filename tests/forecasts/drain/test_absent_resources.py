@@ -14,14 +14,18 @@ CARD = "example.com/CARD"
 
 def of_type(name, **memory):
     api, kind = "instancetype.kubevirt.io/v1beta1", "VirtualMachineClusterInstancetype"
-    return obj(kind, api, name, "", spec={"cpu": {"guest": 2}, "memory": {"guest": "16Gi", **memory}})
+    return obj(
+        kind, api, name, "", spec={"cpu": {"guest": 2}, "memory": {"guest": "16Gi", **memory}}
+    )
 
 
 def waiting(items, *, instancetype="", revision=""):
     own = starting("web", "Scheduling", domain=GUEST, requests=NEED)
     spec = find(own, "VirtualMachine", "web")["spec"]
     if instancetype:
-        spec["instancetype"] = {"name": instancetype} | ({"revisionName": revision} if revision else {})
+        spec["instancetype"] = {"name": instancetype} | (
+            {"revisionName": revision} if revision else {}
+        )
         spec["template"]["spec"]["domain"].pop("memory", None)
         find(own, "VirtualMachineInstance", "web")["metadata"]["ownerReferences"] = [
             {"kind": "VirtualMachine", "name": "web", "controller": True}
@@ -35,11 +39,15 @@ def test_an_instance_type_asks_for_huge_pages():
     found = waiting(plain(extra={PAGES: "0"}) + types, instancetype="big")
 
     assert found.reason == (
-        f"no node with KubeVirt has any {PAGES} (allocatable is 0), and instance type big of the VM asks for "
-        "16Gi. Waiting does not help"
+        f"no node with KubeVirt has any {PAGES} (allocatable is 0), and instance type big of the "
+        "VM asks for 16Gi. Waiting does not help"
     )
-    assert found.remedy.startswith("give the VM an instance type without huge pages, such as plain and restart it, or ")
-    assert "reserve at least 8192 huge pages of 2Mi on a node by its kernel arguments" in found.remedy
+    assert found.remedy.startswith(
+        "give the VM an instance type without huge pages, such as plain and restart it, or "
+    )
+    assert (
+        "reserve at least 8192 huge pages of 2Mi on a node by its kernel arguments" in found.remedy
+    )
     assert "kubectl edit vm web" in found.remedy
 
 
@@ -67,7 +75,9 @@ def test_a_device_that_no_node_ever_had():
 
     found = stuck(plain() + own, "web")
 
-    assert found.reason.startswith(f"no node with KubeVirt has any {CARD} (allocatable is 0), and the VM asks for 1 (")
+    assert found.reason.startswith(
+        f"no node with KubeVirt has any {CARD} (allocatable is 0), and the VM asks for 1 ("
+    )
     assert f"or add a node that has {CARD}, with the device plugin that offers it" in found.remedy
 
 
@@ -82,16 +92,30 @@ def test_a_device_whose_plugin_offers_none_is_a_matter_of_the_plugin():
 
 
 def test_a_device_plugin_that_works_finds_no_device_after_a_reboot():
-    """kubevirt-gpu-device-plugin offers a card only while that is bound to vfio-pci (its issue 18)."""
-    items = gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu()) + namespaces("kube-system")
+    """kubevirt-gpu-device-plugin offers a card only while that is bound to vfio-pci (its issue
+    18).
+    """
+    items = (
+        gpu("0", external=True)
+        + starting("cad", "Scheduling", **with_gpu())
+        + namespaces("kube-system")
+    )
     plugin = pod("nvidia-kubevirt-gpu-dp-daemonset-x", "kube-system", "w1", {}, None)
-    plugin["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": ago(minutes=50)}]
-    rebooted = event(find(items, "Node", "w1"), "Rebooted", "Node w1 has been rebooted", "kubelet", late=52 * 60)
+    plugin["status"]["conditions"] = [
+        {"type": "Ready", "status": "True", "lastTransitionTime": ago(minutes=50)}
+    ]
+    rebooted = event(
+        find(items, "Node", "w1"), "Rebooted", "Node w1 has been rebooted", "kubelet", late=52 * 60
+    )
     found = stuck([*items, plugin, rebooted], "cad")
 
     assert found.reason == (
-        f"w1 offers 0 of {GPU} (its device plugin kube-system/nvidia-kubevirt-gpu-dp-daemonset-x runs there, and offers "
-        "none); w1 was rebooted 52 min ago"
+        f"w1 offers 0 of {GPU} (its device plugin kube-system/nvidia-kubevirt-gpu-dp-daemonset-x "
+        "runs there, and offers none); w1 was rebooted 52 min ago"
     )
-    assert found.remedy.startswith("see on w1 whether the device (10de:1bb0) is bound to the driver")
-    assert "then restart nvidia-kubevirt-gpu-dp-daemonset-x; no other node can run it" in found.remedy
+    assert found.remedy.startswith(
+        "see on w1 whether the device (10de:1bb0) is bound to the driver"
+    )
+    assert (
+        "then restart nvidia-kubevirt-gpu-dp-daemonset-x; no other node can run it" in found.remedy
+    )

@@ -1,4 +1,6 @@
-"""Whether a drain would find room, as rules at admission ask: a shortage needs facts, and missing rights are silent."""
+"""Whether a drain would find room, as rules at admission ask: a shortage needs facts,
+and missing rights are silent.
+"""
 
 import json
 
@@ -20,8 +22,15 @@ from virt_admit.rules import load_rules
 LABELS = {"kubernetes.io/arch": "amd64"}
 ROOM = {"cpu": "64", "memory": "512Gi", "pods": "250"}
 HOSTS = [node("n2", LABELS, allocatable=ROOM), node("n3", LABELS, allocatable=ROOM)]
-FULL = [node("n2", LABELS, allocatable=ROOM), node("n3", LABELS, allocatable=ROOM | {"memory": "8Gi"})]
-MIGRATABLE = {"phase": "Running", "nodeName": "n2", "conditions": [{"type": "LiveMigratable", "status": "True"}]}
+FULL = [
+    node("n2", LABELS, allocatable=ROOM),
+    node("n3", LABELS, allocatable=ROOM | {"memory": "8Gi"}),
+]
+MIGRATABLE = {
+    "phase": "Running",
+    "nodeName": "n2",
+    "conditions": [{"type": "LiveMigratable", "status": "True"}],
+}
 CLAIM = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
 BIG = vmi(
     metadata={"uid": "u1"},
@@ -37,7 +46,11 @@ LAUNCHER = manifest(
     "virt-launcher-db-x",
     "shop",
     metadata={
-        "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "u1", "vm.kubevirt.io/name": "db"},
+        "labels": {
+            "kubevirt.io": "virt-launcher",
+            "kubevirt.io/created-by": "u1",
+            "vm.kubevirt.io/name": "db",
+        },
         "ownerReferences": [{"kind": "VirtualMachineInstance", "name": "db", "uid": "u1"}],
     },
     spec={
@@ -55,11 +68,29 @@ DISK = manifest(
     spec={"accessModes": ["ReadWriteMany"], "volumeName": "pv", "storageClassName": ""},
     status={"phase": "Bound"},
 )
-TERMS = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["elsewhere"]}]}]
-PINNED = manifest("v1", "PersistentVolume", "pv", spec={"nodeAffinity": {"required": {"nodeSelectorTerms": TERMS}}})
-ATTACHED = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": "d", "volumeHandle": "h"}})
+TERMS = [
+    {
+        "matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["elsewhere"]}
+        ]
+    }
+]
+PINNED = manifest(
+    "v1",
+    "PersistentVolume",
+    "pv",
+    spec={"nodeAffinity": {"required": {"nodeSelectorTerms": TERMS}}},
+)
+ATTACHED = manifest(
+    "v1", "PersistentVolume", "pv", spec={"csi": {"driver": "d", "volumeHandle": "h"}}
+)
 VOLUME = manifest("v1", "PersistentVolume", "pv", spec={})
-LIMITS = manifest("storage.k8s.io/v1", "CSINode", "n3", spec={"drivers": [{"name": "d", "allocatable": {"count": 0}}]})
+LIMITS = manifest(
+    "storage.k8s.io/v1",
+    "CSINode",
+    "n3",
+    spec={"drivers": [{"name": "d", "allocatable": {"count": 0}}]},
+)
 QUOTA = manifest(
     "v1",
     "ResourceQuota",
@@ -85,7 +116,9 @@ def shortage(objects, without=None):
     given = [*objects, NS, kubevirt()]
     everything = {*capacity.READS, *map(kinds.of, given)}
     read = [obj for obj in given if kinds.of(obj) is not without]
-    found = capacity.shortage(Snapshot(read, complete=[kind.resource for kind in everything - {without}]), "n2")
+    found = capacity.shortage(
+        Snapshot(read, complete=[kind.resource for kind in everything - {without}]), "n2"
+    )
     return found.text if found is not None else ""
 
 
@@ -103,8 +136,12 @@ def test_the_vm_and_the_node_are_named():
 
 
 def test_the_devices_of_resource_claims_are_not_read():
-    """kube-scheduler looks for them in ResourceSlices; a node that seems to have room may have none."""
-    claiming = Object({**BIG.data, "spec": BIG.data["spec"] | {"resourceClaims": [{"name": "gpu"}]}})
+    """kube-scheduler looks for them in ResourceSlices;
+    a node that seems to have room may have none.
+    """
+    claiming = Object(
+        {**BIG.data, "spec": BIG.data["spec"] | {"resourceClaims": [{"name": "gpu"}]}}
+    )
 
     def drainable(subject):
         objects = [*HOSTS, subject, LAUNCHER, DISK, VOLUME, NS, kubevirt()]
@@ -126,7 +163,10 @@ def test_a_request_tries_few_vms_that_other_pods_keep_off(monkeypatch):
     """Each pair of such a VM and a node costs a hundred times as much."""
     objects = WORLDS[POD][0]
     spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
-    linked = [Object({**BIG.data, "spec": BIG.data["spec"] | {"topologySpreadConstraints": spread}}), *objects]
+    linked = [
+        Object({**BIG.data, "spec": BIG.data["spec"] | {"topologySpreadConstraints": spread}}),
+        *objects,
+    ]
     linked.remove(BIG)
     assert shortage(linked)
     monkeypatch.setattr(capacity, "MOST_LINKED_PAIRS", 1)
@@ -138,7 +178,10 @@ def test_a_vm_that_is_pinned_lacks_a_node_and_not_room():
     pinned = Object(json.loads(json.dumps(BIG.data)))
     pinned.data["spec"]["nodeSelector"] = {"zone": "x"}
     found = capacity.shortage(Snapshot([*HOSTS, pinned, NS, kubevirt()], ["*"]), "n2")
-    assert (found.text.startswith("node for shop/db: on n3 "), found.remedy) == (True, "Let n3 take it first")
+    assert (found.text.startswith("node for shop/db: on n3 "), found.remedy) == (
+        True,
+        "Let n3 take it first",
+    )
 
 
 def test_the_cache_of_the_webhook_gives_the_same_answer():
@@ -159,12 +202,16 @@ def test_the_vms_of_a_lost_node_are_placed_as_of_now():
     cordoned = node("n3", LABELS, allocatable=ROOM, unschedulable=True)
 
     def why(*nodes):
-        (fate,) = check_restarts.fates(["n2"], builders.complete(*nodes, vm, lost, LAUNCHER, NS, kubevirt()))
+        (fate,) = check_restarts.fates(
+            ["n2"], builders.complete(*nodes, vm, lost, LAUNCHER, NS, kubevirt())
+        )
         assert fate.comes
         return fate.why
 
     assert "but only later" not in why(*HOSTS)
-    assert why(*FULL).endswith("but only later: no other node can run it: on n3 memory: 192Gi missing")
+    assert why(*FULL).endswith(
+        "but only later: no other node can run it: on n3 memory: 192Gi missing"
+    )
     assert why(HOSTS[0], cordoned).endswith("but only later: no node takes it: on n3 cordoned")
 
 
@@ -188,7 +235,10 @@ def test_finished_pods_are_not_kept():
     ("change", "remedy"),
     [
         ({"unschedulable": True}, "Uncordon or repair n3 first"),
-        ({"taints": [{"key": "example.com/own", "effect": "NoSchedule"}]}, "Remove taint example.com/own"),
+        (
+            {"taints": [{"key": "example.com/own", "effect": "NoSchedule"}]},
+            "Remove taint example.com/own",
+        ),
     ],
 )
 def test_what_keeps_a_node_from_taking_a_vm_is_the_remedy(change, remedy):

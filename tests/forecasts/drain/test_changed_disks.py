@@ -17,19 +17,27 @@ NEW = {"name": "root", "dataVolume": {"name": "new"}}
 
 
 def vm(*volumes, **spec):
-    return builders.vm({"spec": {"domain": {}, "volumes": list(volumes)}}, name="db", runStrategy="Always", **spec)
+    return builders.vm(
+        {"spec": {"domain": {}, "volumes": list(volumes)}}, name="db", runStrategy="Always", **spec
+    )
 
 
 def running(strategy="LiveMigrate", **spec):
     refused = {"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}
-    return vmi(reported=False, spec={"evictionStrategy": strategy, "volumes": [OLD]} | spec, conditions=[refused])
+    return vmi(
+        reported=False,
+        spec={"evictionStrategy": strategy, "volumes": [OLD]} | spec,
+        conditions=[refused],
+    )
 
 
 @pytest.mark.parametrize("strategy", ["LiveMigrate", "LiveMigrateIfPossible", "None"])
 def test_no_remedy_of_a_drain_restarts_it(strategy):
     found = row(cluster(running(strategy), LAUNCHER, vm(NEW)))
 
-    assert found.remedy.startswith("do not restart it, or let a drain shut it down: its next start boots 'new'")
+    assert found.remedy.startswith(
+        "do not restart it, or let a drain shut it down: its next start boots 'new'"
+    )
     assert not any(word in found.remedy for word in ("virtctl", "evictionStrategy"))
     steps = json.loads(found.remedy.partition("-p '")[2].rstrip("'"))
     assert steps[1] == {"op": "replace", "path": "/spec/template/spec/volumes/0", "value": OLD}
@@ -47,7 +55,10 @@ def test_the_same_disks_keep_the_remedy():
     ("named", "guest"),
     [
         (vm(NEW, updateVolumesStrategy="Replacement"), running()),
-        (vm(NEW), running(domain={"devices": {"disks": [{"name": "root", "cdrom": {"bus": "sata"}}]}})),
+        (
+            vm(NEW),
+            running(domain={"devices": {"disks": [{"name": "root", "cdrom": {"bus": "sata"}}]}}),
+        ),
     ],
 )
 def test_an_intended_exchange_and_a_cdrom_keep_the_remedy(named, guest):
@@ -87,17 +98,29 @@ def test_only_what_ends_the_guest_has_the_warning(text, kept):
 
 
 def test_the_other_remedy_stays_behind_the_warning():
-    text = "repair the driver of n2 (kubectl describe node n2), or restart the VM (virtctl restart db): virtctl stop db"
+    text = (
+        "repair the driver of n2 (kubectl describe node n2), or restart the VM (virtctl restart "
+        "db): virtctl stop db"
+    )
     found = changed_disks.safe(text, running(), cluster(running(), vm(NEW)))
 
-    assert found.startswith("do not restart it, or let a drain shut it down: its next start boots 'new'")
-    assert "; after that, repair the driver of n2 (kubectl describe node n2), or restart the VM: kubectl patch" in found
+    assert found.startswith(
+        "do not restart it, or let a drain shut it down: its next start boots 'new'"
+    )
+    assert (
+        "; after that, repair the driver of n2 (kubectl describe node n2), or restart the VM: "
+        "kubectl patch"
+    ) in found
     assert "virtctl" not in found
 
 
 def test_the_cause_of_a_refused_move_is_said():
     text = "cannot migrate the VM. The volume data is RWO and not included in the migration volumes"
-    stays = vm(NEW, updateVolumesStrategy="Migration", status={"conditions": [REQUIRED | {"message": text}]})
+    stays = vm(
+        NEW,
+        updateVolumesStrategy="Migration",
+        status={"conditions": [REQUIRED | {"message": text}]},
+    )
 
     assert (
         "(nothing is copied: volume 'data' is ReadWriteOnce and not part of the move"
@@ -106,7 +129,9 @@ def test_the_cause_of_a_refused_move_is_said():
 
 
 def brief_and_command(copied=True, complete=("*",)):
-    volumes = {"volumeUpdateState": {"volumeMigrationState": {"migratedVolumes": [{"volumeName": "root"}]}}}
+    volumes = {
+        "volumeUpdateState": {"volumeMigrationState": {"migratedVolumes": [{"volumeName": "root"}]}}
+    }
     status = volumes if copied else {"conditions": []}
     named = vm(NEW, updateVolumesStrategy="Migration", status=status)
     guest = running()
@@ -128,7 +153,8 @@ def test_disks_that_kubevirt_copies_are_no_fault():
 
 def test_a_copy_that_cannot_be_excluded_gets_no_command():
     said, command, found = brief_and_command(
-        copied=False, complete=("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")
+        copied=False,
+        complete=("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"),
     )
 
     assert set(said) == {"Do not restart it before the VM names claim 'old' of its guest again."}

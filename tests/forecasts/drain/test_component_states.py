@@ -25,7 +25,10 @@ def test_a_taint_that_goes_again_does_not_keep_virt_handler_away(key, stays):
 
 @pytest.mark.parametrize(
     ("version", "where"),
-    [("v1beta1", '"workloads":{"nodePlacement":'), ("v1", '"deployment":{"nodePlacements":{"workload":')],
+    [
+        ("v1beta1", '"workloads":{"nodePlacement":'),
+        ("v1", '"deployment":{"nodePlacements":{"workload":'),
+    ],
 )
 def test_hyperconverged_takes_the_toleration(version, where):
     hco = {"apiVersion": f"hco.kubevirt.io/{version}", "kind": "HyperConverged", "spec": {}}

@@ -7,7 +7,9 @@ from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
 
-DEVICES = {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")}
+DEVICES = {
+    f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+}
 ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"} | DEVICES
 NODES = tuple(node(name, allocatable=ROOM) for name in ("a", "b", "c"))
 NOON = "2026-01-01T12:00:00Z"
@@ -18,7 +20,11 @@ def at(name, time=NOON, status="True", **said):
     found = node(name, allocatable=ROOM)
     condition = {"type": "Ready", "status": status, "lastHeartbeatTime": time} | said
     return manifest(
-        "v1", "Node", name, metadata=found.data["metadata"], status={"allocatable": ROOM, "conditions": [condition]}
+        "v1",
+        "Node",
+        name,
+        metadata=found.data["metadata"],
+        status={"allocatable": ROOM, "conditions": [condition]},
     )
 
 
@@ -31,12 +37,20 @@ def guest(name, strategy="LiveMigrate", **status):
     spec = {"evictionStrategy": strategy, "domain": {"cpu": {"model": "host-model"}, "devices": {}}}
     metadata = {"ownerReferences": owned_by("VirtualMachine", name), "labels": {"tier": "db"}}
     return manifest(
-        "kubevirt.io/v1", "VirtualMachineInstance", name, "shop", metadata=metadata, spec=spec, status=status
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        name,
+        "shop",
+        metadata=metadata,
+        spec=spec,
+        status=status,
     )
 
 
 def machine(name, strategy="Always"):
-    return manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec={"runStrategy": strategy})
+    return manifest(
+        "kubevirt.io/v1", "VirtualMachine", name, "shop", spec={"runStrategy": strategy}
+    )
 
 
 VMS = (guest("db"), machine("db"))
@@ -50,7 +64,13 @@ def component(name, on, ready="True", namespace="kubevirt", **spec):
     }
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
     return manifest(
-        "v1", "Pod", f"{name}-{on}", namespace, metadata=metadata, spec={"nodeName": on} | spec, status=status
+        "v1",
+        "Pod",
+        f"{name}-{on}",
+        namespace,
+        metadata=metadata,
+        spec={"nodeName": on} | spec,
+        status=status,
     )
 
 
@@ -70,7 +90,7 @@ def outcomes(found):
     return {row.vmi.name: row.outcome for row in found.forecasts}
 
 
-# --- the node itself ---------------------------------------------------------------------------------------------
+# --- the node itself ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dead", [at("a", status="Unknown"), at("a", "2026-01-01T11:45:00Z")])
@@ -95,7 +115,9 @@ def test_a_node_that_does_not_report_keeps_every_vm(dead):
     found = drained(*VMS, *OFF, budget, web, nodes=(dead, at("b"), at("c")))
 
     assert set(outcomes(found).values()) == {VmOutcome.BLOCKS}
-    assert {row.reason for row in found.forecasts} == {"its node does not report: it cannot migrate"}
+    assert {row.reason for row in found.forecasts} == {
+        "its node does not report: it cannot migrate"
+    }
     assert {item.kind for item in found.pods.blockers} == {"Node", "PodDisruptionBudget"}
     assert found.drainable is False
 
@@ -103,21 +125,29 @@ def test_a_node_that_does_not_report_keeps_every_vm(dead):
 def test_what_is_about_to_bring_a_node_back_is_awaited():
     begun = {"name": "a", "remediations": [{"started": "2026-01-01T11:58:00Z"}]}
     check = manifest(
-        "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", status={"unhealthyNodes": [begun]}
+        "remediation.medik8s.io/v1alpha1",
+        "NodeHealthCheck",
+        "workers",
+        status={"unhealthyNodes": [begun]},
     )
     found = drained(*VMS, check, nodes=(at("a", status="Unknown"), at("b")))
     by = "NodeHealthCheck workers, which has been remediating it for 2 min"
     assert found.forecasts
     assert all(f"wait for {by}" in row.remedy for row in found.forecasts)
-    assert {row.reason for row in found.forecasts} == {f"its node does not report, and waits for {by}"}
+    assert {row.reason for row in found.forecasts} == {
+        f"its node does not report, and waits for {by}"
+    }
     assert set(outcomes(found).values()) == {VmOutcome.UNKNOWN}
     (wait,) = found.pods.waits
     assert by in wait.reason
-    assert (found.pods.blockers, found.drainable) == ((), None)  # what ends it acts already, but may fail
+    # what ends it acts already, but may fail
+    assert (found.pods.blockers, found.drainable) == ((), None)
 
 
 def test_a_node_that_is_not_ready():
-    starting = at("a", status="False", reason="KubeletNotReady", message="cni plugin not initialized")
+    starting = at(
+        "a", status="False", reason="KubeletNotReady", message="cni plugin not initialized"
+    )
     broken = at("a", status="False", reason="KubeletNotReady", message="container runtime is down")
 
     assert drained(*VMS, nodes=(starting, at("b"))).drainable is None
@@ -125,12 +155,16 @@ def test_a_node_that_is_not_ready():
     assert drained(*VMS, nodes=(at("a", "2026-01-01T11:55:10Z"), at("b"))).drainable is True
 
 
-# --- launcher pods that are gone -----------------------------------------------------------------------------------
+# --- launcher pods that are gone ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("strategy", "outcome"),
-    [("Always", VmOutcome.RESTARTS), ("RerunOnFailure", VmOutcome.RESTARTS), ("Manual", VmOutcome.STOPS)],
+    [
+        ("Always", VmOutcome.RESTARTS),
+        ("RerunOnFailure", VmOutcome.RESTARTS),
+        ("Manual", VmOutcome.STOPS),
+    ],
 )
 def test_a_vmi_whose_pods_no_longer_exist_is_judged_as_after_a_crash(strategy, outcome):
     lost = guest("db", activePods={"1234": "a"})
@@ -150,7 +184,15 @@ def test_a_guest_whose_pod_was_deleted_by_force_may_run_on_a_node_that_does_not_
 def test_pods_of_other_vms_without_a_uid_do_not_hide_a_lost_one():
     owner = {"kind": "VirtualMachineInstance", "name": "web", "controller": True}
     metadata = {"labels": {"kubevirt.io": "virt-launcher"}, "ownerReferences": [owner]}
-    other = manifest("v1", "Pod", "x", "shop", metadata=metadata, spec={"nodeName": "a"}, status={"phase": "Running"})
+    other = manifest(
+        "v1",
+        "Pod",
+        "x",
+        "shop",
+        metadata=metadata,
+        spec={"nodeName": "a"},
+        status={"phase": "Running"},
+    )
     lost = guest("db", activePods={"1234": "a"})
     assert outcomes(drained(lost, machine("db"), other)) == {"db": VmOutcome.RESTARTS}
 
@@ -160,32 +202,49 @@ def test_an_api_that_is_not_available_is_a_note():
     api, name = "apiregistration.k8s.io/v1", "v1.subresources.kubevirt.io"
     found = drained(*VMS, manifest(api, "APIService", name, status={"conditions": down}))
     assert found.drainable is True
-    assert found.notes == (f"APIService {name} is not available; virtctl fails, so use kubectl meanwhile.",)
+    assert found.notes == (
+        f"APIService {name} is not available; virtctl fails, so use kubectl meanwhile.",
+    )
 
 
 @pytest.mark.parametrize("release", ["v1.4.0", "v1.7.0"])
 def test_an_api_that_serves_an_expired_certificate_has_webhooks_that_fail(release):
-    """As kubevirt#15210: the pods of virt-api are ready, and the API server refuses what they serve."""
+    """As kubevirt#15210: the pods of virt-api are ready,
+    and the API server refuses what they serve.
+    """
     message = (
-        'failing or missing response from https://10.0.0.9:443/apis/subresources.kubevirt.io/v1: Get "https://10.0.0.9:443": '
-        "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is late"
+        "failing or missing response from https://10.0.0.9:443/apis/subresources.kubevirt.io/v1: "
+        'Get "https://10.0.0.9:443": tls: failed to verify certificate: x509: certificate has '
+        "expired or is not yet valid: current time is late"
     )
-    down = {"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": message}
+    down = {
+        "type": "Available",
+        "status": "False",
+        "reason": "FailedDiscoveryCheck",
+        "message": message,
+    }
 
     def found(name):
-        service = manifest("apiregistration.k8s.io/v1", "APIService", name, status={"conditions": [down]})
+        service = manifest(
+            "apiregistration.k8s.io/v1", "APIService", name, status={"conditions": [down]}
+        )
         return drained(*VMS, running(release), component("virt-api", "b"), service)
 
     expired = found("v1.subresources.kubevirt.io")
     assert outcomes(expired) == {"db": VmOutcome.BLOCKS}
-    assert "kubectl rollout restart deployment virt-api -n kubevirt" in expired.pods.blockers[0].remedy
+    assert (
+        "kubectl rollout restart deployment virt-api -n kubevirt" in expired.pods.blockers[0].remedy
+    )
     assert "kubectl meanwhile" not in expired.notes[0]
     assert "virtctl fails, and so does kubectl for VMs" in expired.notes[0]
     assert found("v1beta1.metrics.k8s.io").drainable is True
 
 
 def test_a_pod_that_exists_or_may_exist_is_not_lost():
-    lost, pod = guest("db", activePods={"1234": "a"}), component("virt-launcher", "a", namespace="shop")
+    lost, pod = (
+        guest("db", activePods={"1234": "a"}),
+        component("virt-launcher", "a", namespace="shop"),
+    )
     pod = manifest(
         "v1",
         "Pod",
@@ -201,7 +260,7 @@ def test_a_pod_that_exists_or_may_exist_is_not_lost():
     assert outcomes(unseen)["db"] is not VmOutcome.RESTARTS
 
 
-# --- KubeVirt's components -----------------------------------------------------------------------------------------
+# --- KubeVirt's components ------------------------------------------------------------------------
 
 
 def test_a_snapshot_without_any_component_is_not_judged():
@@ -238,7 +297,9 @@ def test_a_lease_that_is_not_renewed():
     assert "Lease for 10 minutes" in found.pods.blockers[0].reason
 
 
-@pytest.mark.parametrize(("release", "cache"), [("v1.6.0", VmOutcome.BLOCKS), ("v1.4.0", VmOutcome.RESTARTS)])
+@pytest.mark.parametrize(
+    ("release", "cache"), [("v1.6.0", VmOutcome.BLOCKS), ("v1.4.0", VmOutcome.RESTARTS)]
+)
 def test_without_virt_api_evictions_fail_since_1_5(release, cache):
     found = drained(*VMS, *OFF, running(release), component("virt-api", "b", ready="False"))
 
@@ -273,7 +334,10 @@ def test_the_endpoints_of_virt_api_decide():
 
 @pytest.mark.parametrize("name", ["virt-api", "virt-controller"])
 def test_a_component_on_the_drained_node_alone(name):
-    movable, pinned = component(name, "a"), component(name, "a", nodeSelector={"kubernetes.io/hostname": "a"})
+    movable, pinned = (
+        component(name, "a"),
+        component(name, "a", nodeSelector={"kubernetes.io/hostname": "a"}),
+    )
 
     race = drained(*VMS, movable)
     assert race.drainable is None
@@ -293,7 +357,9 @@ def test_virt_api_on_the_drained_node_alone_keeps_vms_that_are_shut_down_too(rel
     setting = kubevirt(status={"observedKubeVirtVersion": release})
     pinned = component("virt-api", "a", nodeSelector={"kubernetes.io/hostname": "a"})
     assert drained(*OFF, pinned, setting).drainable is expected
-    assert drained(*OFF, component("virt-api", "a"), setting).drainable is (None if expected is False else True)
+    assert drained(*OFF, component("virt-api", "a"), setting).drainable is (
+        None if expected is False else True
+    )
     controller = component("virt-controller", "a", nodeSelector={"kubernetes.io/hostname": "a"})
     assert drained(*OFF, controller, setting).drainable is True
 
@@ -311,7 +377,9 @@ def test_the_vms_of_the_only_node_are_evicted_together_with_virt_api():
 
     migrating = drained(*VMS, *parts, running("v1.6.0"), nodes=only)
     assert migrating.drainable is False
-    assert not any("Add a node" in problem.remedy for row in migrating.forecasts for problem in row.problems)
+    assert not any(
+        "Add a node" in problem.remedy for row in migrating.forecasts for problem in row.problems
+    )
     assert migrating.pods.blockers == ()
 
     gone = [deployment("virt-api"), deployment("virt-controller"), running("v1.6.0")]
@@ -323,7 +391,9 @@ def test_a_node_whose_virt_handler_is_not_ready_is_no_candidate(ready, names):
     (row,) = drained(*VMS, component("virt-handler", "b", ready=ready)).forecasts
     assert (row.outcome, row.placement.certain) == (VmOutcome.MIGRATES, names)
     both = [component("virt-handler", on, ready=ready) for on in ("b", "c")]
-    assert outcomes(drained(*VMS, *both)) == {"db": VmOutcome.BLOCKS if ready == "False" else VmOutcome.MIGRATES}
+    assert outcomes(drained(*VMS, *both)) == {
+        "db": VmOutcome.BLOCKS if ready == "False" else VmOutcome.MIGRATES
+    }
 
 
 def test_a_component_may_have_pods_that_were_not_read():
@@ -334,7 +404,8 @@ def test_a_component_may_have_pods_that_were_not_read():
 
 
 @pytest.mark.parametrize(
-    ("status", "target", "says"), [("True", "v1.6.2", True), ("True", "v1.5.2", False), ("False", "v1.6.2", False)]
+    ("status", "target", "says"),
+    [("True", "v1.6.2", True), ("True", "v1.5.2", False), ("False", "v1.6.2", False)],
 )
 def test_an_update_of_kubevirt_that_goes_on_is_a_note(status, target, says):
     progressing = {"type": "Progressing", "status": status, "reason": "UpdateInProgress"}
@@ -348,13 +419,19 @@ def test_an_update_of_kubevirt_that_goes_on_is_a_note(status, target, says):
     )
     found = drained(*VMS, at("a"), updated, nodes=NODES[1:])
     assert found.drainable is True
-    note = "The update of KubeVirt from v1.5.2 to v1.6.2 (under way for 5 min) goes on and may move VMs"
+    note = (
+        "The update of KubeVirt from v1.5.2 to v1.6.2 (under way for 5 min) goes on and may move "
+        "VMs"
+    )
     assert any(each.startswith(note) for each in found.notes) is says
 
 
 def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     def with_conditions(available, progressing, *unreadable, phase="Deployed", synchronized="True"):
-        said = [{"type": "Available", "status": available}, {"type": "Progressing", "status": progressing}]
+        said = [
+            {"type": "Available", "status": available},
+            {"type": "Progressing", "status": progressing},
+        ]
         said.append({"type": "Synchronized", "status": synchronized})
         parts = [component("virt-controller", "b"), component("virt-api", "b")] * (not unreadable)
         objects = [*NODES, *VMS, kubevirt(status={"conditions": said, "phase": phase}), *parts]
@@ -364,9 +441,18 @@ def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     assert with_conditions("False", "True") == (True, [True, True])
     assert with_conditions("True", "False", "deployments.apps") == (True, [True, True])
     assert with_conditions("False", "False", "deployments.apps") == (None, [None, None])
-    assert with_conditions("True", "False", "deployments.apps", phase="Deploying") == (None, [None, None])
-    assert with_conditions("True", "False", "deployments.apps", synchronized="False") == (None, [None, None])
-    assert with_conditions("True", "False", phase="Deploying", synchronized="False") == (True, [True, True])
+    assert with_conditions("True", "False", "deployments.apps", phase="Deploying") == (
+        None,
+        [None, None],
+    )
+    assert with_conditions("True", "False", "deployments.apps", synchronized="False") == (
+        None,
+        [None, None],
+    )
+    assert with_conditions("True", "False", phase="Deploying", synchronized="False") == (
+        True,
+        [True, True],
+    )
 
 
 @pytest.mark.parametrize("name", ["virt-api", "virt-controller"])
@@ -374,7 +460,14 @@ def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     ("container", "why"),
     [
         (
-            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "quay.io/x"'}}},
+            {
+                "state": {
+                    "waiting": {
+                        "reason": "ImagePullBackOff",
+                        "message": 'Back-off pulling image "quay.io/x"',
+                    }
+                }
+            },
             'ImagePullBackOff: Back-off pulling image "quay.io/x"',
         ),
         (
@@ -388,7 +481,10 @@ def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     ],
 )
 def test_what_the_containers_of_a_component_wait_for_is_said(name, container, why):
-    failing, other = component(name, "b", ready="False"), "virt-controller" if name == "virt-api" else "virt-api"
+    failing, other = (
+        component(name, "b", ready="False"),
+        "virt-controller" if name == "virt-api" else "virt-api",
+    )
     failing.data["status"]["containerStatuses"] = [{"name": "main"} | container]
     known = [*NODES, *VMS, kubevirt(), component(other, "b"), failing]
     (row,) = plan(complete(*known), "a").nodes[0].forecasts

@@ -1,4 +1,6 @@
-"""Nodes where no volume of a driver can be mounted take no VM that has one, whatever their CSINode says."""
+"""Nodes where no volume of a driver can be mounted take no VM that has one,
+whatever their CSINode says.
+"""
 
 import pytest
 
@@ -18,10 +20,14 @@ GPU = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 
 
 def cluster(on, tolerations=(), listed=("w1", "w2", "w3"), taint=GPU, said=None):
-    """Return a VM on w1 that w2 alone could take, which has a taint; pods of the driver run on these nodes."""
+    """Return a VM on w1 that w2 alone could take, which has a taint;
+    pods of the driver run on these nodes.
+    """
     items = plain() + plugins(list(on), tolerations=list(tolerations))
     own = guest("web", "w1")
-    items += [each for each in own if not each["kind"].startswith("PersistentVolume")] + claim("web", driver=ROOK)
+    items += [each for each in own if not each["kind"].startswith("PersistentVolume")] + claim(
+        "web", driver=ROOK
+    )
     find(items, "Node", "w2")["spec"]["taints"] = [taint] if taint else []
     find(items, "Node", "w3")["spec"]["taints"] = [{"key": "other", "effect": "NoSchedule"}]
     for kind in ("VirtualMachineInstance", "VirtualMachine"):
@@ -33,7 +39,9 @@ def cluster(on, tolerations=(), listed=("w1", "w2", "w3"), taint=GPU, said=None)
         if each["kind"] == "CSINode" and each["metadata"]["name"] not in listed:
             each["spec"] = {"drivers": []}
     if said is not None:
-        items += on_node(starting("train", "Scheduling"), "train", "w2", "FailedMapVolume", NO_DRIVER)
+        items += on_node(
+            starting("train", "Scheduling"), "train", "w2", "FailedMapVolume", NO_DRIVER
+        )
         items[-1] |= said
     return Snapshot(map(Object, items), ["*"])
 
@@ -48,9 +56,10 @@ def test_a_driver_without_its_pod_blocks(listed):
     found = drained(cluster(["w1", "w3"], listed=listed))
 
     assert found.outcome is VmOutcome.BLOCKS
-    assert f"CSI driver {ROOK} is not registered on w2 (no pod there: DaemonSet rook-ceph/csi-rbdplugin does not" in (
-        found.reason
-    )
+    assert (
+        f"CSI driver {ROOK} is not registered on w2 (no pod there: DaemonSet "
+        "rook-ceph/csi-rbdplugin does not"
+    ) in (found.reason)
     assert "let DaemonSet rook-ceph/csi-rbdplugin tolerate it" in found.remedy
 
 
@@ -69,7 +78,9 @@ def test_a_kubelet_that_knows_no_such_driver_blocks():
 
 
 @pytest.mark.parametrize(
-    "said", [{"firstTimestamp": ago(minutes=1)}, {"lastTimestamp": ago(minutes=8)}], ids=["after-a-boot", "over"]
+    "said",
+    [{"firstTimestamp": ago(minutes=1)}, {"lastTimestamp": ago(minutes=8)}],
+    ids=["after-a-boot", "over"],
 )
 def test_a_moment_without_the_driver_does_not(said):
     assert drained(cluster(["w1", "w2", "w3"], said=said)).outcome is VmOutcome.MIGRATES
@@ -81,7 +92,8 @@ def test_a_moment_without_the_driver_does_not(said):
         cluster(["w1", "w2", "w3"]),  # it runs since before the taint
         cluster(["w1", "w2", "w3"], [{"operator": "Exists"}]),
         cluster([], [{"operator": "Exists"}]),  # something else than the DaemonSet may register it
-        cluster(["w1", "w3"], taint=None, tolerations=[{"operator": "Exists"}], listed=()),  # known of no node
+        # known of no node
+        cluster(["w1", "w3"], taint=None, tolerations=[{"operator": "Exists"}], listed=()),
     ],
     ids=["pod-there", "tolerates", "no-pods", "nowhere-listed"],
 )

@@ -1,4 +1,6 @@
-"""The source pod of a migration that has succeeded and that its kubelet cannot kill: the guest is not there."""
+"""The source pod of a migration that has succeeded and that its kubelet cannot kill:
+the guest is not there.
+"""
 
 import pytest
 
@@ -12,9 +14,10 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import dying_pods, stuck_starts
 
 KILL = (
-    'error killing pod: [failed to "KillContainer" for "compute" with KillContainerError: "rpc error: code = '
-    'DeadlineExceeded desc = context deadline exceeded", failed to "KillPodSandbox" for "uid" with KillPodSandboxError: '
-    '"rpc error: code = DeadlineExceeded desc = failed to stop container"]'
+    'error killing pod: [failed to "KillContainer" for "compute" with KillContainerError: "rpc '
+    'error: code = DeadlineExceeded desc = context deadline exceeded", failed to "KillPodSandbox" '
+    'for "uid" with KillPodSandboxError: "rpc error: code = DeadlineExceeded desc = failed to stop '
+    'container"]'
 )
 CLAIM = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec={"volumeName": "pv-disk"})
 CSI = {"driver": "driver.longhorn.io", "volumeHandle": "v1"}
@@ -23,8 +26,14 @@ DONE = migration(phase="Succeeded", age=8000)
 
 
 def old_pod(on="a", late=3600):
-    found = launcher(on=on, suffix="0", metadata={"deletionTimestamp": ago(late), "deletionGracePeriodSeconds": 60})
-    found.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    found = launcher(
+        on=on,
+        suffix="0",
+        metadata={"deletionTimestamp": ago(late), "deletionGracePeriodSeconds": 60},
+    )
+    found.data["spec"]["volumes"] = [
+        {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}
+    ]
     return found
 
 
@@ -49,12 +58,14 @@ def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes(
 
     assert (found.drainable, left.outcome) == (False, BLOCKS)
     assert blocker.reason == (
-        "it should have ended 60 min ago, but the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded: context "
-        "deadline exceeded); its guest runs on b, as its migration has succeeded. Volume pv-disk is still attached to a and b, "
-        "and Longhorn has not ended its migration to b"
+        "it should have ended 60 min ago, but the kubelet of a cannot kill it (FailedKillPod: "
+        "DeadlineExceeded: context deadline exceeded); its guest runs on b, as its migration has "
+        "succeeded. Volume pv-disk is still attached to a and b, and Longhorn has not ended its "
+        "migration to b"
     )
     assert blocker.remedy.startswith(
-        "Restart the container runtime of a, or reboot a once its VMs have left (then delete VolumeAttachment csi-a of a, if"
+        "Restart the container runtime of a, or reboot a once its VMs have left (then delete "
+        "VolumeAttachment csi-a of a, if"
     )
     assert "second guest" not in left.reason
     assert "cannot kill it (FailedKillPod" in left.reason
@@ -62,8 +73,9 @@ def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes(
 
 
 NO_NETWORK = (
-    'error killing pod: failed to "KillPodSandbox" for "uid" with KillPodSandboxError: "rpc error: code = Unknown desc = '
-    'failed to destroy network for sandbox \\"1f\\": plugin type=\\"{}\\" failed (delete): {}"'
+    'error killing pod: failed to "KillPodSandbox" for "uid" with KillPodSandboxError: "rpc error: '
+    'code = Unknown desc = failed to destroy network for sandbox \\"1f\\": plugin type=\\"{}\\" '
+    'failed (delete): {}"'
 )
 AGENT = manifest("v1", "Pod", "calico-node-1", "kube-system", spec={"nodeName": "a"})
 OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "calico-node", "controller": True}
@@ -78,17 +90,27 @@ AGENT.data["metadata"] |= {"labels": {"k8s-app": "calico-node"}, "ownerReference
             "connection is unauthorized: Unauthorized",
             "restart pod kube-system/calico-node-1, which then gives",
         ),
-        ("calico", "connection refused", "repair the network plugin calico on a, or restart its pod there"),
+        (
+            "calico",
+            "connection refused",
+            "repair the network plugin calico on a, or restart its pod there",
+        ),
         ("cilium-cni", "connection refused", "repair the network plugin cilium-cni on a"),
     ],
 )
-def test_a_network_plugin_that_keeps_a_pod_from_its_end_is_repaired_not_the_runtime(plugin, error, remedy):
+def test_a_network_plugin_that_keeps_a_pod_from_its_end_is_repaired_not_the_runtime(
+    plugin, error, remedy
+):
     pod = old_pod()
-    snapshot = world(AGENT, warning(pod, "FailedKillPod", NO_NETWORK.format(plugin, error)), pod=pod)
+    snapshot = world(
+        AGENT, warning(pod, "FailedKillPod", NO_NETWORK.format(plugin, error)), pod=pod
+    )
     found = dying_pods.of_pod(pod, snapshot)
 
     assert found.remedy.startswith(remedy)
-    assert "(then delete VolumeAttachment csi-a of a, if it is still there): kubectl " in found.remedy
+    assert (
+        "(then delete VolumeAttachment csi-a of a, if it is still there): kubectl " in found.remedy
+    )
     assert "runtime" not in found.remedy
     assert "reboot" not in found.remedy
 
@@ -112,7 +134,9 @@ def test_what_is_not_seen_of_the_volume_is_not_said(objects, both, absent):
 
 
 @pytest.mark.parametrize(
-    "state", [{"failed": True}, {"completed": False}, {"targetNode": "c"}], ids=["failed", "runs", "elsewhere"]
+    "state",
+    [{"failed": True}, {"completed": False}, {"targetNode": "c"}],
+    ids=["failed", "runs", "elsewhere"],
 )
 def test_only_a_migration_that_has_succeeded_tells_where_the_guest_is(state):
     _, vmi, _ = longhorn.guest()
@@ -144,9 +168,12 @@ def test_the_pod_of_a_vm_that_is_stopped(said):
 def test_a_vm_that_starts_anew_waits_for_a_pod_that_is_not_killed():
     ended = vmi(phase="Failed")
     pod = launcher(metadata={"deletionTimestamp": ago(3600)})
-    found = stuck_starts.of_vm(vm(), ended, cluster(ended, pod, warning(pod, "FailedKillPod", KILL)))
+    found = stuck_starts.of_vm(
+        vm(), ended, cluster(ended, pod, warning(pod, "FailedKillPod", KILL))
+    )
 
     assert (
-        "should have ended 60 min ago: the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded" in found.reason
-    )
+        "should have ended 60 min ago: the kubelet of a cannot kill it (FailedKillPod: "
+        "DeadlineExceeded"
+    ) in found.reason
     assert found.remedy.startswith("restart the container runtime of a")

@@ -1,4 +1,6 @@
-"""Ended launcher pods among the active ones of a VMI: they are named, and only they are to be deleted."""
+"""Ended launcher pods among the active ones of a VMI: they are named,
+and only they are to be deleted.
+"""
 
 from tests.builders import NAMESPACE, complete, manifest
 from virt_admit.forecasts.drain.starts.storage import ended_launchers

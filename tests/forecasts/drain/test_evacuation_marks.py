@@ -16,7 +16,8 @@ def marked(*objects, **spec):
 
 
 @pytest.mark.parametrize(
-    ("release", "command"), [("v1.7.0", "virtctl evacuate-cancel vmi db -n shop"), ("v1.6.0", "remove")]
+    ("release", "command"),
+    [("v1.7.0", "virtctl evacuate-cancel vmi db -n shop"), ("v1.6.0", "remove")],
 )
 def test_a_vm_that_no_node_takes_has_its_own_remedy_beside_that_of_the_mark(release, command):
     found = row(marked(OPEN, kubevirt({}, status={"observedKubeVirtVersion": release}), **PINNED))

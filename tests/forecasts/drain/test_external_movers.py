@@ -38,7 +38,9 @@ def test_a_provider_that_runs_moves_its_vm(provider):
     found = drained(worker(), machine("db"), *capi(), deployment(*provider))
     (row,) = found.forecasts
     assert row.outcome is VmOutcome.RESTARTS
-    assert f"(Deployment {provider[0]}/{provider[1]}) drains its guest node for at most" in row.reason
+    assert (
+        f"(Deployment {provider[0]}/{provider[1]}) drains its guest node for at most" in row.reason
+    )
     assert found.drainable is True
     off = drained(worker(), machine("db", "Manual"), *capi(), deployment(*provider))
     assert off.forecasts[0].outcome is VmOutcome.STOPS

@@ -20,11 +20,21 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 SERVICES = (manifest("v1", "Service", "kubernetes", "default"),)
-HOOK = {"name": "policy.example.com", "clientConfig": {"service": {"name": "policy", "namespace": "policies"}}}
+HOOK = {
+    "name": "policy.example.com",
+    "clientConfig": {"service": {"name": "policy", "namespace": "policies"}},
+}
 
 
 def webhook(resource, operation="CREATE", group="", **more):
-    rules = [{"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]}]
+    rules = [
+        {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": [operation],
+            "resources": [resource],
+        }
+    ]
     return manifest(
         "admissionregistration.k8s.io/v1",
         "ValidatingWebhookConfiguration",
@@ -56,20 +66,38 @@ NOTHING = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.MIGRATES}
         (webhook("deployments", group="apps"), NOTHING, True),
         (webhook("persistentvolumeclaims"), NOTHING, True),
         (
-            webhook("pods/eviction", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "other"}}),
+            webhook(
+                "pods/eviction",
+                namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "other"}},
+            ),
             NOTHING,
             True,
         ),
         (webhook("pods/eviction", namespaceSelector={"matchLabels": {"team": "a"}}), NOTHING, None),
         (
             webhook(
-                "pods/eviction", matchConditions=[{"expression": "object.metadata.name.startsWith('virt-launcher')"}]
+                "pods/eviction",
+                matchConditions=[
+                    {"expression": "object.metadata.name.startsWith('virt-launcher')"}
+                ],
             ),
             EVICTIONS,
             False,
         ),
-        (webhook("pods/eviction", matchConditions=[{"expression": "request.namespace != 'shop'"}]), NOTHING, True),
-        (webhook("pods/eviction", matchConditions=[{"expression": "object.spec.x.all(y, y > 1)"}]), NOTHING, None),
+        (
+            webhook(
+                "pods/eviction", matchConditions=[{"expression": "request.namespace != 'shop'"}]
+            ),
+            NOTHING,
+            True,
+        ),
+        (
+            webhook(
+                "pods/eviction", matchConditions=[{"expression": "object.spec.x.all(y, y > 1)"}]
+            ),
+            NOTHING,
+            None,
+        ),
     ],
 )
 def test_a_webhook_without_a_service(hook, expected, drainable):
@@ -110,10 +138,14 @@ def test_a_migration_that_is_asked_for_now_needs_the_webhook_too(hook, outcome):
     cluster = complete(*NODES, *VMS, *SERVICES, hook)
     found = plan(cluster, "a").nodes[0]
     loss = EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, "")
-    events = {each.event: each for each in vm_events.of_vm(found.forecasts[0], found, loss, cluster)}
+    events = {
+        each.event: each for each in vm_events.of_vm(found.forecasts[0], found, loss, cluster)
+    }
 
     assert events[VmEvent.MIGRATION].outcome == outcome
-    assert ("policy.example.com" in events[VmEvent.MIGRATION].reason) is (outcome is EventEffect.REFUSED)
+    assert ("policy.example.com" in events[VmEvent.MIGRATION].reason) is (
+        outcome is EventEffect.REFUSED
+    )
 
 
 SLICE = manifest(
@@ -127,10 +159,16 @@ SLICE = manifest(
 OWN = manifest("v1", "Service", "policy", "policies", spec={"selector": {"kubevirt.io": "policy"}})
 ELSEWHERE = {
     "namespaceSelector": {
-        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["policies"]}]
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["policies"]}
+        ]
     }
 }
-UNKNOWN = {"matchConditions": [{"expression": "object.spec.x.all(y, y > 1) || request.namespace == 'shop'"}]}
+UNKNOWN = {
+    "matchConditions": [
+        {"expression": "object.spec.x.all(y, y > 1) || request.namespace == 'shop'"}
+    ]
+}
 
 
 def test_a_webhook_whose_pod_leaves_with_the_node():
@@ -139,7 +177,9 @@ def test_a_webhook_whose_pod_leaves_with_the_node():
     race = drained(*VMS, *parts, component("policy", "a", namespace="policies"))
     assert race.drainable is None
     assert "policy.example.com runs on a alone. Move it first" in " ".join(race.unseen)
-    pinned = component("policy", "a", namespace="policies", nodeSelector={"kubernetes.io/hostname": "a"})
+    pinned = component(
+        "policy", "a", namespace="policies", nodeSelector={"kubernetes.io/hostname": "a"}
+    )
     assert drained(*VMS, *parts, pinned).drainable is False
 
 
@@ -158,7 +198,10 @@ def test_a_webhook_whose_other_node_is_not_initialized(fits):
     pinned = component("policy", "a", namespace="policies", nodeSelector=where)
     key = "node.cloudprovider.kubernetes.io/uninitialized"
     new = node("new", runs_vms=False, taints=[{"key": key, "effect": "NoSchedule"}])
-    new.data["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "labels": where if fits else {}}
+    new.data["metadata"] |= {
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": where if fits else {},
+    }
     new.data["status"]["conditions"] = [
         {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:00Z"}
     ]
@@ -179,7 +222,10 @@ def test_a_webhook_that_refuses_its_own_new_pod(resource):
     assert found.drainable is False
     (entry,) = found.pods.blockers
     assert "runs on a alone, and once it has left, it refuses its own new pod" in entry.reason
-    assert "Exclude namespace policies by its namespaceSelector, or run a second replica" in entry.remedy
+    assert (
+        "Exclude namespace policies by its namespaceSelector, or run a second replica"
+        in entry.remedy
+    )
     assert "--pod-selector" not in entry.remedy
     assert not entry.now
 
@@ -202,7 +248,9 @@ def test_a_dead_webhook_that_refuses_its_own_new_pods_has_to_leave_them_out():
 
 def test_services_that_are_not_described_and_those_that_cannot_be_read():
     assert drained(*VMS, webhook("pods/eviction")).drainable is True
-    unread = plan(Snapshot([*NODES, *VMS, webhook("pods/eviction")], ["*"], ["services"]), "a").nodes[0]
+    unread = plan(
+        Snapshot([*NODES, *VMS, webhook("pods/eviction")], ["*"], ["services"]), "a"
+    ).nodes[0]
     assert unread.drainable is None
     assert "services" in " ".join(unread.unseen)
     assert plan(Snapshot([*NODES, *VMS], ["*"], ["services"]), "a").nodes[0].drainable is True

@@ -15,22 +15,40 @@ from virt_admit.forecasts.drain.states.vm_states_failures import (
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 
 FORBIDDEN = (
-    "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: Userfaultfd not "
-    "available: Operation not permitted"
+    "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not "
+    "supported: Userfaultfd not available: Operation not permitted"
 )
 
 
 @pytest.mark.parametrize(
     ("reason", "repair"),
     [
-        ('qemu-kvm: -blockdev {"filename":"/dev/root"}: Failed to lock byte 100', "end the other process"),
-        ("unable to connect to server at 'b:49152': Connection refused", "repair the migration network"),
+        (
+            'qemu-kvm: -blockdev {"filename":"/dev/root"}: Failed to lock byte 100',
+            "end the other process",
+        ),
+        (
+            "unable to connect to server at 'b:49152': Connection refused",
+            "repair the migration network",
+        ),
         ("Failed to write to '/var/run/x': No space left on device", "free space"),
-        ("Cannot access storage file '/var/run/kubevirt-private/x': Permission denied", "repair the access"),
+        (
+            "Cannot access storage file '/var/run/kubevirt-private/x': Permission denied",
+            "repair the access",
+        ),
         ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "free memory"),
-        ("argument unsupported: parameter 'x' not supported", "install a virt-launcher whose libvirt knows"),
-        (FORBIDDEN, "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"),
-        ("Unsafe migration: Migration without shared storage is unsafe", "move its disks to storage"),
+        (
+            "argument unsupported: parameter 'x' not supported",
+            "install a virt-launcher whose libvirt knows",
+        ),
+        (
+            FORBIDDEN,
+            "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false",
+        ),
+        (
+            "Unsafe migration: Migration without shared storage is unsafe",
+            "move its disks to storage",
+        ),
         ("target pod shutdown during migration", "repair what ends its target pods"),
         ("target pod is unschedulable", "let kube-scheduler place its target pod"),
         ("words of a later release", "remove the cause that its events name"),
@@ -51,9 +69,13 @@ FAILURES = [failed(number, FORBIDDEN, age=4000 - number * 500) for number in (1,
 OTHER = [vmi("web"), launcher("web")]
 
 
-@pytest.mark.parametrize(("allowed", "own", "others"), [(True, BLOCKS, UNKNOWN), (False, MIGRATES, MIGRATES)])
+@pytest.mark.parametrize(
+    ("allowed", "own", "others"), [(True, BLOCKS, UNKNOWN), (False, MIGRATES, MIGRATES)]
+)
 def test_nodes_that_forbid_post_copy_fail_every_vm_that_may_switch_to_it(allowed, own, others):
-    """Source: virt-launcher/virtwrap/live-migration-source.go, which asks for the capability before it copies."""
+    """Source: virt-launcher/virtwrap/live-migration-source.go,
+    which asks for the capability before it copies.
+    """
     found = cluster(vmi(), LAUNCHER, *OTHER, *FAILURES, allowPostCopy=allowed)
 
     assert row(found).outcome == own
@@ -62,7 +84,10 @@ def test_nodes_that_forbid_post_copy_fail_every_vm_that_may_switch_to_it(allowed
 
 
 def test_without_such_a_failure_post_copy_is_no_doubt():
-    assert row(cluster(*OTHER, failed(1, "connection reset"), allowPostCopy=True), "web").outcome == MIGRATES
+    assert (
+        row(cluster(*OTHER, failed(1, "connection reset"), allowPostCopy=True), "web").outcome
+        == MIGRATES
+    )
 
 
 @pytest.mark.parametrize("migratable", [True, False])
@@ -73,7 +98,9 @@ def test_a_vm_that_a_drain_leaves_off_may_migrate_instead(migratable):
     found = row(cluster(guest, LAUNCHER, stays))
 
     assert found.remedy.startswith("start it by hand afterwards, or set runStrategy Always")
-    assert ("evictionStrategy LiveMigrate, which takes effect after its restart" in found.remedy) is migratable
+    assert (
+        "evictionStrategy LiveMigrate, which takes effect after its restart" in found.remedy
+    ) is migratable
     assert ("virtctl migrate db -n shop" in found.remedy) is migratable
 
 
@@ -101,5 +128,9 @@ def test_a_copy_that_is_too_slow_names_what_is_not_set(auto_converge, post_copy,
 
 def test_post_copy_that_may_not_disrupt_is_not_set():
     settings = MigrationSettings(150, 150, True, disruption=False, bandwidth=0, auto_converge=True)
-    assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(vmi(), settings)
-    assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(vmi(), None)
+    assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(
+        vmi(), settings
+    )
+    assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(
+        vmi(), None
+    )

@@ -1,4 +1,6 @@
-"""VMs that do not start because all copies of a Longhorn volume have failed, so that no node can attach it."""
+"""VMs that do not start because all copies of a Longhorn volume have failed,
+so that no node can attach it.
+"""
 
 import pytest
 
@@ -14,7 +16,11 @@ from virt_admit.model.kubernetes.objects import Object
 
 
 def waiting(*replicas, change=lambda _: None, **status):
-    items = plain() + storage_class("longhorn", "driver.longhorn.io") + with_longhorn("web", *replicas, **status)
+    items = (
+        plain()
+        + storage_class("longhorn", "driver.longhorn.io")
+        + with_longhorn("web", *replicas, **status)
+    )
     change(items)
     return stuck(items, "web")
 
@@ -23,8 +29,8 @@ def test_all_copies_have_failed():
     found = waiting(replica("w1", failed=141), replica("w2", failed=150))
 
     assert found.reason == (
-        f"Longhorn volume {FAULTED} of claim web is faulted: both its copies (w1, w2) failed 2 h 21 ago, so no node can "
-        "attach it. This does not end by itself"
+        f"Longhorn volume {FAULTED} of claim web is faulted: both its copies (w1, w2) failed 2 h "
+        "21 ago, so no node can attach it. This does not end by itself"
     )
     assert found.remedy.startswith(
         "check the disks of w1, w2, then salvage the volume in Longhorn with its newest copy, or"
@@ -52,7 +58,14 @@ def unplaced(number):
 
 
 def not_scheduled(message):
-    return [{"type": "Scheduled", "status": "False", "reason": "ReplicaSchedulingFailure", "message": message}]
+    return [
+        {
+            "type": "Scheduled",
+            "status": "False",
+            "reason": "ReplicaSchedulingFailure",
+            "message": message,
+        }
+    ]
 
 
 @pytest.mark.parametrize("robustness", ["faulted", "unknown"])
@@ -61,8 +74,9 @@ def test_copies_that_were_never_placed(robustness):
     found = waiting(unplaced(1), unplaced(2), robustness=robustness, conditions=said)
 
     assert found.reason == (
-        f"Longhorn has placed none of the 2 copies of volume {FAULTED} (claim web) on a disk: insufficient storage;precheck "
-        "new replica failed. No node can attach it before that. This does not end by itself"
+        f"Longhorn has placed none of the 2 copies of volume {FAULTED} (claim web) on a disk: "
+        "insufficient storage;precheck new replica failed. No node can attach it before that. This "
+        "does not end by itself"
     )
     assert found.remedy.startswith("give Longhorn more room on 2 nodes: another disk or node")
     assert found.remedy.endswith("kubectl describe nodes.longhorn.io -n longhorn-system")
@@ -87,8 +101,14 @@ def longhorn_node(name, scheduled, **disk):
 @pytest.mark.parametrize(
     ("disks", "says"),
     [
-        ([("w1", 190, {}), ("w2", 195, {})], "at most 10 GiB are left (w1: 190 of 200 GiB scheduled"),
-        ([("w1", 10, {"allowScheduling": False}), ("w2", 195, {})], "at most 5 GiB are left (w2: 195 of 200 GiB"),
+        (
+            [("w1", 190, {}), ("w2", 195, {})],
+            "at most 10 GiB are left (w1: 190 of 200 GiB scheduled",
+        ),
+        (
+            [("w1", 10, {"allowScheduling": False}), ("w2", 195, {})],
+            "at most 5 GiB are left (w2: 195 of 200 GiB",
+        ),
         ([("w1", 190, {}), ("w2", 20, {})], ""),
         ([], ""),
     ],
@@ -96,7 +116,11 @@ def longhorn_node(name, scheduled, **disk):
 def test_the_room_that_longhorn_counts(disks, says):
     """Free space of a disk does not count, but the sizes of the volumes that are placed there."""
     setting = obj(
-        "Setting", "longhorn.io/v1beta2", "storage-over-provisioning-percentage", "longhorn-system", value="100"
+        "Setting",
+        "longhorn.io/v1beta2",
+        "storage-over-provisioning-percentage",
+        "longhorn-system",
+        value="100",
     )
     nodes = [longhorn_node(name, scheduled, **disk) for name, scheduled, disk in disks]
     cluster = complete(*map(Object, [setting, *nodes]))
@@ -117,11 +141,15 @@ def test_copies_that_wait_for_a_node_which_reboots():
     found = waiting(unplaced(1), conditions=[said[0] | {"lastTransitionTime": ago(minutes=20)}])
     assert found.reason.endswith("This ends when a node can take it")
 
-    assert waiting(unplaced(1), conditions=[said[0] | {"lastTransitionTime": ago(seconds=20)}]) is None
+    assert (
+        waiting(unplaced(1), conditions=[said[0] | {"lastTransitionTime": ago(seconds=20)}]) is None
+    )
 
 
 def test_a_copy_without_a_node_beside_one_that_failed():
-    found = waiting(unplaced(1), replica("w1", failed=141), conditions=not_scheduled("insufficient storage"))
+    found = waiting(
+        unplaced(1), replica("w1", failed=141), conditions=not_scheduled("insufficient storage")
+    )
     assert "its only copy (w1) failed 2 h 21 ago" in found.reason
 
 
@@ -135,7 +163,10 @@ def test_a_new_volume_whose_copies_are_placed_is_no_obstacle():
 def test_copies_that_are_not_known_to_have_failed(copies):
     found = waiting(*copies)
 
-    assert found.reason == f"Longhorn volume {FAULTED} of claim web is faulted, so no node can attach it"
+    assert (
+        found.reason
+        == f"Longhorn volume {FAULTED} of claim web is faulted, so no node can attach it"
+    )
     assert "salvage" not in found.remedy
 
 
@@ -146,7 +177,9 @@ def test_a_volume_that_is_detached_or_comes_back_is_no_obstacle(status):
 
 
 def test_a_volume_of_another_driver_has_no_copies():
-    other = obj("PersistentVolume", "v1", "pv-web", spec={"csi": {"driver": "rbd", "volumeHandle": FAULTED}})
+    other = obj(
+        "PersistentVolume", "v1", "pv-web", spec={"csi": {"driver": "rbd", "volumeHandle": FAULTED}}
+    )
 
     def swap(items):
         items[:] = [each for each in items if each["kind"] != "PersistentVolume"] + [other]

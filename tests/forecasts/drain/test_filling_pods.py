@@ -1,4 +1,6 @@
-"""Pods of CDI that are ended for their use of memory: which one, at which limit, and where that limit is set."""
+"""Pods of CDI that are ended for their use of memory: which one, at which limit,
+and where that limit is set.
+"""
 
 import pytest
 
@@ -7,15 +9,32 @@ from virt_admit.forecasts.drain.starts import unfinished_disks
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
-V1BETA1 = ("v1beta1", "spec.resourceRequirements.storageWorkloads", '{"resourceRequirements":{"storageWorkloads":')
-V1 = ("v1", "spec.storage.workloadResourceRequirements", '{"storage":{"workloadResourceRequirements":')
+V1BETA1 = (
+    "v1beta1",
+    "spec.resourceRequirements.storageWorkloads",
+    '{"resourceRequirements":{"storageWorkloads":',
+)
+V1 = (
+    "v1",
+    "spec.storage.workloadResourceRequirements",
+    '{"storage":{"workloadResourceRequirements":',
+)
 KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
-WAITS = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": KILLED, "restartCount": 4}
+WAITS = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    "lastState": KILLED,
+    "restartCount": 4,
+}
 
 
 def obj(kind, api, name, namespace="shop", **fields):
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": ago(minutes=40)}
-    return {"apiVersion": api, "kind": kind, "metadata": metadata | fields.pop("metadata", {}), **fields}
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": metadata | fields.pop("metadata", {}),
+        **fields,
+    }
 
 
 def claim(name, uid, namespace="shop", phase="Bound"):
@@ -60,38 +79,66 @@ def cdi():
 
 def problem(*items, source=None):
     volumes = [{"name": "root", "dataVolume": {"name": "root"}}]
-    vm = obj("VirtualMachine", "kubevirt.io/v1", "db", spec={"template": {"spec": {"volumes": volumes}}})
+    vm = obj(
+        "VirtualMachine", "kubevirt.io/v1", "db", spec={"template": {"spec": {"volumes": volumes}}}
+    )
     status = {"phase": "CloneInProgress" if source else "ImportInProgress", "progress": "30%"}
-    disk = obj("DataVolume", "cdi.kubevirt.io/v1beta1", "root", spec={"source": source or {}}, status=status)
+    disk = obj(
+        "DataVolume",
+        "cdi.kubevirt.io/v1beta1",
+        "root",
+        spec={"source": source or {}},
+        status=status,
+    )
     cluster = Snapshot(
-        [Object(each) for each in (vm, disk, claim("root", "u1", phase="Pending"), STORAGE, *items)], ["*"], time=ago()
+        [
+            Object(each)
+            for each in (vm, disk, claim("root", "u1", phase="Pending"), STORAGE, *items)
+        ],
+        ["*"],
+        time=ago(),
     )
     return unfinished_disks.problem(Object(vm), cluster)
 
 
 @pytest.mark.parametrize(("version", "field", "patch"), [V1BETA1, V1])
 def test_a_copy_is_received_in_the_namespace_of_its_source(version, field, patch):
-    """A source by reference names no namespace, so that its pod is found by the name of the claim alone."""
+    """A source by reference names no namespace,
+    so that its pod is found by the name of the claim alone.
+    """
     copy = claim("tmp-pvc-u1", "u2", "images")
     found = problem(
-        copy, pod("cdi-upload-tmp-pvc-u1", "tmp-pvc-u1", namespace="images"), hyperconverged(version), cdi()
+        copy,
+        pod("cdi-upload-tmp-pvc-u1", "tmp-pvc-u1", namespace="images"),
+        hyperconverged(version),
+        cdi(),
     )
 
     assert found.reason == (
-        "its disk root is not filled (ImportInProgress): pod images/cdi-upload-tmp-pvc-u1 was ended for lack of memory at "
-        "its limit of 750Mi (OOMKilled, exit code 137), and restarted 4 times"
+        "its disk root is not filled (ImportInProgress): pod images/cdi-upload-tmp-pvc-u1 was "
+        "ended for lack of memory at its limit of 750Mi (OOMKilled, exit code 137), and restarted "
+        "4 times"
     )
     assert found.remedy.startswith(
-        f"raise {field}.limits.memory of HyperConverged hco, which writes the CDI object, above 750Mi, such as 1500Mi; then "
-        "let CDI make this pod again with it (kubectl delete pod cdi-upload-tmp-pvc-u1 -n images): "
+        f"raise {field}.limits.memory of HyperConverged hco, which writes the CDI object, above "
+        "750Mi, such as 1500Mi; then let CDI make this pod again with it (kubectl delete pod "
+        "cdi-upload-tmp-pvc-u1 -n images): "
     )
-    assert f"""kubectl patch hyperconverged hco -n cnv --type=merge -p '{{"spec":{patch}""" in found.remedy
+    assert (
+        f"""kubectl patch hyperconverged hco -n cnv --type=merge -p '{{"spec":{patch}"""
+        in found.remedy
+    )
 
 
 def test_the_pod_that_sends_a_copy():
     items = (
         claim("tmp-pvc-u1", "u2", "images"),
-        pod("cdi-upload-tmp-pvc-u1", "tmp-pvc-u1", {"state": {"running": {}}, "restartCount": 0}, "images"),
+        pod(
+            "cdi-upload-tmp-pvc-u1",
+            "tmp-pvc-u1",
+            {"state": {"running": {}}, "restartCount": 0},
+            "images",
+        ),
         pod("u2-source-pod", "golden", namespace="images"),
     )
     found = problem(*items, source={"pvc": {"namespace": "images", "name": "golden"}})
@@ -102,7 +149,10 @@ def test_the_pod_that_sends_a_copy():
 def test_an_import_without_hyperconverged():
     found = problem(pod("importer-prime-u1", "prime-u1", limit="600M"), cdi())
 
-    assert "pod shop/importer-prime-u1 was ended for lack of memory at its limit of 600M" in found.reason
+    assert (
+        "pod shop/importer-prime-u1 was ended for lack of memory at its limit of 600M"
+        in found.reason
+    )
     assert found.remedy.startswith(
         "raise spec.config.podResourceRequirements.limits.memory of CDI cdi, above 600M, such as"
     )
@@ -130,20 +180,34 @@ def test_a_pod_that_works_is_not_accused(status):
 
 
 def test_a_pod_of_another_disk_is_not_accused():
-    assert problem(pod("importer-prime-u9", "prime-u9"), pod("u9-source-pod", "golden"), cdi()) is None
+    assert (
+        problem(pod("importer-prime-u9", "prime-u9"), pod("u9-source-pod", "golden"), cdi()) is None
+    )
 
 
 @pytest.mark.parametrize(
     ("said", "way"),
     [
-        ("x509: certificate signed by unknown authority", "give the source of the disk the CA of that server"),
-        ("x509: certificate has expired or is not yet valid", "renew the certificate of that server"),
+        (
+            "x509: certificate signed by unknown authority",
+            "give the source of the disk the CA of that server",
+        ),
+        (
+            "x509: certificate has expired or is not yet valid",
+            "renew the certificate of that server",
+        ),
         (
             "dial tcp: lookup images.example.com: no such host",
             "let the pods of CDI reach that server, or correct the address",
         ),
-        ("expected status code 200, got 404. Status: 404 Not Found", "correct the address of the source of the disk"),
-        ("virtual image size is larger than the reported available storage", "let the disk ask for more storage"),
+        (
+            "expected status code 200, got 404. Status: 404 Not Found",
+            "correct the address of the source of the disk",
+        ),
+        (
+            "virtual image size is larger than the reported available storage",
+            "let the disk ask for more storage",
+        ),
         ("it failed", "correct the source of the disk"),
     ],
 )

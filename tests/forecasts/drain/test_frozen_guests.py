@@ -79,7 +79,9 @@ def test_an_old_copy_that_failed_is_no_cause():
 
 def test_namespaces_of_a_backup_may_be_patterns():
     assert "velero/nightly" in words(backup(includedNamespaces=["shop*"]))
-    assert "velero/nightly" not in words(backup(includedNamespaces=["*"], excludedNamespaces=["s?op"]))
+    assert "velero/nightly" not in words(
+        backup(includedNamespaces=["*"], excludedNamespaces=["s?op"])
+    )
 
 
 def test_copies_of_others_say_nothing():
@@ -91,7 +93,9 @@ def test_copies_of_others_say_nothing():
         backup(includedNamespaces=["bank"]),
     )
 
-    assert words(*others).endswith("If they stay frozen, and no backup of it runs: virtctl unfreeze db -n shop")
+    assert words(*others).endswith(
+        "If they stay frozen, and no backup of it runs: virtctl unfreeze db -n shop"
+    )
 
 
 def test_a_guest_that_is_not_frozen():

@@ -52,14 +52,23 @@ def test_a_drain_by_hand_migrates_and_a_note_names_what_maintenance_mode_does():
     report = render(drain_plan.plan(snapshot, "a"), "text", None)
 
     assert row(snapshot).outcome == MIGRATES
-    assert f"maintenance mode of this node shuts shop/db down instead, as the label {LABEL} asks" in report
+    assert (
+        f"maintenance mode of this node shuts shop/db down instead, as the label {LABEL} asks"
+        in report
+    )
 
 
 @pytest.mark.parametrize(
-    ("cordoned", "minutes", "said"), [(False, 0, True), (True, 59, False), (True, 61, True)], ids=str
+    ("cordoned", "minutes", "said"),
+    [(False, 0, True), (True, 59, False), (True, 61, True)],
+    ids=str,
 )
 def test_a_request_that_is_left_cordons_its_node_again(cordoned, minutes, said):
-    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": ago(60 * minutes)}
+    taint = {
+        "key": "node.kubernetes.io/unschedulable",
+        "effect": "NoSchedule",
+        "timeAdded": ago(60 * minutes),
+    }
     spec = {"unschedulable": True, "taints": [taint]} if cordoned else {}
     found = node("a", **spec)
     marks = {"annotations": {"harvesterhci.io/drain-requested": "true"}}
@@ -84,7 +93,12 @@ def shut_down(strategy, *, on="a", status="completed", created=False):
     found = node("a", unschedulable=True)
     marks = {"harvesterhci.io/maintain-status": status} if status else {}
     there = Object({**found.data, "metadata": {**found.data["metadata"], "annotations": marks}})
-    metadata = {"name": "db", "namespace": "shop", "labels": {LABEL: strategy}, "annotations": {STOPPED: on}}
+    metadata = {
+        "name": "db",
+        "namespace": "shop",
+        "labels": {LABEL: strategy},
+        "annotations": {STOPPED: on},
+    }
     own = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
@@ -105,10 +119,14 @@ def test_a_vm_that_was_shut_down_for_the_maintenance_is_said_with_its_start(stra
     seen = shut_down(strategy)
     notes = drain_plan.node_plan("a", seen).notes
     assert (
-        f"shop/db was shut down for this maintenance. Harvester starts it again {starts.format('this node')}." in notes
-    )
+        "shop/db was shut down for this maintenance. Harvester starts it again "
+        f"{starts.format('this node')}."
+    ) in notes
     said = harvester_maintenance.stopped(seen.get(VM, "shop", "db"), seen)
-    assert said == f"was shut down for the maintenance of a, and Harvester starts it again {starts.format('a')}"
+    assert said == (
+        "was shut down for the maintenance of a, and Harvester starts it again "
+        f"{starts.format('a')}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,15 +140,19 @@ def test_a_vm_that_was_shut_down_for_the_maintenance_is_said_with_its_start(stra
 )
 def test_a_vm_that_nothing_starts_is_not_said_to_start(seen):
     assert harvester_maintenance.stopped(seen.get(VM, "shop", "db"), seen) == ""
-    assert not any("was shut down for this" in note for note in drain_plan.node_plan("a", seen).notes)
+    assert not any(
+        "was shut down for this" in note for note in drain_plan.node_plan("a", seen).notes
+    )
 
 
 def test_explain_says_why_such_a_vm_does_not_run(tmp_path):
     path = tmp_path / "cluster.json"
     items = [each.data for each in shut_down("ShutdownAndRestartAfterDisable")]
     path.write_text(json.dumps(snapshot(items)))
-    found = CliRunner().invoke(virt_admit, ["explain", "vm/db", "-n", "shop", "--cluster", str(path)])
-    assert (
-        "it is not running: it was shut down for the maintenance of a, and Harvester starts it again when a"
-        in found.stdout
+    found = CliRunner().invoke(
+        virt_admit, ["explain", "vm/db", "-n", "shop", "--cluster", str(path)]
     )
+    assert (
+        "it is not running: it was shut down for the maintenance of a, and Harvester starts it "
+        "again when a"
+    ) in found.stdout

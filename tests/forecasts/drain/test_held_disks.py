@@ -11,10 +11,10 @@ from virt_admit.model.messages import command_of
 
 IMAGE = "/var/run/kubevirt-private/vmi-disks/data/disk.img"
 LIBVIRT = (
-    "server error. command SyncVMI failed: \"LibvirtError(Code=1, Domain=10, Message='internal error: "
-    "process exited while connecting to monitor: 2027-03-01T10:04:31.136803Z qemu-kvm: -device "
-    '{\\"driver\\":\\"virtio-blk-pci\\",\\"id\\":\\"ua-data\\"}: Failed to get \\"write\\" lock\\n'
-    f"Is another process using the image [{IMAGE}]?')\""
+    """server error. command SyncVMI failed: "LibvirtError(Code=1, Domain=10, Message='internal """
+    "error: process exited while connecting to monitor: 2027-03-01T10:04:31.136803Z qemu-kvm: "
+    '-device {\\"driver\\":\\"virtio-blk-pci\\",\\"id\\":\\"ua-data\\"}: Failed to get \\"write\\" '
+    f"lock\\nIs another process using the image [{IMAGE}]?')\""
 )
 
 
@@ -22,7 +22,10 @@ def spec(claim="common", shareable=None):
     disk = {"name": "data"} | ({} if shareable is None else {"shareable": shareable})
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
     domain = {"devices": {"disks": [{"name": "rootdisk"}, disk]}}
-    return {"domain": domain, "volumes": [{"name": "rootdisk", "dataVolume": {"name": "root"}}, volume]}
+    return {
+        "domain": domain,
+        "volumes": [{"name": "rootdisk", "dataVolume": {"name": "root"}}, volume],
+    }
 
 
 def starting(said=LIBVIRT, on="a", **fields):
@@ -33,7 +36,13 @@ def starting(said=LIBVIRT, on="a", **fields):
         "reason": "Synchronizing with the Domain failed.",
     }
     stamps = [{"phase": "Scheduled", "phaseTransitionTimestamp": ago(1500)}]
-    return vmi(on=on, phase="Scheduled", conditions=[failing], phaseTransitionTimestamps=stamps, spec=spec(**fields))
+    return vmi(
+        on=on,
+        phase="Scheduled",
+        conditions=[failing],
+        phaseTransitionTimestamps=stamps,
+        spec=spec(**fields),
+    )
 
 
 def problem(*others, **fields):
@@ -44,7 +53,10 @@ def problem(*others, **fields):
 def test_the_claim_and_the_vm_that_uses_it_are_named():
     found = problem(vmi("web", on="b", spec=spec()))
 
-    assert "no lock on disk data (claim shop/common), which the running VM shop/web on b uses too" in found.reason
+    assert (
+        "no lock on disk data (claim shop/common), which the running VM shop/web on b uses too"
+        in found.reason
+    )
     assert found.reason.endswith("neither disk is shareable")
     assert "stop shop/web first, or set shareable: true" in found.remedy
     assert found.remedy.endswith("kubectl edit vm db -n shop")
@@ -92,13 +104,19 @@ def test_a_vm_without_a_guest_on_the_claim_is_not_accused(other):
 
 
 def test_an_error_without_a_lock_names_no_other_vm():
-    found = problem(vmi("web", on="b", spec=spec()), said="server error. command SyncVMI failed: no memory")
+    found = problem(
+        vmi("web", on="b", spec=spec()), said="server error. command SyncVMI failed: no memory"
+    )
     assert "shop/web" not in found.reason
 
 
 def test_a_pod_that_is_not_of_a_vm_is_named():
     tools = launcher("tools", on="b", suffix="x").data
-    tools["metadata"] = tools["metadata"] | {"labels": {}, "ownerReferences": [], "name": "libguestfs-tools"}
+    tools["metadata"] = tools["metadata"] | {
+        "labels": {},
+        "ownerReferences": [],
+        "name": "libguestfs-tools",
+    }
     tools["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "common"}}]
     found = problem(type(starting())(tools))
     assert "which pod shop/libguestfs-tools on b uses too" in found.reason
@@ -122,7 +140,9 @@ def test_its_own_guest_on_a_lost_node_has_the_image():
     assert "pod shop/virt-launcher-db-old on b (does not report) uses too" in found.reason
     assert "first make sure that b is off, or has been fenced" in found.remedy
     assert command_of(found.remedy) == "virt-admit explain node/b"
-    assert held_disks.is_held_elsewhere(starting(), LIBVIRT, cluster(starting(), earlier(), lost_node()))
+    assert held_disks.is_held_elsewhere(
+        starting(), LIBVIRT, cluster(starting(), earlier(), lost_node())
+    )
 
 
 def test_an_earlier_pod_on_a_node_that_reports_is_awaited():
@@ -147,4 +167,6 @@ def test_the_loss_of_the_node_frees_only_what_is_held_on_it(node, stays):
 def test_an_error_of_libvirt_is_shown_without_marks_of_quoting():
     said = stuck_starts.unsynchronized(starting())
     assert '\\"' not in said
-    assert said.endswith(f'device ua-data: Failed to get "write" lock Is another process using the image [{IMAGE}]?')
+    assert said.endswith(
+        f'device ua-data: Failed to get "write" lock Is another process using the image [{IMAGE}]?'
+    )

@@ -9,13 +9,18 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOON, GONE = "2026-01-01T12:00:00Z", "10.43.171.24"
 NODE = manifest(
-    "v1", "Node", "w2", status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}]}
+    "v1",
+    "Node",
+    "w2",
+    status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}]},
 )
 CLAIM = manifest("v1", "PersistentVolumeClaim", "data", "web", spec={"volumeName": "pv-1"})
 DNS = manifest("v1", "Service", "dns", "kube-system", spec={"clusterIP": "10.43.0.10"})
 
 
-RANGE = manifest("networking.k8s.io/v1", "ServiceCIDR", "kubernetes", spec={"cidrs": ["10.43.0.0/16"]})
+RANGE = manifest(
+    "networking.k8s.io/v1", "ServiceCIDR", "kubernetes", spec={"cidrs": ["10.43.0.0/16"]}
+)
 
 
 def pod(*, state="terminated", **volume):
@@ -23,12 +28,20 @@ def pod(*, state="terminated", **volume):
     ended = {"deletionTimestamp": "2026-01-01T11:00:00Z", "deletionGracePeriodSeconds": 30}
     status = {"phase": "Running", "containerStatuses": [{"name": "app", "state": {state: {}}}]}
     return manifest(
-        "v1", "Pod", "app", "web", metadata=ended, spec={"nodeName": "w2", "volumes": volumes}, status=status
+        "v1",
+        "Pod",
+        "app",
+        "web",
+        metadata=ended,
+        spec={"nodeName": "w2", "volumes": volumes},
+        status=status,
     )
 
 
 def share(server=GONE, **more):
-    return manifest("v1", "PersistentVolume", "pv-1", spec={"nfs": {"server": server, "path": "/x"}, **more})
+    return manifest(
+        "v1", "PersistentVolume", "pv-1", spec={"nfs": {"server": server, "path": "/x"}, **more}
+    )
 
 
 def by_driver(driver):
@@ -52,12 +65,12 @@ def test_a_server_without_a_service_is_gone():
     own = pod()
     (blocker,) = pod_evictions.of_node(cluster(own, share(), RANGE), "w2").lasting
     assert blocker.reason == (
-        f"it should have ended 60 min ago, but the kubelet of w2 cannot unmount its volume pv-1 (claim data): its NFS server "
-        f"{GONE} is gone (no Service has this address)"
+        "it should have ended 60 min ago, but the kubelet of w2 cannot unmount its volume pv-1 "
+        f"(claim data): its NFS server {GONE} is gone (no Service has this address)"
     )
     assert blocker.remedy == (
-        "Reboot w2 once its VMs have left, because a hung NFS mount does not end otherwise, or let a server answer at "
-        f"{GONE} again: kubectl describe persistentvolume pv-1"
+        "Reboot w2 once its VMs have left, because a hung NFS mount does not end otherwise, or let "
+        f"a server answer at {GONE} again: kubectl describe persistentvolume pv-1"
     )
 
 
@@ -77,7 +90,9 @@ def test_the_server_of_a_storage_class_is_named():
     parameters = {"nfsServerName": "own", "nfsServerNamespace": "web"}
     storage = manifest("storage.k8s.io/v1", "StorageClass", "nfs", parameters=parameters)
     objects = (share(storageClassName="nfs"), storage)
-    missing = "no Service has this address, and NFSServer web/own of StorageClass nfs does not exist"
+    missing = (
+        "no Service has this address, and NFSServer web/own of StorageClass nfs does not exist"
+    )
     assert missing in hung_mounts.of_pod(pod(), cluster(*objects)).why
     server = manifest("nfs.rook.io/v1alpha1", "NFSServer", "own", "web")
     assert "NFSServer" not in hung_mounts.of_pod(pod(), cluster(*objects, server)).why
@@ -101,7 +116,9 @@ def test_a_server_outside_is_not_called_gone(objects):
 
 def test_an_address_near_those_of_services_may_be_a_host():
     found = hung_mounts.of_pod(pod(), cluster(share()))
-    assert found.why.endswith("does not answer; no Service has this address: if it was that of one, that is gone")
+    assert found.why.endswith(
+        "does not answer; no Service has this address: if it was that of one, that is gone"
+    )
     assert found.remedy.startswith("see whether w2 reaches")
 
 
@@ -125,8 +142,12 @@ def test_the_flag_of_the_control_plane_names_the_range(flag):
 @pytest.mark.parametrize(
     ("objects", "gone"),
     [
-        ((static_pod("kube-controller-manager", "--service-cluster-ip-range=10.43.0.0/24"),), False),
-        ((static_pod("x", "--service-cluster-ip-range=10.43.0.0/16", namespace="web"),), True),  # only a hint
+        (
+            (static_pod("kube-controller-manager", "--service-cluster-ip-range=10.43.0.0/24"),),
+            False,
+        ),
+        # only a hint
+        ((static_pod("x", "--service-cluster-ip-range=10.43.0.0/16", namespace="web"),), True),
         ((static_pod("kube-apiserver", "--service-cluster-ip-range=none"),), False),
     ],
 )

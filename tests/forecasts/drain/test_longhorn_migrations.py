@@ -1,4 +1,6 @@
-"""Volumes that Longhorn still migrates although their VM has arrived: an idle engine keeps the old node from draining."""
+"""Volumes that Longhorn still migrates although their VM has arrived:
+an idle engine keeps the old node from draining.
+"""
 
 import pytest
 
@@ -16,19 +18,36 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 def volume(source="a", target="b"):
     """Return a volume with its engines, which Longhorn migrates from one node to the other."""
     used = {"namespace": "shop", "pvcName": "disk", "pvName": "pv-disk"}
-    status = {"currentNodeID": source, "currentMigrationNodeID": target, "kubernetesStatus": used, "state": "attached"}
-    found = manifest("longhorn.io/v1beta2", "Volume", "v1", LONGHORN, spec={"numberOfReplicas": 2}, status=status)
+    status = {
+        "currentNodeID": source,
+        "currentMigrationNodeID": target,
+        "kubernetesStatus": used,
+        "state": "attached",
+    }
+    found = manifest(
+        "longhorn.io/v1beta2", "Volume", "v1", LONGHORN, spec={"numberOfReplicas": 2}, status=status
+    )
     return [found, engine("v1-e-0", source), engine("v1-e-1", target)]
 
 
 def attached(on):
-    spec = {"nodeName": on, "source": {"persistentVolumeName": "pv-disk"}, "attacher": "driver.longhorn.io"}
-    return manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{on}", spec=spec, status={"attached": True})
+    spec = {
+        "nodeName": on,
+        "source": {"persistentVolumeName": "pv-disk"},
+        "attacher": "driver.longhorn.io",
+    }
+    return manifest(
+        "storage.k8s.io/v1", "VolumeAttachment", f"csi-{on}", spec=spec, status={"attached": True}
+    )
 
 
 def guest(on="b", ended=7200, **state):
     disk = {"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}
-    state = {"migrationUid": "uid-evacuation-1", "completed": True, "endTimestamp": ago(ended)} | state
+    state = {
+        "migrationUid": "uid-evacuation-1",
+        "completed": True,
+        "endTimestamp": ago(ended),
+    } | state
     state |= {"sourceNode": "a", "targetNode": "b"}
     return [vm(), vmi(on=on, spec=disk, migrationState=state), launcher(on=on)]
 
@@ -39,7 +58,11 @@ def drained(of, *objects, time=NOW, unreadable=()):
     copies = [world.replica("v1", on) for on in "bc"]
     both = [attached("a"), attached("b")]
     everything = [*world.longhorn(*copies), *managers, *both, *objects]
-    return plan(Snapshot(everything, complete=["*"], unreadable=unreadable, time=time), of).nodes[0].pods
+    return (
+        plan(Snapshot(everything, complete=["*"], unreadable=unreadable, time=time), of)
+        .nodes[0]
+        .pods
+    )
 
 
 DONE = migration(phase="Succeeded", age=8000)
@@ -51,7 +74,9 @@ def test_the_migration_of_a_volume_that_nothing_ends_keeps_the_budget():
     assert found.now
     assert found.subject == f"PodDisruptionBudget {LONGHORN}/instance-manager-a"
     assert "its engine still runs on a, though VM shop/db runs on b alone" in found.reason
-    assert found.remedy.endswith("not that of b: kubectl delete volumeattachments.storage.k8s.io csi-a")
+    assert found.remedy.endswith(
+        "not that of b: kubectl delete volumeattachments.storage.k8s.io csi-a"
+    )
     assert not risky(f"{found.reason}: {found.remedy}")
 
 
@@ -60,15 +85,29 @@ def test_an_engine_names_its_instance_manager_too():
     disk, source, migrated = volume()
     source.data["status"]["instanceManagerName"] = "instance-manager-a"
     copies = [world.replica("v1", on) for on in "bc"]
-    items = [*world.longhorn(*copies), manager("a"), disk, source, migrated, attached("a"), *guest(), DONE]
+    items = [
+        *world.longhorn(*copies),
+        manager("a"),
+        disk,
+        source,
+        migrated,
+        attached("a"),
+        *guest(),
+        DONE,
+    ]
     (found,) = plan(Snapshot(items, complete=["*"], time=NOW), "a").nodes[0].pods.blockers
 
-    assert "Longhorn has not ended the migration of volume v1: its engine still runs on a" in found.reason
+    assert (
+        "Longhorn has not ended the migration of volume v1: its engine still runs on a"
+        in found.reason
+    )
 
 
 def test_one_that_nothing_rolls_back_keeps_the_budget_of_its_target():
     """The VM has stayed: its migration failed."""
-    (found,) = drained("b", *volume(), *guest(on="a", failed=True), migration(phase="Failed", age=8000)).blockers
+    (found,) = drained(
+        "b", *volume(), *guest(on="a", failed=True), migration(phase="Failed", age=8000)
+    ).blockers
 
     assert "its engine still runs on b, though VM shop/db runs on a alone" in found.reason
 
@@ -76,11 +115,21 @@ def test_one_that_nothing_rolls_back_keeps_the_budget_of_its_target():
 @pytest.mark.parametrize(
     ("objects", "time"),
     [
-        pytest.param([*volume(), *guest(ended=60), DONE], NOW, id="Kubernetes is still detaching it"),
+        pytest.param(
+            [*volume(), *guest(ended=60), DONE], NOW, id="Kubernetes is still detaching it"
+        ),
         pytest.param([*volume(), *guest(), DONE], None, id="the time is not known"),
-        pytest.param([*volume(), *guest(), DONE, migration("again", "Scheduling")], NOW, id="the VM migrates again"),
-        pytest.param([*volume(), *guest(), DONE, launcher(suffix="0")], NOW, id="its old pod still runs"),
-        pytest.param([*volume(target=""), *guest(on="a"), DONE], NOW, id="the volume does not migrate"),
+        pytest.param(
+            [*volume(), *guest(), DONE, migration("again", "Scheduling")],
+            NOW,
+            id="the VM migrates again",
+        ),
+        pytest.param(
+            [*volume(), *guest(), DONE, launcher(suffix="0")], NOW, id="its old pod still runs"
+        ),
+        pytest.param(
+            [*volume(target=""), *guest(on="a"), DONE], NOW, id="the volume does not migrate"
+        ),
         pytest.param([*volume(), *guest(on="a")], NOW, id="the VM is still here"),
     ],
 )
@@ -91,10 +140,14 @@ def test_a_volume_that_leaves_in_time_keeps_no_budget(objects, time):
     assert [type(each) for each in found.waits] == [Wait]
 
 
-@pytest.mark.parametrize("plural", ["volumes.longhorn.io", "virtualmachineinstancemigrations.kubevirt.io"])
+@pytest.mark.parametrize(
+    "plural", ["volumes.longhorn.io", "virtualmachineinstancemigrations.kubevirt.io"]
+)
 def test_what_cannot_be_read_is_not_taken_for_good(plural):
     found = [
-        each for each in (*volume(), *guest(), DONE) if each.kind not in ("VirtualMachineInstanceMigration", "Volume")
+        each
+        for each in (*volume(), *guest(), DONE)
+        if each.kind not in ("VirtualMachineInstanceMigration", "Volume")
     ]
     kept = volume()[:1] if plural.startswith("virtual") else []
     result = drained("a", *found, *kept, unreadable=[plural])

@@ -10,7 +10,8 @@ from virt_admit.model.messages import command_of
 
 NOW = "2027-03-01T10:00:00Z"
 DELETED = (
-    "error getting handle for DataSource Type VolumeSnapshot by Name snap: snapshot snap is currently being deleted"
+    "error getting handle for DataSource Type VolumeSnapshot by Name snap: snapshot snap is "
+    "currently being deleted"
 )
 CLONE = {
     "annotations": {"restore.kubevirt.io/name": "clone-copy-restore-db-x"},
@@ -36,7 +37,9 @@ def snapshot(deleted="2027-03-01T09:30:00Z", **status):
 
 
 def kubevirt(release):
-    return manifest("kubevirt.io/v1", "KubeVirt", "kv", "kubevirt", status={"observedKubeVirtVersion": release})
+    return manifest(
+        "kubevirt.io/v1", "KubeVirt", "kv", "kubevirt", status={"observedKubeVirtVersion": release}
+    )
 
 
 VM = manifest("kubevirt.io/v1", "VirtualMachine", "db", NAMESPACE)
@@ -54,7 +57,9 @@ def test_a_source_that_is_being_deleted_is_not_copied(objects, since):
         f"its data source VolumeSnapshot snap is being deleted{since}. The provisioner refuses "
         "it, so this does not end by itself"
     )
-    assert found.remedy.startswith("create the disk again from a source that exists and stays: kubectl describe")
+    assert found.remedy.startswith(
+        "create the disk again from a source that exists and stays: kubectl describe"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,10 +78,14 @@ def test_a_clone_is_made_again(objects, says):
 
 
 def test_a_source_that_does_not_exist():
-    said = 'error getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io "snap" not found'
+    said = (
+        "error getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io "
+        '"snap" not found'
+    )
 
     assert (
-        lost(said=said).reason == "its data source VolumeSnapshot snap does not exist, so this does not end by itself"
+        lost(said=said).reason
+        == "its data source VolumeSnapshot snap does not exist, so this does not end by itself"
     )
 
 
@@ -115,7 +124,9 @@ def of_vm(*objects, phase="Pending", now=NOW):
     disk = claim()
     disk.data["status"] = {"phase": phase}
     volumes = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
-    vmi = manifest("kubevirt.io/v1", "VirtualMachineInstance", "db", NAMESPACE, spec={"volumes": volumes})
+    vmi = manifest(
+        "kubevirt.io/v1", "VirtualMachineInstance", "db", NAMESPACE, spec={"volumes": volumes}
+    )
     return provisioners.of_vm(vmi, Snapshot([disk, FAST, POD, *objects], ["*"], time=now))
 
 
@@ -124,8 +135,8 @@ def test_the_pod_that_reports_an_error_is_named():
 
     assert found.reason == "its claim disk is Pending: out of space"
     assert found.remedy == (
-        "correct what provisioner csi.example refuses, in the claim, in class fast or in its storage; "
-        "its logs may say more: kubectl logs ctl-0 -n csi --all-containers"
+        "correct what provisioner csi.example refuses, in the claim, in class fast or in its "
+        "storage; its logs may say more: kubectl logs ctl-0 -n csi --all-containers"
     )
 
 
@@ -170,7 +181,8 @@ def test_a_claim_of_a_vm_without_a_data_volume_has_a_source_too():
     found = of_vm(failed(DELETED), snapshot())
 
     assert found.reason.startswith(
-        "its claim disk is Pending: its data source VolumeSnapshot snap is being deleted (for 30 min)"
+        "its claim disk is Pending: its data source VolumeSnapshot snap is being deleted (for 30 "
+        "min)"
     )
 
 

@@ -1,4 +1,6 @@
-"""VMs with more affinity terms than anybody writes by hand: they cost others no time, and turn nothing into a yes."""
+"""VMs with more affinity terms than anybody writes by hand: they cost others no time,
+and turn nothing into a yes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import OUT_OF_TIME, OutOfTime, Snapshot, check_time, time_limit
+from virt_admit.model.kubernetes.cluster import (
+    OUT_OF_TIME,
+    OutOfTime,
+    Snapshot,
+    check_time,
+    time_limit,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pod_terms, search_cost
 from virt_admit.policy.files import load_policy
@@ -40,31 +48,57 @@ def term(label: object, **more: Any) -> dict[str, Any]:
 
 def broad(number: object) -> dict[str, Any]:
     """A term that no index helps with: it selects pods without two labels, in all namespaces."""
-    selector = {"matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in ("kubevirt.io", f"x{number}")]}
+    selector = {
+        "matchExpressions": [
+            {"key": key, "operator": "DoesNotExist"} for key in ("kubevirt.io", f"x{number}")
+        ]
+    }
     return {"labelSelector": selector, "topologyKey": HOSTNAME, "namespaceSelector": {}}
 
 
-def instance(name: str, host: str, namespace: str, terms: Terms, kind: str = "podAntiAffinity") -> Iterator[Object]:
+def instance(
+    name: str, host: str, namespace: str, terms: Terms, kind: str = "podAntiAffinity"
+) -> Iterator[Object]:
     """A VM that runs and can migrate, and its pod."""
     affinity = {"affinity": {kind: {REQUIRED: list(terms)}}} if terms else {}
     domain = {"cpu": {"model": "host-passthrough"}, "devices": {}}
-    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{name}", "vm.kubevirt.io/name": name}
+    labels = {
+        "kubevirt.io": "virt-launcher",
+        "kubevirt.io/created-by": f"uid-{name}",
+        "vm.kubevirt.io/name": name,
+    }
     yield manifest(
         "kubevirt.io/v1",
         "VirtualMachineInstance",
         name,
         namespace,
         metadata={"uid": f"uid-{name}"},
-        spec={"evictionStrategy": "LiveMigrate", "architecture": "amd64", "domain": domain, **affinity},
-        status={"phase": "Running", "nodeName": host, "conditions": [{"type": "LiveMigratable", "status": "True"}]},
+        spec={
+            "evictionStrategy": "LiveMigrate",
+            "architecture": "amd64",
+            "domain": domain,
+            **affinity,
+        },
+        status={
+            "phase": "Running",
+            "nodeName": host,
+            "conditions": [{"type": "LiveMigratable", "status": "True"}],
+        },
     )
     yield manifest(
         "v1",
         "Pod",
         f"virt-launcher-{name}",
         namespace,
-        metadata={"labels": labels, "ownerReferences": [{"kind": "VirtualMachineInstance", "name": name}]},
-        spec={"nodeName": host, "containers": [{"resources": {"requests": {"memory": "1Gi"}}}], **affinity},
+        metadata={
+            "labels": labels,
+            "ownerReferences": [{"kind": "VirtualMachineInstance", "name": name}],
+        },
+        spec={
+            "nodeName": host,
+            "containers": [{"resources": {"requests": {"memory": "1Gi"}}}],
+            **affinity,
+        },
         status={"phase": "Running"},
     )
 
@@ -93,7 +127,10 @@ def world(
             [of(next(number), **more) for _ in range(terms if index < crowded else each)],
         )
     ]
-    namespaces = [manifest("v1", "Namespace", name) for name in ("crowded", *(f"ns{index}" for index in range(5)))]
+    namespaces = [
+        manifest("v1", "Namespace", name)
+        for name in ("crowded", *(f"ns{index}" for index in range(5)))
+    ]
     return complete(*nodes, *vms, *namespaces, kubevirt())
 
 
@@ -105,12 +142,16 @@ def cordon(cluster: Snapshot, name: str = "n0") -> Response:
 
 
 def maintenance(cluster: Snapshot) -> Response:
-    new = manifest("nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "n0", spec={"nodeName": "n0"})
+    new = manifest(
+        "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "n0", spec={"nodeName": "n0"}
+    )
     return reviewed(Request(Operation.CREATE, kinds.NM, new, None, uid="1"), cluster)
 
 
 def reviewed(request: Request, cluster: Snapshot) -> Response:
-    return engine.review(request, ALL.at_admission, cluster, load_policy("default", ALL), review_limits())
+    return engine.review(
+        request, ALL.at_admission, cluster, load_policy("default", ALL), review_limits()
+    )
 
 
 SAYS = "affinity terms; more than 100 are not searched"
@@ -123,7 +164,8 @@ def test_three_vms_with_5000_terms_stall_no_review(ask: Any) -> None:
         response = ask(cluster)
     assert work.seconds < 1.5
     said = {what for _, what in response.unseen}
-    assert said & {f"the affinity of pods: crowded/vm0 has 5,000 {SAYS}", OUT_OF_TIME}  # a busy machine ends it sooner
+    # a busy machine ends it sooner
+    assert said & {f"the affinity of pods: crowded/vm0 has 5,000 {SAYS}", OUT_OF_TIME}
     assert not response.errors
 
 
@@ -148,7 +190,9 @@ def test_a_drain_is_bounded_and_cannot_be_determined() -> None:
     row = next(each for node in plan.nodes for each in node.forecasts if each.vmi.name == "vm0")
     assert row.reason == f"the affinity of pods: crowded/vm0 has 8,000 {SAYS}"
     assert row.remedy == "reduce them, so that they can be judged", "virt-admit has read them"
-    assert all(each.drainable is None for each in plan.nodes), "their terms may select pods of every namespace"
+    assert all(each.drainable is None for each in plan.nodes), (
+        "their terms may select pods of every namespace"
+    )
 
 
 def test_terms_that_select_no_other_namespace_hide_nothing_there() -> None:
@@ -178,7 +222,10 @@ def test_many_vms_with_a_few_terms_that_no_index_helps_with_are_bounded(
             possible, unseen = found.possible, found.unseen
     assert work.seconds < 5
     assert possible is None
-    assert f"the affinity of pods: crowded/vm0 has {terms} affinity terms; more than {most} are not searched" in unseen
+    assert (
+        f"the affinity of pods: crowded/vm0 has {terms} affinity terms; more than {most} are "
+        "not searched"
+    ) in unseen
 
 
 def test_the_affinity_of_vmis_counts_whatever_their_pods_have() -> None:
@@ -186,14 +233,22 @@ def test_the_affinity_of_vmis_counts_whatever_their_pods_have() -> None:
     cluster = world(0, 0, 150)
     affinity = {"podAntiAffinity": {REQUIRED: [broad(number) for number in range(100)]}}
     assert candidates.scheduler(cluster).most_terms == 100
-    assert candidates.scheduler(with_spec(cluster, of=(kinds.VMI,), affinity=affinity)).most_terms == 10
+    assert (
+        candidates.scheduler(with_spec(cluster, of=(kinds.VMI,), affinity=affinity)).most_terms
+        == 10
+    )
 
 
-def test_even_few_terms_are_not_searched_if_all_together_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_even_few_terms_are_not_searched_if_all_together_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(search_cost, "MOST_COMPARISONS", {100: 10, 3: 20})
     plan = drain_plan.plan(world(0, 0, 20, each=1, of=broad))
     assert plan.drainable is None
-    what = "the affinity of pods: ns0/vm0 has 1 affinity terms, not searched because there are too many in all"
+    what = (
+        "the affinity of pods: ns0/vm0 has 1 affinity terms, not searched because there are too "
+        "many in all"
+    )
     assert what in plan.unseen
 
 
@@ -202,14 +257,23 @@ def spread(number: object) -> dict[str, Any]:
         "matchLabels": {"kubevirt.io": "virt-launcher"},
         "matchExpressions": term(number)["labelSelector"]["matchExpressions"],
     }
-    return {"maxSkew": 5, "topologyKey": HOSTNAME, "labelSelector": selector, "whenUnsatisfiable": "DoNotSchedule"}
+    return {
+        "maxSkew": 5,
+        "topologyKey": HOSTNAME,
+        "labelSelector": selector,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
 
 
-def with_spec(cluster: Snapshot, *, of: Sequence[kinds.Kind] = (kinds.VMI, kinds.POD), **fields: Any) -> Snapshot:
+def with_spec(
+    cluster: Snapshot, *, of: Sequence[kinds.Kind] = (kinds.VMI, kinds.POD), **fields: Any
+) -> Snapshot:
     """The same cluster with these fields in the spec of each VMI and each pod."""
     return complete(
         *(
-            Object({**obj.data, "spec": {**obj.data["spec"], **fields}}) if kinds.of(obj) in of else obj
+            Object({**obj.data, "spec": {**obj.data["spec"], **fields}})
+            if kinds.of(obj) in of
+            else obj
             for obj in cluster
         )
     )
@@ -218,7 +282,10 @@ def with_spec(cluster: Snapshot, *, of: Sequence[kinds.Kind] = (kinds.VMI, kinds
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"topologySpreadConstraints": [spread(number) for number in range(100)]}, "100 constraints; more than 10 are"),
+        (
+            {"topologySpreadConstraints": [spread(number) for number in range(100)]},
+            "100 constraints; more than 10 are",
+        ),
         (
             {"tolerations": [{"key": f"x{number}"} for number in range(5_000)]},
             "5,002 demands on nodes; more than 1,000 are",
@@ -230,14 +297,20 @@ def with_spec(cluster: Snapshot, *, of: Sequence[kinds.Kind] = (kinds.VMI, kinds
         (
             {
                 "affinity": {
-                    "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term(n)["labelSelector"] for n in range(1_000)]}}
+                    "nodeAffinity": {
+                        REQUIRED: {
+                            "nodeSelectorTerms": [term(n)["labelSelector"] for n in range(1_000)]
+                        }
+                    }
                 }
             },
             "2,002 demands on nodes; more than 1,000 are",
         ),
     ],
 )
-def test_every_list_of_a_vm_that_counts_for_each_node_or_pod_is_bounded(fields: Mapping[str, Any], what: str) -> None:
+def test_every_list_of_a_vm_that_counts_for_each_node_or_pod_is_bounded(
+    fields: Mapping[str, Any], what: str
+) -> None:
     cluster = with_spec(world(0, 0, 100, hosts=100), **fields)
     with measured() as work:
         plan = drain_plan.plan(cluster)
@@ -247,14 +320,25 @@ def test_every_list_of_a_vm_that_counts_for_each_node_or_pod_is_bounded(fields: 
 
 
 def test_a_vm_with_many_demands_on_nodes_stalls_no_review() -> None:
-    terms = [{"matchExpressions": [{"key": f"x{number}", "operator": "Exists"}]} for number in range(5_000)]
+    terms = [
+        {"matchExpressions": [{"key": f"x{number}", "operator": "Exists"}]}
+        for number in range(5_000)
+    ]
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
-    template = {"spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}, "affinity": affinity}}
+    template = {
+        "spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}, "affinity": affinity}
+    }
     new = manifest(
-        "kubevirt.io/v1", "VirtualMachine", "db", "ns0", spec={"runStrategy": "Always", "template": template}
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        "ns0",
+        spec={"runStrategy": "Always", "template": template},
     )
     schedulable = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64"}
-    cluster = complete(*(node(f"n{number}", schedulable, allocatable=ROOM) for number in range(1_000)), kubevirt())
+    cluster = complete(
+        *(node(f"n{number}", schedulable, allocatable=ROOM) for number in range(1_000)), kubevirt()
+    )
     with measured() as work:
         response = reviewed(Request(Operation.CREATE, kinds.VM, new, None, uid="1"), cluster)
     assert work.seconds < 1.5
@@ -278,7 +362,10 @@ def drainable(*terms: Mapping[str, Any], kind: str = "podAntiAffinity") -> bool 
     return drain_plan.plan(complete(*objects), "n0").drainable
 
 
-LAUNCHERS = {"labelSelector": {"matchLabels": {"kubevirt.io": "virt-launcher"}}, "topologyKey": HOSTNAME}
+LAUNCHERS = {
+    "labelSelector": {"matchLabels": {"kubevirt.io": "virt-launcher"}},
+    "topologyKey": HOSTNAME,
+}
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, False), (100, False), (5_000, False)])
@@ -295,7 +382,11 @@ def test_100_different_terms_are_searched_and_101_are_not(kind: str) -> None:
 
 
 def test_the_requirements_of_few_terms_have_a_bound_too() -> None:
-    wide = {"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(1_001)]}
+    wide = {
+        "matchExpressions": [
+            {"key": f"k{number}", "operator": "DoesNotExist"} for number in range(1_001)
+        ]
+    }
     assert drainable({"labelSelector": wide, "topologyKey": HOSTNAME}) is None
     narrow = {"matchExpressions": wide["matchExpressions"][:1_000]}
     assert drainable({"labelSelector": narrow, "topologyKey": HOSTNAME}) is False
@@ -304,21 +395,37 @@ def test_the_requirements_of_few_terms_have_a_bound_too() -> None:
 @pytest.mark.parametrize(("count", "expected"), [(100, True), (101, None), (5_000, None)])
 def test_topology_spread_has_a_bound_too(count: int, expected: bool | None) -> None:
     spread = [
-        {"maxSkew": 5, "topologyKey": HOSTNAME, "labelSelector": {}, "whenUnsatisfiable": "DoNotSchedule"}
+        {
+            "maxSkew": 5,
+            "topologyKey": HOSTNAME,
+            "labelSelector": {},
+            "whenUnsatisfiable": "DoNotSchedule",
+        }
     ] * count
-    nodes = [node(name, {"kubernetes.io/arch": "amd64", HOSTNAME: name}, allocatable=ROOM) for name in ("n0", "n1")]
+    nodes = [
+        node(name, {"kubernetes.io/arch": "amd64", HOSTNAME: name}, allocatable=ROOM)
+        for name in ("n0", "n1")
+    ]
     running, launcher = instance("a", "n0", "shop", ())
-    running = Object({**running.data, "spec": {**running.data["spec"], "topologySpreadConstraints": spread}})
-    plan = drain_plan.plan(complete(*nodes, running, launcher, manifest("v1", "Namespace", "shop"), kubevirt()), "n0")
+    running = Object(
+        {**running.data, "spec": {**running.data["spec"], "topologySpreadConstraints": spread}}
+    )
+    plan = drain_plan.plan(
+        complete(*nodes, running, launcher, manifest("v1", "Namespace", "shop"), kubevirt()), "n0"
+    )
     assert plan.drainable is expected
 
 
 def test_the_message_counts_requirements() -> None:
     wide = {"matchLabels": {f"k{number}": "v" for number in range(1_001)}}
-    affinity = Object({"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": wide, "topologyKey": "a"}]}}})
+    affinity = Object(
+        {"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": wide, "topologyKey": "a"}]}}}
+    )
     found = pod_terms.pod_terms(affinity["affinity"], "shop", "db", {}).unsearched
     assert found is not None
-    assert found.what.endswith("shop/db has 1,001 requirements in its affinity terms; more than 1,000 are not searched")
+    assert found.what.endswith(
+        "shop/db has 1,001 requirements in its affinity terms; more than 1,000 are not searched"
+    )
 
 
 def test_what_the_time_limit_ended_is_not_remembered() -> None:

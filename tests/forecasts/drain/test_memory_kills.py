@@ -1,4 +1,6 @@
-"""Guests that ended because their pod used more memory than it may: the limit, what sets it, and what helps."""
+"""Guests that ended because their pod used more memory than it may: the limit, what sets it,
+and what helps.
+"""
 
 import pytest
 
@@ -18,9 +20,24 @@ def killed(items):
 @pytest.mark.parametrize(
     ("domain", "limit", "says", "remedy"),
     [
-        ({"cpu": {"dedicatedCpuPlacement": True}}, "9Gi", "because of its dedicated CPUs", "above its memory.guest"),
-        ({"resources": {"limits": {"memory": "8Gi"}}}, "9Gi", "from resources.limits.memory of the VM", "or raise"),
-        ({}, "9Gi", "which its namespace demands", "set a larger resources.limits.memory in the VM"),
+        (
+            {"cpu": {"dedicatedCpuPlacement": True}},
+            "9Gi",
+            "because of its dedicated CPUs",
+            "above its memory.guest",
+        ),
+        (
+            {"resources": {"limits": {"memory": "8Gi"}}},
+            "9Gi",
+            "from resources.limits.memory of the VM",
+            "or raise",
+        ),
+        (
+            {},
+            "9Gi",
+            "which its namespace demands",
+            "set a larger resources.limits.memory in the VM",
+        ),
         ({}, "", "it has no limit, so w1 had too little", "use less memory on w1"),
     ],
 )

@@ -1,4 +1,6 @@
-"""The pod for which a VM needs a place may differ from the one that runs, and may follow another."""
+"""The pod for which a VM needs a place may differ from the one that runs,
+and may follow another.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 
 def hotplug() -> dict[str, Any]:
     """Return the status of a VMI whose memory grows."""
-    return {"conditions": [{"type": "LiveMigratable", "status": "True"}, {"type": "HotMemoryChange", "status": "True"}]}
+    return {
+        "conditions": [
+            {"type": "LiveMigratable", "status": "True"},
+            {"type": "HotMemoryChange", "status": "True"},
+        ]
+    }
 
 
 def affinity(app: str) -> dict[str, Any]:
@@ -29,7 +36,8 @@ def outcomes(*objects: Any) -> dict[str, tuple[VmOutcome, str]]:
 
 def nodes(room: str = "32Gi") -> list[Any]:
     sizes = {"cpu": "16", "memory": room, "pods": "100", "ephemeral-storage": "10Gi"} | {
-        f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+        f"devices.kubevirt.io/{device}": "1k"
+        for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
     }
     return [node(name, room=sizes) for name in ("a", "b", "c")]
 
@@ -40,7 +48,8 @@ def test_a_hotplug_makes_the_next_pod_larger() -> None:
     outcome, reason = outcomes(*nodes(), *grown)["grown"]
     assert outcome is VmOutcome.BLOCKS
     assert "its next pod has the CPUs and memory that were hotplugged" in reason
-    del grown[1].data["status"]["conditions"][1]  # the guest has the memory already, so the running pod says it all
+    # the guest has the memory already, so the running pod says it all
+    del grown[1].data["status"]["conditions"][1]
     assert outcomes(*nodes(), *grown)["grown"][0] is VmOutcome.MIGRATES
 
 
@@ -54,7 +63,10 @@ def test_a_vm_can_follow_the_one_that_it_must_be_with() -> None:
     found = outcomes(*nodes(), *vm("leader"), *vm("follower", spec=affinity("leader")))
     assert found["leader"][0] is VmOutcome.MIGRATES
     outcome, reason = found["follower"]
-    assert (outcome, "demands pod shop/virt-launcher-leader-x, which leaves a as well" in reason) == (
+    assert (
+        outcome,
+        "demands pod shop/virt-launcher-leader-x, which leaves a as well" in reason,
+    ) == (
         VmOutcome.UNKNOWN,
         True,
     )
@@ -71,7 +83,12 @@ def test_one_that_no_node_has_room_for_does_not_follow() -> None:
 
 
 def namespace(level: str) -> Any:
-    return manifest("v1", "Namespace", "shop", metadata={"labels": {"pod-security.kubernetes.io/enforce": level}})
+    return manifest(
+        "v1",
+        "Namespace",
+        "shop",
+        metadata={"labels": {"pod-security.kubernetes.io/enforce": level}},
+    )
 
 
 def test_a_namespace_that_enforces_pod_security_may_refuse_the_next_pod() -> None:
@@ -88,7 +105,9 @@ def test_a_pod_that_was_admitted_under_the_level_is_admitted_again() -> None:
 
 def test_kubevirt_sets_a_seccomp_profile() -> None:
     settings = {
-        "seccompConfiguration": {"virtualMachineInstanceProfile": {"customProfile": {"runtimeDefaultProfile": True}}}
+        "seccompConfiguration": {
+            "virtualMachineInstanceProfile": {"customProfile": {"runtimeDefaultProfile": True}}
+        }
     }
     found = cluster(*nodes(), namespace("restricted"), *vm(), kubevirt(settings), nodes=())
     assert plan(found).nodes[0].forecasts[0].outcome is VmOutcome.MIGRATES

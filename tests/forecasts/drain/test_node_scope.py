@@ -1,4 +1,6 @@
-"""A live forecast of one node decodes only what concerns it, and says what the forecast of the whole cluster says."""
+"""A live forecast of one node decodes only what concerns it,
+and says what the forecast of the whole cluster says.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ CASES = {
     "at rest": (vmi(), launcher(), vmi("web", on="b"), launcher("web", on="b")),
     "marked": (vmi(evacuationNodeName="a"), launcher()),
     "queued": (
-        *(each for name in ("db", "web", "api") for each in (vmi(name, evacuationNodeName="a"), launcher(name))),
+        *(
+            each
+            for name in ("db", "web", "api")
+            for each in (vmi(name, evacuationNodeName="a"), launcher(name))
+        ),
         *(migration(f"m-{name}", of=name) for name in ("web", "api")),
         migration("m", phase="Running", of="db"),
         vmi("db", evacuationNodeName="a", migrationState=SOURCE),
@@ -121,7 +127,8 @@ def test_the_index_follows_changes_and_relisting():
     store.upsert(dict(vmi().data))
     listed = {}
     store.add(listed, dict(vmi("web").data))
-    assert store.named(("node", "a")) == (("shop", "db"),)  # a listing that is not complete changes nothing
+    # a listing that is not complete changes nothing
+    assert store.named(("node", "a")) == (("shop", "db"),)
     store.replace(listed, StoreState.LISTED)
     assert store.named(("node", "a")) == (("shop", "web"),)
     store.replace({}, StoreState.REFUSED)

@@ -1,11 +1,21 @@
-"""Budgets that an operator writes: healthy clusters drain, and what really blocks is named with the operator's object."""
+"""Budgets that an operator writes: healthy clusters drain,
+and what really blocks is named with the operator's object.
+"""
 
 import pytest
 
 from tests.advice import risky
 from tests.builders import manifest
 from tests.forecasts.drain import operator_clusters as world
-from tests.forecasts.drain.operator_clusters import LONGHORN, budget, node, pod, policy, replica, volume
+from tests.forecasts.drain.operator_clusters import (
+    LONGHORN,
+    budget,
+    node,
+    pod,
+    policy,
+    replica,
+    volume,
+)
 from tests.rules.test_rules import ALL, context_of
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes import kinds
@@ -65,10 +75,13 @@ def test_a_healthy_cluster_is_not_accused(objects):
     assert budgets
     for rule in rules:
         for each in budgets:
-            assert not list(rule.check(each, context_of(rule, {}, each, None, cluster))), (rule.id, each.full_name)
+            assert not list(rule.check(each, context_of(rule, {}, each, None, cluster))), (
+                rule.id,
+                each.full_name,
+            )
 
 
-# --- Longhorn ----------------------------------------------------------------------------------------------------
+# --- Longhorn -------------------------------------------------------------------------------------
 
 
 def test_longhorn_waits_for_the_vms():
@@ -84,12 +97,21 @@ def test_longhorn_waits_for_the_vms():
 
 def test_a_wait_is_in_text_and_html():
     result = plan(Snapshot(world.longhorn(*COPIES), complete=["*"]), "a")
-    assert f"waits for: PodDisruptionBudget {LONGHORN}/instance-manager-a: Longhorn removes" in drain_text.text(result)
-    assert any("instance-manager-a" in line for _, lines in html.page(result, None).notes for line in lines)
+    assert (
+        f"waits for: PodDisruptionBudget {LONGHORN}/instance-manager-a: Longhorn removes"
+        in drain_text.text(result)
+    )
+    assert any(
+        "instance-manager-a" in line for _, lines in html.page(result, None).notes for line in lines
+    )
 
 
 def test_the_last_copy_of_a_volume_blocks():
-    found = blocker(world.longhorn(replica("v1", "a"), volume("v1", 1), policy("block-if-contains-last-replica")))
+    found = blocker(
+        world.longhorn(
+            replica("v1", "a"), volume("v1", 1), policy("block-if-contains-last-replica")
+        )
+    )
     assert found["now"] is False
     assert found["reason"] == "the only healthy copy of Longhorn volume v1 is on node a"
     assert "Add a replica" in found["remedy"]
@@ -97,7 +119,12 @@ def test_the_last_copy_of_a_volume_blocks():
 
 @pytest.mark.parametrize(
     "other",
-    [replica("v1", "b", failed=True), replica("v1", "b", healthy=False), replica("v2", "b"), replica("v1", "x")],
+    [
+        replica("v1", "b", failed=True),
+        replica("v1", "b", healthy=False),
+        replica("v2", "b"),
+        replica("v1", "x"),
+    ],
     ids=["failed", "never healthy", "of another volume", "on a node without an instance manager"],
 )
 def test_a_copy_that_does_not_count(other):
@@ -109,28 +136,42 @@ def test_the_last_copy_of_a_volume_that_is_rebuilt_blocks_now():
 
 
 def test_a_copy_on_a_cordoned_node_does_not_count():
-    objects = [each for each in world.longhorn(*COPIES, volume("v1", 2)) if (each.kind, each.name) != ("Node", "b")]
+    objects = [
+        each
+        for each in world.longhorn(*COPIES, volume("v1", 2))
+        if (each.kind, each.name) != ("Node", "b")
+    ]
     found = blocker([*objects, node("b", cordoned=True)])
     assert found["now"] is True
     assert found["reason"] == (
-        "the other healthy copies of Longhorn volume v1 are on nodes that are cordoned (b), which Longhorn does not count"
+        "the other healthy copies of Longhorn volume v1 are on nodes that are cordoned (b), which "
+        "Longhorn does not count"
     )
     assert found["remedy"] == "Uncordon b: kubectl uncordon b"
 
 
 def test_a_copy_on_a_node_in_maintenance_mode_comes_back_with_the_mode():
-    objects = [each for each in world.longhorn(*COPIES, volume("v1", 2)) if (each.kind, each.name) != ("Node", "b")]
+    objects = [
+        each
+        for each in world.longhorn(*COPIES, volume("v1", 2))
+        if (each.kind, each.name) != ("Node", "b")
+    ]
     kept = node("b", cordoned=True)
     kept.data["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true"}
     found = blocker([*objects, kept])
-    assert found["remedy"].startswith("Unless that maintenance is still wanted, take its request off b")
+    assert found["remedy"].startswith(
+        "Unless that maintenance is still wanted, take its request off b"
+    )
     assert found["remedy"].endswith("kubectl annotate node b harvesterhci.io/drain-requested-")
 
 
 def used(replicas, *, on="", state="attached", **more):
     """Return volume v1 of claim shop/disk."""
     found = volume("v1", replicas, on=on)
-    found.data["status"] |= {"state": state, "kubernetesStatus": {"namespace": "shop", "pvcName": "disk"} | more}
+    found.data["status"] |= {
+        "state": state,
+        "kubernetesStatus": {"namespace": "shop", "pvcName": "disk"} | more,
+    }
     return found
 
 
@@ -140,10 +181,15 @@ def test_the_claim_of_the_last_copy_is_named():
         "v1 (claim shop/disk, which no VM uses now) is"
         in blocker(world.longhorn(last, used(1, state="detached")))["reason"]
     )
-    before = {"workloadsStatus": [{"workloadName": "old", "workloadType": "VirtualMachineInstance"}]}
+    before = {
+        "workloadsStatus": [{"workloadName": "old", "workloadType": "VirtualMachineInstance"}]
+    }
     found = blocker(world.longhorn(last, used(1, state="detached", **before)))
     assert "v1 (claim shop/disk of old, which does not run) is" in found["reason"]
-    assert "v1 (claim shop/disk) is on" in blocker(world.longhorn(last, used(1, on="b"), policy("always")))["reason"]
+    assert (
+        "v1 (claim shop/disk) is on"
+        in blocker(world.longhorn(last, used(1, on="b"), policy("always")))["reason"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +207,9 @@ def test_the_policy_allows(objects):
     assert wait(world.longhorn(*objects))
 
 
-@pytest.mark.parametrize("value", ["block-for-eviction", "block-for-eviction-if-contains-last-replica"])
+@pytest.mark.parametrize(
+    "value", ["block-for-eviction", "block-for-eviction-if-contains-last-replica"]
+)
 def test_replicas_that_move_first(value):
     assert "first moves 1 replica" in unknown(world.longhorn(replica("v1", "a"), policy(value)))
 
@@ -170,14 +218,25 @@ STOPPED_MAY_GO = policy("allow-if-replica-is-stopped")
 
 
 def guest(claim, strategy="LiveMigrate"):
-    status = {"phase": "Running", "nodeName": "a", "conditions": [{"type": "LiveMigratable", "status": "True"}]}
-    spec = {"evictionStrategy": strategy, "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]}
-    return manifest("kubevirt.io/v1", "VirtualMachineInstance", "web", "shop", spec=spec, status=status)
+    status = {
+        "phase": "Running",
+        "nodeName": "a",
+        "conditions": [{"type": "LiveMigratable", "status": "True"}],
+    }
+    spec = {
+        "evictionStrategy": strategy,
+        "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}],
+    }
+    return manifest(
+        "kubevirt.io/v1", "VirtualMachineInstance", "web", "shop", spec=spec, status=status
+    )
 
 
 def test_a_running_replica_whose_volume_may_be_detached_by_the_drain():
     running = [replica("v1", "a"), STOPPED_MAY_GO]
-    assert "stop only if no VM starts elsewhere" in unknown(world.longhorn(*running, volume("v1", 1, on="a")))
+    assert "stop only if no VM starts elsewhere" in unknown(
+        world.longhorn(*running, volume("v1", 1, on="a"))
+    )
     assert blocker(world.longhorn(*running, volume("v1", 1, on="b")))["now"] is False
 
 
@@ -188,8 +247,8 @@ def test_a_vm_that_migrates_keeps_the_last_copies_running():
     found = drained([*world.longhorn(*copies, STOPPED_MAY_GO, used(3, on="a")), guest("disk")])
     (budgeted,) = (each for each in found["blockers"] if each["kind"] == "PodDisruptionBudget")
     assert budgeted["reason"] == (
-        "all 3 healthy copies of Longhorn volume v1 (claim shop/disk) are on node a, and VM shop/web needs them there "
-        "after its migration, too"
+        "all 3 healthy copies of Longhorn volume v1 (claim shop/disk) are on node a, and VM "
+        "shop/web needs them there after its migration, too"
     )
     assert "numberOfReplicas: 4 and replicaSoftAntiAffinity: disabled" in budgeted["remedy"]
     assert budgeted["now"] is False
@@ -211,11 +270,16 @@ def test_longhorn_that_cannot_be_read(plural):
 
 def test_the_only_csi_pod():
     alone = [node("a"), pod("csi-attacher-a", LONGHORN, {"app": "csi-attacher"}, "a")]
-    found = blocker([*alone, budget("csi-attacher", LONGHORN, {"app": "csi-attacher"}, allowed=0, minAvailable=1)])
+    found = blocker(
+        [
+            *alone,
+            budget("csi-attacher", LONGHORN, {"app": "csi-attacher"}, allowed=0, minAvailable=1),
+        ]
+    )
     assert (found["now"], "csi-attacher" in found["remedy"]) == (False, True)
 
 
-# --- Rook-Ceph ---------------------------------------------------------------------------------------------------
+# --- Rook-Ceph ------------------------------------------------------------------------------------
 
 
 def without(objects, *kinds_and_names):
@@ -235,24 +299,36 @@ def test_rook_lets_the_osds_of_a_node_go():
 
 
 def test_the_node_that_drains_already():
-    found = drained([*rook_without(OSD_BUDGET), world.blocking_budget("b"), world.blocking_budget("c")])
+    found = drained(
+        [*rook_without(OSD_BUDGET), world.blocking_budget("b"), world.blocking_budget("c")]
+    )
     assert (found["drainable"], found["waits"]) == (True, [])
 
 
 def test_another_node_drains():
-    found = blocker([*rook_without(OSD_BUDGET), world.blocking_budget("a"), world.blocking_budget("c")])
-    assert (found["now"], found["reason"]) == (True, "Ceph waits until b is back and its data is clean")
+    found = blocker(
+        [*rook_without(OSD_BUDGET), world.blocking_budget("a"), world.blocking_budget("c")]
+    )
+    assert (found["now"], found["reason"]) == (
+        True,
+        "Ceph waits until b is back and its data is clean",
+    )
 
 
 def test_an_osd_of_another_node_is_down():
-    down = [*rook_without(OSD_BUDGET, CEPH, ("Pod", "rook-ceph-osd-2")), world.osd(2, "b", ready=False)]
+    down = [
+        *rook_without(OSD_BUDGET, CEPH, ("Pod", "rook-ceph-osd-2")),
+        world.osd(2, "b", ready=False),
+    ]
     found = blocker([*down, world.osd_budget(allowed=0), world.ceph("HEALTH_WARN")])
     assert (found["now"], "an OSD of b is down" in found["reason"]) == (True, True)
 
 
 def test_ceph_whose_health_is_not_known():
     assert "HEALTH_ERR" in unknown([*rook_without(CEPH), world.ceph("HEALTH_ERR")])
-    assert "cephclusters.ceph.rook.io" in unknown(rook_without(CEPH), unreadable=["cephclusters.ceph.rook.io"])
+    assert "cephclusters.ceph.rook.io" in unknown(
+        rook_without(CEPH), unreadable=["cephclusters.ceph.rook.io"]
+    )
 
 
 def test_two_budgets_while_rook_replaces_one():
@@ -269,13 +345,18 @@ def test_a_monitor_is_down():
     assert blocker([*MONITORS, unmanaged])["now"] is False  # then the form decides
 
 
-# --- OpenShift, KubeVirt, and operators that are not known -------------------------------------------------------
+# --- OpenShift, KubeVirt, and operators that are not known ----------------------------------------
 
 
 def test_guards():
     labels = {"app": "guard"}
-    pods = [pod(f"etcd-guard-{on}", "openshift-etcd", labels, on, ready=on != "c", owner="Node") for on in "abc"]
-    strict = budget("etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=3, minAvailable=2)
+    pods = [
+        pod(f"etcd-guard-{on}", "openshift-etcd", labels, on, ready=on != "c", owner="Node")
+        for on in "abc"
+    ]
+    strict = budget(
+        "etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=3, minAvailable=2
+    )
     found = blocker([node("a"), *pods, strict])
     assert (found["now"], found["reason"].startswith("etcd on c is not ready")) == (True, True)
 

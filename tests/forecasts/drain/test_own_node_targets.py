@@ -10,7 +10,10 @@ SOURCE = launcher("db", "a", "1")
 
 def moving(phase, on):
     return cluster(
-        vmi(spec={"schedulerName": "packs"}), SOURCE, migration("m", phase), launcher("db", on, "2", job="uid-m")
+        vmi(spec={"schedulerName": "packs"}),
+        SOURCE,
+        migration("m", phase),
+        launcher("db", on, "2", job="uid-m"),
     )
 
 
@@ -20,9 +23,12 @@ def test_a_target_pod_on_the_node_of_the_vm_never_takes_it(phase):
 
     assert found.outcome == BLOCKS
     assert (
-        "is on a, where the VM runs. Scheduler packs put it there, against its required anti-affinity" in found.reason
+        "is on a, where the VM runs. Scheduler packs put it there, against its required "
+        "anti-affinity"
+    ) in found.reason
+    assert found.remedy.startswith(
+        "enable the plugin InterPodAffinity in scheduler packs, or remove schedulerName"
     )
-    assert found.remedy.startswith("enable the plugin InterPodAffinity in scheduler packs, or remove schedulerName")
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "PreparingTarget"])

@@ -15,20 +15,32 @@ HEARD = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:
 HERE = manifest("v1", "Node", "a", status={"conditions": [HEARD]})
 
 
-def pod(name="web-1", owner="ReplicaSet", ready="True", phase="Running", labels=None, metadata=None, of="web", **spec):
+def pod(
+    name="web-1",
+    owner="ReplicaSet",
+    ready="True",
+    phase="Running",
+    labels=None,
+    metadata=None,
+    of="web",
+    **spec,
+):
     owners = [{"kind": owner, "name": of, "controller": True}] if owner else []
     return manifest(
         "v1",
         "Pod",
         name,
         "shop",
-        metadata={"labels": WEB if labels is None else labels, "ownerReferences": owners} | (metadata or {}),
+        metadata={"labels": WEB if labels is None else labels, "ownerReferences": owners}
+        | (metadata or {}),
         spec={"nodeName": "a", **spec},
         status={"phase": phase, "conditions": [{"type": "Ready", "status": ready}]},
     )
 
 
-def budget(name="web", *, allowed=None, healthy=1, desired=1, expected=None, generation=None, **spec):
+def budget(
+    name="web", *, allowed=None, healthy=1, desired=1, expected=None, generation=None, **spec
+):
     status = {"currentHealthy": healthy, "desiredHealthy": desired}
     status |= {} if allowed is None else {"disruptionsAllowed": allowed}
     status |= {} if expected is None else {"expectedPods": expected}
@@ -57,8 +69,13 @@ def of_node(*objects):
         (pod(), budget(minAvailable="90%", expected=3, desired=3, healthy=3, allowed=0), False),
         (pod(), budget(minAvailable="50%", expected=3, desired=2, healthy=2, allowed=0), True),
         (pod(), budget(minAvailable=1, expected=2, allowed=0), True),
-        (pod(), budget(minAvailable=1, expected=2), True),  # without a status nothing is allowed yet
-        (pod(ready="False"), budget(minAvailable=2, expected=3, allowed=0, healthy=1, desired=2), True),
+        # without a status nothing is allowed yet
+        (pod(), budget(minAvailable=1, expected=2), True),
+        (
+            pod(ready="False"),
+            budget(minAvailable=2, expected=3, allowed=0, healthy=1, desired=2),
+            True,
+        ),
     ],
 )
 def test_a_budget_that_refuses(subject, own, now):
@@ -79,7 +96,10 @@ def test_a_budget_that_refuses(subject, own, now):
         (pod(phase="Pending", ready="False"), budget(maxUnavailable=0)),
         (pod(phase="Succeeded", ready="False"), budget(maxUnavailable=0)),
         (pod(ready="False"), budget(maxUnavailable=0, healthy=2, desired=2)),
-        (pod(ready="False"), budget(maxUnavailable=0, healthy=0, unhealthyPodEvictionPolicy="AlwaysAllow")),
+        (
+            pod(ready="False"),
+            budget(maxUnavailable=0, healthy=0, unhealthyPodEvictionPolicy="AlwaysAllow"),
+        ),
         (pod(owner="DaemonSet"), budget(maxUnavailable=0)),
         (pod(metadata={"annotations": {evicted_pods.MIRROR: "x"}}), budget(maxUnavailable=0)),
         (pod(labels=WEB | {"kubevirt.io": "virt-launcher"}), budget(maxUnavailable=0)),
@@ -95,7 +115,9 @@ def test_a_budget_waits_for_pods_that_do_not_become_healthy_by_themselves():
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}
     crashing.data["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": waiting}}]
     (found,) = of_node(pod(), own, crashing).blockers
-    assert found.reason.endswith("web-1 cannot be evicted: web-2 cannot start (CrashLoopBackOff: back-off 5m0s)")
+    assert found.reason.endswith(
+        "web-1 cannot be evicted: web-2 cannot start (CrashLoopBackOff: back-off 5m0s)"
+    )
     assert "do not become healthy by themselves" in found.remedy
     (found,) = of_node(pod(), own, pod("web-2", ready="False", nodeName="b")).blockers
     assert "Wait until" in found.remedy
@@ -110,7 +132,11 @@ def test_two_budgets_for_one_pod_always_refuse():
 def test_causes_of_different_pods_at_one_budget_are_all_named():
     two, own = budget(maxUnavailable=0), budget("more", selector={"matchLabels": {"tier": "db"}})
     third = budget("other", selector={"matchLabels": {"tier": "cache"}})
-    pods = [pod(), pod("web-2", labels=WEB | {"tier": "db"}), pod("web-3", labels=WEB | {"tier": "cache"})]
+    pods = [
+        pod(),
+        pod("web-2", labels=WEB | {"tier": "db"}),
+        pod("web-3", labels=WEB | {"tier": "cache"}),
+    ]
     found = sorted(each.reason for each in of_node(*pods, two, own, third).blockers)
     assert len(found) == 3
     assert any("so no pod can ever be evicted" in each for each in found)
@@ -130,7 +156,9 @@ def test_a_budget_is_named_once_however_many_pods_it_protects():
 )
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
 def test_pods_that_do_not_end(deleted, finalizers, stuck, phase):
-    found = of_node(pod(phase=phase, metadata={"deletionTimestamp": deleted, "finalizers": finalizers})).blockers
+    found = of_node(
+        pod(phase=phase, metadata={"deletionTimestamp": deleted, "finalizers": finalizers})
+    ).blockers
 
     assert [item.now for item in found] == [True] * stuck
     assert all("example.com/hold" in item.reason for item in found if finalizers)
@@ -151,7 +179,10 @@ def test_on_a_node_that_is_not_ready_no_pod_ends():
         ("Node", "a"),
         ("Pod", "b"),
     ]  # the node once for all pods
-    assert any("does not report, so evicted pods (1 already) are not seen to end" in item.reason for item in found)
+    assert any(
+        "does not report, so evicted pods (1 already) are not seen to end" in item.reason
+        for item in found
+    )
 
 
 LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher_pods.DOMAIN: "db"}}
@@ -159,7 +190,14 @@ LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher
 
 def launcher(phase="Running", **metadata):
     owner = "VirtualMachineInstance"
-    return pod("virt-launcher-db", owner=owner, of="db", phase=phase, labels={}, metadata=LAUNCHER | metadata)
+    return pod(
+        "virt-launcher-db",
+        owner=owner,
+        of="db",
+        phase=phase,
+        labels={},
+        metadata=LAUNCHER | metadata,
+    )
 
 
 def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
@@ -173,7 +211,9 @@ def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
 
 
 def test_a_launcher_pod_that_does_not_end():
-    """The most common complaint about drains: the VM was stopped long ago, and its pod is still there."""
+    """The most common complaint about drains: the VM was stopped long ago,
+    and its pod is still there.
+    """
     (blocker,) = of_node(launcher(deletionTimestamp="2026-01-01T11:00:00Z"), vmi()).blockers
 
     assert (blocker.subject, blocker.now) == ("Pod shop/virt-launcher-db", True)
@@ -193,7 +233,8 @@ def test_a_launcher_pod_without_its_vmi_cannot_be_evicted():
     "objects",
     [
         [launcher(), vmi()],
-        [launcher(creationTimestamp="2026-01-01T11:55:00Z")],  # VMIs may have been listed before it was started
+        # VMIs may have been listed before it was started
+        [launcher(creationTimestamp="2026-01-01T11:55:00Z")],
         [launcher(phase="Succeeded")],
         [launcher(phase="Failed")],
         [launcher(annotations={})],  # KubeVirt's webhook lets it go
@@ -212,9 +253,19 @@ def test_without_vmis_an_orphan_is_unknown():
 
 def test_flags():
     scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
-    launcher = pod("virt-launcher", labels={"kubevirt.io": "virt-launcher"}, owner="VirtualMachineInstance", **scratch)
+    launcher = pod(
+        "virt-launcher",
+        labels={"kubevirt.io": "virt-launcher"},
+        owner="VirtualMachineInstance",
+        **scratch,
+    )
     plain = of_node(launcher).needs
-    found = of_node(pod("bare", owner=""), pod("cache", **scratch), pod("log", owner="DaemonSet", **scratch), launcher)
+    found = of_node(
+        pod("bare", owner=""),
+        pod("cache", **scratch),
+        pod("log", owner="DaemonSet", **scratch),
+        launcher,
+    )
 
     assert [(need.flag, need.pods) for need in found.needs] == [
         ("--force", ("shop/bare",)),
@@ -241,9 +292,21 @@ def guest(**status):
         ([launcher(), guest(phase="Running", nodeName="b")], "its VMI db is on b"),
         ([launcher(), guest(phase="Running", nodeName="a")], ""),
         ([launcher(), guest(phase="Failed", nodeName="b")], ""),
-        ([launcher(), guest(phase="Running", nodeName="b", migrationState={"targetNode": "a"})], ""),
-        ([launcher(), guest(phase="Running", nodeName="b", migrationState={"sourceNode": "a"})], ""),
-        ([launcher(labels=LAUNCHER["labels"] | {"kubevirt.io/migrationJobUID": "1"}), guest(nodeName="b")], ""),
+        (
+            [launcher(), guest(phase="Running", nodeName="b", migrationState={"targetNode": "a"})],
+            "",
+        ),
+        (
+            [launcher(), guest(phase="Running", nodeName="b", migrationState={"sourceNode": "a"})],
+            "",
+        ),
+        (
+            [
+                launcher(labels=LAUNCHER["labels"] | {"kubevirt.io/migrationJobUID": "1"}),
+                guest(nodeName="b"),
+            ],
+            "",
+        ),
         ([launcher(phase="Succeeded")], ""),
         ([launcher(labels={"kubevirt.io": "hotplug-disk"})], ""),
     ],

@@ -17,24 +17,44 @@ WAITING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s r
 
 def kept(*finalizers: str) -> Any:
     metadata = {"deletionTimestamp": THEN, "finalizers": list(finalizers)}
-    return manifest("v1", "Pod", "job-1", "etl", metadata=metadata, spec={"nodeName": "a"}, status={"phase": "Running"})
+    return manifest(
+        "v1",
+        "Pod",
+        "job-1",
+        "etl",
+        metadata=metadata,
+        spec={"nodeName": "a"},
+        status={"phase": "Running"},
+    )
 
 
 def controller(name: str, *, ready: bool = False, state: Any = WAITING) -> Any:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name.rpartition("-")[0], "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": name.rpartition("-")[0],
+        "controller": True,
+    }
     status = {
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": str(ready)}],
         "containerStatuses": [{"name": "main", "ready": ready, "state": state}],
     }
     return manifest(
-        "v1", "Pod", name, "argo", metadata={"ownerReferences": [owner]}, spec={"nodeName": "b"}, status=status
+        "v1",
+        "Pod",
+        name,
+        "argo",
+        metadata={"ownerReferences": [owner]},
+        spec={"nodeName": "b"},
+        status=status,
     )
 
 
 def asked(*objects: Any, complete: tuple[str, ...] = ("*",)) -> tuple[str, str]:
     nodes = [
-        manifest("v1", "Node", name, status={"conditions": [{"type": "Ready", "status": "True"}]}) for name in "ab"
+        manifest("v1", "Node", name, status={"conditions": [{"type": "Ready", "status": "True"}]})
+        for name in "ab"
     ]
     found = Snapshot([*nodes, *objects], complete=list(complete), time=NOW)
     (blocker,) = drain_plan.plan(found, "a").nodes[0].pods.blockers
@@ -44,21 +64,26 @@ def asked(*objects: Any, complete: tuple[str, ...] = ("*",)) -> tuple[str, str]:
 def test_the_controller_crashes() -> None:
     reason, remedy = asked(kept(ARGO), controller("workflow-controller-6b-x"))
     assert reason == (
-        "it should have ended 3 h ago, but finalizer workflows.argoproj.io/status is still set: its controller, "
-        "Deployment argo/workflow-controller, does not work (CrashLoopBackOff: back-off 5m0s restarting)"
+        "it should have ended 3 h ago, but finalizer workflows.argoproj.io/status is still set: "
+        "its controller, Deployment argo/workflow-controller, does not work (CrashLoopBackOff: "
+        "back-off 5m0s restarting)"
     )
     assert remedy == (
-        "Repair Deployment argo/workflow-controller, which then removes the finalizer by itself: kubectl describe pod "
-        "workflow-controller-6b-x -n argo"
+        "Repair Deployment argo/workflow-controller, which then removes the finalizer by itself: "
+        "kubectl describe pod workflow-controller-6b-x -n argo"
     )
 
 
 def test_a_controller_of_which_one_replica_works_is_not_called_broken() -> None:
-    both = controller("workflow-controller-6b-x"), controller("workflow-controller-6b-y", ready=True, state={})
+    both = (
+        controller("workflow-controller-6b-x"),
+        controller("workflow-controller-6b-y", ready=True, state={}),
+    )
     reason, remedy = asked(kept(ARGO), *both)
     assert reason.endswith("is still set")
     assert remedy == (
-        "See why Deployment argo/workflow-controller does not remove it: kubectl logs workflow-controller-6b-y -n argo"
+        "See why Deployment argo/workflow-controller does not remove it: kubectl logs "
+        "workflow-controller-6b-y -n argo"
     )
 
 
@@ -67,8 +92,14 @@ def test_a_controller_of_which_one_replica_works_is_not_called_broken() -> None:
     [
         (ARGO, "See that its controller, workflow-controller, runs, which then removes"),
         (KUEUE, "See that its controller, kueue-controller-manager, runs"),
-        ("batch.kubernetes.io/job-tracking", "Repair kube-controller-manager, which removes the finalizer"),
-        ("example.com/other", "Repair the controller of the finalizer: kubectl describe pod job-1 -n etl"),
+        (
+            "batch.kubernetes.io/job-tracking",
+            "Repair kube-controller-manager, which removes the finalizer",
+        ),
+        (
+            "example.com/other",
+            "Repair the controller of the finalizer: kubectl describe pod job-1 -n etl",
+        ),
     ],
 )
 def test_no_pod_of_the_controller_is_known(finalizer: str, remedy: str) -> None:
@@ -79,11 +110,17 @@ def test_no_pod_of_the_controller_is_known(finalizer: str, remedy: str) -> None:
     assert said.startswith(remedy)
 
 
-@pytest.mark.parametrize(("finalizer", "project"), [(KUEUE, "kueue"), (ARGO, "argo"), ("example.com/other", "example")])
+@pytest.mark.parametrize(
+    ("finalizer", "project"), [(KUEUE, "kueue"), (ARGO, "argo"), ("example.com/other", "example")]
+)
 def test_nothing_is_called_like_the_project_of_the_finalizer(finalizer: str, project: str) -> None:
     reason, said = asked(kept(finalizer))
-    assert reason.endswith(f"does not seem to run: no pod and no namespace here is called like {project}")
-    assert said.startswith(f"Start that controller. If {project} is not installed any more, nothing else removes")
+    assert reason.endswith(
+        f"does not seem to run: no pod and no namespace here is called like {project}"
+    )
+    assert said.startswith(
+        f"Start that controller. If {project} is not installed any more, nothing else removes"
+    )
     assert '"op":"test","path":"/metadata/finalizers/0"' in said
 
 
@@ -94,16 +131,28 @@ def test_pods_that_were_not_all_read_say_nothing_of_a_controller() -> None:
 
 
 def test_a_chart_writes_its_name_before_that_of_the_controller() -> None:
-    reason, remedy = asked(kept(ARGO), controller("argo-workflows-workflow-controller-6b-x", ready=True, state={}))
+    reason, remedy = asked(
+        kept(ARGO), controller("argo-workflows-workflow-controller-6b-x", ready=True, state={})
+    )
     assert reason.endswith("is still set")
-    assert remedy.startswith("See why Deployment argo/argo-workflows-workflow-controller does not remove it")
+    assert remedy.startswith(
+        "See why Deployment argo/argo-workflows-workflow-controller does not remove it"
+    )
 
 
 TRACKED = "batch.kubernetes.io/job-tracking"
 
 
 def of_job(phase: str = "Succeeded", *others: str, owner: bool = True) -> Any:
-    references = [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": "u1", "controller": True}]
+    references = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": "nightly",
+            "uid": "u1",
+            "controller": True,
+        }
+    ]
     found = kept(*others, TRACKED)
     found.data["metadata"]["ownerReferences"] = references if owner else []
     found.data["status"]["phase"] = phase
@@ -117,8 +166,13 @@ def job(uid: str = "u1") -> Any:
 @pytest.mark.parametrize("others", [(), (job("u2"),)])
 def test_a_pod_whose_job_is_gone(others: tuple[Any, ...]) -> None:
     reason, remedy = asked(of_job(), *others)
-    assert f"finalizer {TRACKED} is still set: it has ended (Succeeded) and its Job nightly does not exist" in reason
-    assert remedy.startswith("Nothing else needs this finalizer, so remove it alone: kubectl patch pod job-1 -n etl")
+    assert (
+        f"finalizer {TRACKED} is still set: it has ended (Succeeded) and its Job nightly does "
+        "not exist"
+    ) in reason
+    assert remedy.startswith(
+        "Nothing else needs this finalizer, so remove it alone: kubectl patch pod job-1 -n etl"
+    )
     assert f'{{"op":"test","path":"/metadata/finalizers/0","value":"{TRACKED}"}}' in remedy
 
 
@@ -146,4 +200,6 @@ def test_a_job_that_may_be_counted(objects: list[Any]) -> None:
 
 
 def test_jobs_that_were_not_read() -> None:
-    assert asked(of_job(), complete=("pods", "nodes"))[1].startswith("Repair kube-controller-manager")
+    assert asked(of_job(), complete=("pods", "nodes"))[1].startswith(
+        "Repair kube-controller-manager"
+    )

@@ -30,8 +30,19 @@ PLAIN = manifest(
         (webhook("pods", "DELETE", objectSelector={"matchLabels": {"app": "db"}}), True),
         (webhook("pods", "DELETE", objectSelector={"matchLabels": {"app": "web"}}), False),
         (webhook("pods/eviction", failurePolicy="Ignore"), True),
-        (webhook("pods/eviction", matchConditions=[{"expression": "request.name.startsWith('virt-launcher')"}]), True),
-        (webhook("pods/eviction", matchConditions=[{"expression": "object.spec.x.all(y, y > 1)"}]), None),
+        (
+            webhook(
+                "pods/eviction",
+                matchConditions=[{"expression": "request.name.startsWith('virt-launcher')"}],
+            ),
+            True,
+        ),
+        (
+            webhook(
+                "pods/eviction", matchConditions=[{"expression": "object.spec.x.all(y, y > 1)"}]
+            ),
+            None,
+        ),
         (webhook("pods/eviction", namespaceSelector={"matchLabels": {"team": "a"}}), None),
     ],
 )

@@ -1,4 +1,6 @@
-"""A VM that holds a place for a migration, and seems to wait for one: a live cluster is not read in one moment."""
+"""A VM that holds a place for a migration, and seems to wait for one:
+a live cluster is not read in one moment.
+"""
 
 from dataclasses import replace
 
@@ -17,6 +19,8 @@ def test_a_vm_that_holds_the_place_it_waits_for_is_unknown(monkeypatch):
     marked = replace(state, state=State.MARKED, holders=(("shop", "db"),), place=1, waiting=1)
     monkeypatch.setattr(vm_states_outcomes.vm_states, "of", lambda *_: marked)
 
-    held = vm_states_outcomes._held("shop", "db", Snapshot(example_cluster.objects(), ["*"], (), "v1.34.2", TIME))
+    held = vm_states_outcomes._held(
+        "shop", "db", Snapshot(example_cluster.objects(), ["*"], (), "v1.34.2", TIME)
+    )
 
     assert (held.effect, held.reason) == (vm_states_outcomes.StateEffect.UNKNOWN, "shop/db")

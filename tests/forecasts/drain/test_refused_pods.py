@@ -10,7 +10,7 @@ from tests.incidents.machines import find
 from tests.incidents.starts import GPU, gpu, refused, starting, with_gpu
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 
-# --- devices that are not permitted --------------------------------------------------------------------------------
+# --- devices that are not permitted ---------------------------------------------------------------
 
 PLAYER = "acme.com/PLAYER"
 
@@ -20,7 +20,8 @@ def not_permitted(*more, offered="1", permitted=(PLAYER,), config="KubeVirt"):
     refused(
         items,
         "cad",
-        f"failed to render launch manifest: GPU {GPU} is not permitted in permittedHostDevices configuration",
+        f"failed to render launch manifest: GPU {GPU} is not permitted in permittedHostDevices "
+        "configuration",
     )
     entries = [{"pciVendorSelector": "1:2", "resourceName": each} for each in permitted]
     spec = find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]
@@ -31,8 +32,9 @@ def not_permitted(*more, offered="1", permitted=(PLAYER,), config="KubeVirt"):
 def test_a_device_that_kubevirt_does_not_permit():
     found = not_permitted()
     assert found.reason == (
-        f"KubeVirt creates no pod for it, because its GPU {GPU} is not permitted, though w1 has it allocatable: "
-        f"spec.configuration.permittedHostDevices of KubeVirt kubevirt/kubevirt lists only {PLAYER}"
+        f"KubeVirt creates no pod for it, because its GPU {GPU} is not permitted, though w1 has it "
+        "allocatable: spec.configuration.permittedHostDevices of KubeVirt kubevirt/kubevirt lists "
+        f"only {PLAYER}"
     )
     assert "externalResourceProvider: true since a device plugin offers it" in found.remedy
     assert found.remedy.endswith("kubectl edit kubevirt kubevirt -n kubevirt")
@@ -45,7 +47,10 @@ def test_the_patch_has_the_ids_that_are_known():
     alone = not_permitted(known, permitted=(), offered="0")
     assert "lists no device" in alone.reason
     assert "allocatable" not in alone.reason
-    assert '{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[{"pciVendorSelector"' in alone.remedy
+    assert (
+        '{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[{"pciVendorSelector"'
+        in alone.remedy
+    )
     assert "externalResourceProvider" not in alone.remedy
 
 
@@ -57,7 +62,8 @@ def test_harvester_writes_the_entry_when_its_controller_starts():
 
 
 @pytest.mark.parametrize(
-    ("version", "path"), [("v1beta1", "spec.permittedHostDevices"), ("v1", "spec.virtualization.permittedHostDevices")]
+    ("version", "path"),
+    [("v1beta1", "spec.permittedHostDevices"), ("v1", "spec.virtualization.permittedHostDevices")],
 )
 def test_hyperconverged_holds_the_list_where_there_is_one(version, path):
     hco = obj("HyperConverged", f"hco.kubevirt.io/{version}", "own", "kubevirt", spec={})
@@ -71,19 +77,31 @@ def test_a_list_that_hyperconverged_writes_is_not_patched(monkeypatch):
     monkeypatch.setattr(unpermitted_devices, "may_be_managed", lambda *_: True)
     ids = {"vendorId": "10de", "deviceId": "1bb0", "resourceName": GPU, "nodeName": "w1"}
     found = not_permitted(obj("PCIDevice", "devices.harvesterhci.io/v1beta1", "w1-1", status=ids))
-    assert found.remedy.startswith("add it to permittedHostDevices of HyperConverged if one writes this KubeVirt")
+    assert found.remedy.startswith(
+        "add it to permittedHostDevices of HyperConverged if one writes this KubeVirt"
+    )
     assert found.remedy.endswith("kubectl get hyperconvergeds -A")
 
 
-# --- webhooks that deny --------------------------------------------------------------------------------------------
+# --- webhooks that deny ---------------------------------------------------------------------------
 
 HOOK = "pods.example.com"
-LONG = f"the pod has {', '.join(f'a field {number} that is not allowed' for number in range(40))}, so there"
+LONG = (
+    f"the pod has {', '.join(f'a field {number} that is not allowed' for number in range(40))}, so "
+    "there"
+)
 
 
 def denying(words, *more, name="web"):
-    items = plain((1, 6)) + storage_class("block", "rbd.csi.ceph.com") + starting(name, "Pending") + list(more)
-    return stuck(refused(items, name, f'admission webhook "{HOOK}" denied the request: {words}'), name)
+    items = (
+        plain((1, 6))
+        + storage_class("block", "rbd.csi.ceph.com")
+        + starting(name, "Pending")
+        + list(more)
+    )
+    return stuck(
+        refused(items, name, f'admission webhook "{HOOK}" denied the request: {words}'), name
+    )
 
 
 def configuration():
@@ -103,7 +121,12 @@ def test_the_name_of_the_webhook_is_never_cut():
 
 
 def ip(vm, namespace="vms"):
-    spec = {"podName": vm, "namespace": namespace, "podType": "VirtualMachine", "ipAddress": "10.0.0.15"}
+    spec = {
+        "podName": vm,
+        "namespace": namespace,
+        "podType": "VirtualMachine",
+        "ipAddress": "10.0.0.15",
+    }
     return obj("IP", "kubeovn.io/v1", "web.vms", spec=spec)
 
 
@@ -113,7 +136,9 @@ CONFLICT = "annotation static-ip 10.0.0.15 is conflict with ip crd web.vms, ip 1
 def test_an_address_of_the_vm_itself_is_no_conflict():
     found = denying(CONFLICT, configuration(), ip("web"))
     assert "IP web.vms is of this VM itself (podName web), so there is no conflict" in found.reason
-    assert found.remedy.startswith("keep IP web.vms, and let that webhook accept pods of VMs: update Kube-OVN")
+    assert found.remedy.startswith(
+        "keep IP web.vms, and let that webhook accept pods of VMs: update Kube-OVN"
+    )
     assert found.remedy.endswith("kubectl edit validatingwebhookconfiguration own-hooks")
 
 

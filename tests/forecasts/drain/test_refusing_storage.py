@@ -1,4 +1,6 @@
-"""The cause of an I/O error: only a check of Ceph that stops reads or writes, and only of the cluster that has the volume."""
+"""The cause of an I/O error: only a check of Ceph that stops reads or writes, and only of the
+cluster that has the volume.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,21 @@ BLOCK = "rook-ceph.rbd.csi.ceph.com"
 FILES = "rook-ceph.cephfs.csi.ceph.com"
 
 
-def problem(code: str, severity: str = "HEALTH_ERR", message: str = "", **volume: Any) -> Problem | None:
-    """Return what a Ceph cluster with one failing check has to do with a volume; volume: driver, clusterID and namespace."""
+def problem(
+    code: str, severity: str = "HEALTH_ERR", message: str = "", **volume: Any
+) -> Problem | None:
+    """Return what a Ceph cluster with one failing check has to do with a volume; volume: driver,
+    clusterID and namespace.
+    """
     space = volume.get("namespace", "rook-ceph")
     said = {"health": severity, "details": {code: {"severity": severity, "message": message}}}
     ceph = manifest("ceph.rook.io/v1", "CephCluster", "ceph", space, status={"ceph": said})
     attributes = {"clusterID": volume["where"]} if "where" in volume else {}
-    csi = {"driver": volume.get("driver", BLOCK), "volumeHandle": "x", "volumeAttributes": attributes}
+    csi = {
+        "driver": volume.get("driver", BLOCK),
+        "volumeHandle": "x",
+        "volumeAttributes": attributes,
+    }
     claim = manifest("v1", "PersistentVolumeClaim", "disk", "vms", spec={"volumeName": "pv"})
     pv = manifest("v1", "PersistentVolume", "pv", spec={"csi": csi})
     return refusing_storage.problem("vms", "disk", Snapshot([ceph, claim, pv], complete=["*"]))
@@ -37,7 +47,9 @@ def problem(code: str, severity: str = "HEALTH_ERR", message: str = "", **volume
         ("OSDMAP_FLAGS", "HEALTH_WARN", "pauserd,pausewr,noout flag(s) set"),
     ],
 )
-def test_a_check_that_stops_reads_or_writes_is_the_cause(code: str, severity: str, message: str) -> None:
+def test_a_check_that_stops_reads_or_writes_is_the_cause(
+    code: str, severity: str, message: str
+) -> None:
     found = problem(code, severity, message)
     assert found is not None
     assert code in found.reason

@@ -1,4 +1,6 @@
-"""Budgets that select only the pods of a workload with a role: more pods do not help, another pod takes the role over."""
+"""Budgets that select only the pods of a workload with a role: more pods do not help, another pod
+takes the role over.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ SPILO = {"application": "spilo", "cluster-name": "db"}
 
 
 def member(number: int, on: str, *, ready: bool = True, **labels: str) -> Object:
-    found: Object = pod(f"db-{number}", "shop", {"app": "db", **labels}, on, ready=ready, owner="StatefulSet")
+    found: Object = pod(
+        f"db-{number}", "shop", {"app": "db", **labels}, on, ready=ready, owner="StatefulSet"
+    )
     found.data["metadata"]["ownerReferences"][0]["name"] = "db"
     return found
 
 
 def of_role(*pods: Object, minimum: int = 1, **labels: str) -> list[Object]:
-    found = budget("db", "shop", {"app": "db", **labels}, allowed=0, expected=minimum, minAvailable=minimum)
+    found = budget(
+        "db", "shop", {"app": "db", **labels}, allowed=0, expected=minimum, minAvailable=minimum
+    )
     return [*(node(name) for name in "abc"), *pods, found]
 
 
@@ -35,7 +41,8 @@ def three(**more: str) -> list[Object]:
 def test_more_pods_do_not_help() -> None:
     found = blocker(of_role(*three(), role="primary"))
     assert found["reason"] == (
-        "minAvailable is 1 for 1 pod, and it selects only role=primary, which db-0 alone has of 3 pods of StatefulSet db"
+        "minAvailable is 1 for 1 pod, and it selects only role=primary, which db-0 alone has of 3 "
+        "pods of StatefulSet db"
     )
     assert found["remedy"].startswith(
         "Let another pod, such as db-1, take over role=primary (a switch-over); more pods"
@@ -52,7 +59,10 @@ SAID = {
             member(2, "a", role="x"),
         ],
         {"role": "primary"},
-        "Get another pod of StatefulSet db ready on another node, and let it take over role=primary",
+        (
+            "Get another pod of StatefulSet db ready on another node, and let it take over "
+            "role=primary"
+        ),
     ),
     "two pods, whose roles are known": (
         [member(0, "a", role="primary"), member(1, "b", role="x")],
@@ -91,14 +101,20 @@ def test_remedy(name: str) -> None:
     assert blocker(of_role(*pods, **labels))["remedy"].startswith(remedy)
 
 
-# --- Zalando's Postgres operator ---------------------------------------------------------------------------------
+# --- Zalando's Postgres operator ------------------------------------------------------------------
 
 
-def postgres(*more: Object, cordoned: str = "", role: str = "master", **node_labels: str) -> list[Object]:
-    """Return a cluster of three pods, whose master is on node a; ``cordoned``: since when that is."""
+def postgres(
+    *more: Object, cordoned: str = "", role: str = "master", **node_labels: str
+) -> list[Object]:
+    """Return a cluster of three pods, whose master is on node a; ``cordoned``:
+    since when that is.
+    """
     pods = [member(number, on, **SPILO) for number, on in enumerate("abc")]
     for each in pods:
-        each.data["metadata"]["labels"]["spilo-role"] = "master" if each.name == "db-0" else "replica"
+        each.data["metadata"]["labels"]["spilo-role"] = (
+            "master" if each.name == "db-0" else "replica"
+        )
     labels = {**SPILO, "spilo-role": role} if role else SPILO
     own = budget(
         "postgres-db-pdb",
@@ -110,7 +126,9 @@ def postgres(*more: Object, cordoned: str = "", role: str = "master", **node_lab
     )
     first = node("a", cordoned=bool(cordoned))
     first.data["metadata"]["labels"] = node_labels
-    first.data["spec"]["taints"] = [{"key": "node.kubernetes.io/unschedulable", "timeAdded": cordoned}]
+    first.data["spec"]["taints"] = [
+        {"key": "node.kubernetes.io/unschedulable", "timeAdded": cordoned}
+    ]
     return [first, node("b"), node("c"), *pods, own, *more]
 
 
@@ -131,7 +149,10 @@ def test_the_operator_has_not_moved_the_master() -> None:
 
 def test_the_operator_may_move_the_master() -> None:
     assert "unless node_readiness_label keeps it, and that is not known" in unknown(postgres())
-    assert "moves the master of StatefulSet db off the cordoned node" in wait(postgres(configured()))["reason"]
+    assert (
+        "moves the master of StatefulSet db off the cordoned node"
+        in wait(postgres(configured()))["reason"]
+    )
     young = drained(postgres(configured(), cordoned="2026-01-01T11:55:00Z"), time=NOW)
     assert (young["drainable"], young["blockers"]) == (True, [])
 

@@ -1,4 +1,6 @@
-"""VMs that do not start: which device, webhook, quota, claim or pod keeps each, and what ends it."""
+"""VMs that do not start: which device, webhook, quota, claim or pod keeps each,
+and what ends it.
+"""
 
 import pytest
 
@@ -33,7 +35,7 @@ def stuck(items, name):
     return start_obstacles.of_vm(vm, vmi, cluster)
 
 
-# --- devices -------------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 def test_virt_handler_offers_the_devices_that_no_one_else_provides():
@@ -50,13 +52,19 @@ KVM = "devices.kubevirt.io/kvm"
 @pytest.mark.parametrize(
     ("tun", "why", "remedy"),
     [
-        ("1k", "virt-handler offers other devices there, but finds no /dev/kvm", "nested in the hypervisor below"),
+        (
+            "1k",
+            "virt-handler offers other devices there, but finds no /dev/kvm",
+            "nested in the hypervisor below",
+        ),
         ("0", "virt-handler offers none", f"see why virt-handler on w1 offers no {KVM}"),
     ],
 )
 def test_a_node_without_dev_kvm(tun, why, remedy):
     """Its kubelet reports 0 of a device that is not healthy (kubevirt/kubevirt#4748)."""
-    items = gpu("1", external=False) + starting("cad", "Scheduling", **with_gpu() | {"requests": {KVM: "1"}})
+    items = gpu("1", external=False) + starting(
+        "cad", "Scheduling", **with_gpu() | {"requests": {KVM: "1"}}
+    )
     others = dict.fromkeys(("devices.kubevirt.io/tun", "devices.kubevirt.io/vhost-net"), tun)
     find(items, "Node", "w1")["status"]["allocatable"] |= {KVM: "0"} | others
     found = stuck(items, "cad")
@@ -82,7 +90,11 @@ def test_a_device_plugin_that_is_not_known_has_to_be_found():
     ],
 )
 def test_the_device_plugin_of_the_vendor_is_named(plugins, named):
-    items = gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu()) + namespaces("devices")
+    items = (
+        gpu("0", external=True)
+        + starting("cad", "Scheduling", **with_gpu())
+        + namespaces("devices")
+    )
     items += [pod(each, "devices", "w1", {}, None) for each in plugins]
 
     assert named in stuck(items, "cad").remedy
@@ -99,14 +111,29 @@ def test_devices_in_use_are_not_called_absent():
 
 @pytest.mark.parametrize(
     ("external", "plugin", "restarted"),
-    [(False, "virt-handler", "virt-handler-x"), (True, "the device plugin", "nvidia-device-plugin-y")],
+    [
+        (False, "virt-handler", "virt-handler-x"),
+        (True, "the device plugin", "nvidia-device-plugin-y"),
+    ],
 )
-def test_a_node_that_reports_less_than_its_pods_use_has_lost_its_device_plugin(external, plugin, restarted):
-    items = gpu("0", external=external) + starting("cad", "Scheduling", **with_gpu()) + namespaces("devices")
-    items += [*guest("render", "w1", **with_gpu()), pod("nvidia-device-plugin-y", "devices", "w1", {}, None)]
+def test_a_node_that_reports_less_than_its_pods_use_has_lost_its_device_plugin(
+    external, plugin, restarted
+):
+    items = (
+        gpu("0", external=external)
+        + starting("cad", "Scheduling", **with_gpu())
+        + namespaces("devices")
+    )
+    items += [
+        *guest("render", "w1", **with_gpu()),
+        pod("nvidia-device-plugin-y", "devices", "w1", {}, None),
+    ]
     found = stuck(items, "cad")
 
-    lost = f"w1 offers 0 of {GPU}, of which VM vms/render uses 1: {plugin} there no longer reports them"
+    lost = (
+        f"w1 offers 0 of {GPU}, of which VM vms/render uses 1: {plugin} there no longer reports "
+        "them"
+    )
     assert found.reason == lost
     assert found.remedy.startswith(f"restart {restarted}")
     assert "kubectl delete pod" in found.remedy
@@ -117,7 +144,9 @@ def test_a_node_that_reports_less_than_its_pods_use_has_lost_its_device_plugin(e
 
 def lost(change=lambda items: None, reported="0", **parts):
     """Return what is said of w1, which reports fewer devices than a VM there uses."""
-    items = gpu(reported, external=True) + namespaces("devices") + guest("render", "w1", **with_gpu())
+    items = (
+        gpu(reported, external=True) + namespaces("devices") + guest("render", "w1", **with_gpu())
+    )
     items += [pod("nvidia-device-plugin-y", "devices", "w1", {}, None), *parts.get("more", ())]
     change(items)
     return unreported_devices.note("w1", Snapshot(list(map(Object, items)), ["*"], time=ago()))
@@ -153,7 +182,8 @@ def test_a_device_that_is_not_healthy_does_not_need_a_restart_of_its_plugin():
         find(items, "Node", "w1")["status"].setdefault("capacity", {})[GPU] = "2"
 
     assert lost(broken, more=guest("paint", "w1", **with_gpu()), reported="1").startswith(
-        f"w1 offers 1 of {GPU}, of which VM vms/paint, VM vms/render use 2: 1 device is not healthy. "
+        f"w1 offers 1 of {GPU}, of which VM vms/paint, VM vms/render use 2: 1 device is not "
+        "healthy. "
     )
     assert "restart" not in lost(broken)
     assert "2 devices are not healthy" in lost(broken)
@@ -184,13 +214,17 @@ def test_a_bridge_has_to_be_made():
 
 
 def test_a_node_with_a_device_is_no_obstacle():
-    assert stuck(gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu()), "cad") is None
+    assert (
+        stuck(gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu()), "cad") is None
+    )
 
 
 def test_a_stopped_vm_has_no_node_with_its_device_either():
     items = gpu("0", external=True) + guest("cad", "w2", run="Halted", **with_gpu())
     off = [
-        each for each in items if not each["metadata"]["name"].startswith("virt-launcher") and each["kind"] != VMI.kind
+        each
+        for each in items
+        if not each["metadata"]["name"].startswith("virt-launcher") and each["kind"] != VMI.kind
     ]
     cluster = Snapshot(list(map(Object, off)), ["*"], time=ago())
     found = start_obstacles.of_stopped(Object(find(items, "VirtualMachine", "cad")), cluster)
@@ -198,7 +232,7 @@ def test_a_stopped_vm_has_no_node_with_its_device_either():
     assert found.reason == f"w1 offers 0 of {GPU} (its device plugin offers none)"
 
 
-# --- pods that the API server refuses ------------------------------------------------------------------------------
+# --- pods that the API server refuses -------------------------------------------------------------
 
 
 def test_webhooks_whose_own_pods_start_have_to_be_repaired():
@@ -207,25 +241,33 @@ def test_webhooks_whose_own_pods_start_have_to_be_repaired():
     found = stuck(items, "web")
 
     assert (
-        "kyverno-resource-mutate refuse it, because Service kyverno/kyverno-svc has no ready endpoint" in found.reason
-    )
+        "kyverno-resource-mutate refuse it, because Service kyverno/kyverno-svc has no ready "
+        "endpoint"
+    ) in found.reason
     assert "by itself" not in found.reason
-    assert found.remedy.startswith("repair the pods of Service kyverno/kyverno-svc: kubectl describe service")
+    assert found.remedy.startswith(
+        "repair the pods of Service kyverno/kyverno-svc: kubectl describe service"
+    )
 
 
 def test_a_webhook_that_no_configuration_has_leaves_the_words_of_kubevirt():
     found = stuck(plain() + refused(starting("web", "Pending"), "web", CALLED), "web")
 
-    assert found.reason.startswith("virt-controller cannot create its pod: failed to create virtual machine pod")
+    assert found.reason.startswith(
+        "virt-controller cannot create its pod: failed to create virtual machine pod"
+    )
 
 
 def test_a_quota_that_refuses_the_first_pod_is_named():
-    text = 'pods "virt-launcher-web-4hx8k" is forbidden: exceeded quota: compute, requested: limits.memory=4416Mi'
+    text = (
+        'pods "virt-launcher-web-4hx8k" is forbidden: exceeded quota: compute, requested: '
+        "limits.memory=4416Mi"
+    )
     found = stuck(plain() + refused(starting("web", "Pending"), "web", text), "web")
 
-    assert (
-        found.reason
-        == "virt-controller cannot create its pod: exceeded quota: compute. It goes on by itself once that fits, and not before"
+    assert found.reason == (
+        "virt-controller cannot create its pod: exceeded quota: compute. It goes on by itself "
+        "once that fits, and not before"
     )
     assert found.remedy == "raise ResourceQuota compute: kubectl edit resourcequota compute -n vms"
 
@@ -233,7 +275,11 @@ def test_a_quota_that_refuses_the_first_pod_is_named():
 @pytest.mark.parametrize(
     ("phase", "reason", "who"),
     [
-        ("Scheduled", "Synchronizing with the Domain failed.", "virt-handler cannot start its guest"),
+        (
+            "Scheduled",
+            "Synchronizing with the Domain failed.",
+            "virt-handler cannot start its guest",
+        ),
         ("Scheduling", "FailedGuaranteeResources", "virt-controller cannot start it"),
     ],
 )
@@ -244,7 +290,7 @@ def test_the_controller_that_fails_is_named(phase, reason, who):
     assert stuck(items, "web").reason.startswith(who)
 
 
-# --- disks ---------------------------------------------------------------------------------------------------------
+# --- disks ----------------------------------------------------------------------------------------
 
 
 def filled(*objects, phase="ImportScheduled", **said):
@@ -261,13 +307,19 @@ def test_scratch_space_that_gets_a_volume_is_no_obstacle():
 
 @pytest.mark.parametrize(
     ("storage", "why"),
-    [("gone", "storage class gone does not exist"), (None, "it names no class, and no class is the default")],
+    [
+        ("gone", "storage class gone does not exist"),
+        (None, "it names no class, and no class is the default"),
+    ],
 )
 def test_a_class_that_cannot_provide_scratch_space(storage, why):
     found = filled(pending("web-scratch", storage))
 
     assert found.reason.endswith(f"claim web-scratch is Pending: {why}")
-    assert "set scratchSpaceStorageClass of CDI to a class that has a provisioner (block), then delete" in found.remedy
+    assert (
+        "set scratchSpaceStorageClass of CDI to a class that has a provisioner (block), then delete"
+        in found.remedy
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,7 +330,13 @@ def test_a_class_that_cannot_provide_scratch_space(storage, why):
     ],
 )
 def test_hyperconverged_writes_the_cdi_object(version, spec):
-    hco = obj("HyperConverged", f"hco.kubevirt.io/{version}", "kubevirt-hyperconverged", "kubevirt", spec={})
+    hco = obj(
+        "HyperConverged",
+        f"hco.kubevirt.io/{version}",
+        "kubevirt-hyperconverged",
+        "kubevirt",
+        spec={},
+    )
 
     assert filled(pending("web-scratch", "gone"), hco).remedy.endswith(
         f"kubectl patch hyperconverged kubevirt-hyperconverged -n kubevirt --type=merge -p '{spec}'"
@@ -291,7 +349,8 @@ def test_a_provisioner_that_fails_is_named():
 
     assert found.reason.endswith("claim web-scratch is Pending: rpc error: out of space")
     assert found.remedy.startswith(
-        "correct what provisioner rook-ceph.rbd.csi.ceph.com refuses, in the claim, in class block or in its storage"
+        "correct what provisioner rook-ceph.rbd.csi.ceph.com refuses, in the claim, in class block "
+        "or in its storage"
     )
 
 
@@ -299,30 +358,42 @@ def test_a_pod_of_cdi_that_fails_says_why():
     items = plain() + importing("web", "ImportInProgress")
     importer = find(items, "Pod", "importer-web")
     importer["spec"]["nodeName"] = "w1"
-    ended = {"exitCode": 1, "reason": "Error", "message": "Unable to process data: unexpected status code 404"}
-    state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
+    ended = {
+        "exitCode": 1,
+        "reason": "Error",
+        "message": "Unable to process data: unexpected status code 404",
+    }
+    state = {
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": ended},
+    }
     importer["status"] = {"phase": "Running", "containerStatuses": [{"name": "importer", **state}]}
     found = stuck(items, "web")
 
     assert found.reason == (
-        "its disk web is not filled (ImportInProgress): pod importer-web fails: Unable to process data: unexpected status code "
-        "404"
+        "its disk web is not filled (ImportInProgress): pod importer-web fails: Unable to process "
+        "data: unexpected status code 404"
     )
-    assert found.remedy.startswith("correct the address of the source of the disk, in a new DataVolume")
+    assert found.remedy.startswith(
+        "correct the address of the source of the disk, in a new DataVolume"
+    )
     assert found.remedy.endswith("kubectl get datavolume web -n vms -o yaml")
 
 
 def test_a_quota_that_refuses_a_claim_is_named():
     text = (
-        'persistentvolumeclaims "web" is forbidden: exceeded quota: storage, requested: requests.storage=60Gi, '
-        "used: requests.storage=160Gi, limited: requests.storage=200Gi"
+        'persistentvolumeclaims "web" is forbidden: exceeded quota: storage, requested: '
+        "requests.storage=60Gi, used: requests.storage=160Gi, limited: requests.storage=200Gi"
     )
     found = filled(phase="Pending", message=text, reason="ErrExceededQuota")
 
-    assert "its disk web is not filled (Pending): exceeded quota: storage, requested" in found.reason
+    assert (
+        "its disk web is not filled (Pending): exceeded quota: storage, requested" in found.reason
+    )
     assert found.remedy == (
-        "raise ResourceQuota storage to at least requests.storage 220Gi, or free 20Gi of requests.storage there, or ask for at "
-        "most 40Gi: kubectl edit resourcequota storage -n vms"
+        "raise ResourceQuota storage to at least requests.storage 220Gi, or free 20Gi of "
+        "requests.storage there, or ask for at most 40Gi: kubectl edit resourcequota storage -n "
+        "vms"
     )
 
 
@@ -341,14 +412,22 @@ def test_a_young_disk_is_waited_for():
     assert stuck(items, "web") is None
 
 
-# --- VMIs that have failed -----------------------------------------------------------------------------------------
+# --- VMIs that have failed ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("status", "domain", "why"),
     [
-        ({"reason": "NodeUnresponsive"}, {}, " (NodeUnresponsive: virt-handler on its node no longer reported)"),
-        ({}, {"rebootPolicy": "Terminate"}, " (a reboot of its guest ends it, too: rebootPolicy is Terminate)"),
+        (
+            {"reason": "NodeUnresponsive"},
+            {},
+            " (NodeUnresponsive: virt-handler on its node no longer reported)",
+        ),
+        (
+            {},
+            {"rebootPolicy": "Terminate"},
+            " (a reboot of its guest ends it, too: rebootPolicy is Terminate)",
+        ),
         ({}, {}, ""),
     ],
 )
@@ -356,22 +435,37 @@ def test_a_vmi_that_failed_says_why(status, domain, why):
     items = plain() + guest("db", "w1", run="Manual", domain=domain)
     find(items, "VirtualMachineInstance", "db")["status"] |= {"phase": "Failed"} | status
     cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
-    vm, vmi = (Object(find(items, kind, "db")) for kind in ("VirtualMachine", "VirtualMachineInstance"))
+    vm, vmi = (
+        Object(find(items, kind, "db")) for kind in ("VirtualMachine", "VirtualMachineInstance")
+    )
     found = start_obstacles.stays_off(vm, vmi, cluster)
 
-    assert found.reason == f"it is not running: its VMI is Failed{why}, and Manual does not start it again"
+    assert (
+        found.reason
+        == f"it is not running: its VMI is Failed{why}, and Manual does not start it again"
+    )
 
 
 @pytest.mark.parametrize(
     ("strategy", "then"),
-    [("Always", True), ("RerunOnFailure", True), ("Once", True), ("Manual", False), ("Halted", False)],
+    [
+        ("Always", True),
+        ("RerunOnFailure", True),
+        ("Once", True),
+        ("Manual", False),
+        ("Halted", False),
+    ],
 )
 def test_rejected_pods_matter_only_for_a_vm_that_should_run(strategy, then):
-    items = plain() + rejected("TopologyAffinityError", "Resources cannot be allocated with Topology locality", "w2")
+    items = plain() + rejected(
+        "TopologyAffinityError", "Resources cannot be allocated with Topology locality", "w2"
+    )
     find(items, "VirtualMachine", "dpdk")["spec"]["runStrategy"] = strategy
     found = stuck(items, "dpdk")
 
-    assert (found is not None and "KubeVirt starts it again after 5 min at most" in found.reason) is then
+    assert (
+        found is not None and "KubeVirt starts it again after 5 min at most" in found.reason
+    ) is then
 
 
 @pytest.mark.parametrize(
@@ -379,12 +473,22 @@ def test_rejected_pods_matter_only_for_a_vm_that_should_run(strategy, then):
     [("w2", 94, True), ("w1", 94, False), ("w2", 30, False)],
 )
 def test_a_rejection_counts_on_its_own_node_at_its_end(host, minutes, is_cause):
-    """A target pod of a migration may be rejected on another node, while the guest goes on to run."""
+    """A target pod of a migration may be rejected on another node,
+    while the guest goes on to run.
+    """
     items = plain() + guest("db", "w2", run="Manual")
     vmi = find(items, "VirtualMachineInstance", "db")
     vmi["status"]["phase"] = "Failed"
-    vmi["status"]["phaseTransitionTimestamps"].append({"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)})
-    made = event(launcher_of(items, "db"), "OutOfcpu", "Node didn't have enough resource", "kubelet", late=60 * minutes)
+    vmi["status"]["phaseTransitionTimestamps"].append(
+        {"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)}
+    )
+    made = event(
+        launcher_of(items, "db"),
+        "OutOfcpu",
+        "Node didn't have enough resource",
+        "kubelet",
+        late=60 * minutes,
+    )
     made["source"] |= {"host": host}
     cluster = Snapshot(list(map(Object, [*items, made])), ["*"], time=ago())
 

@@ -12,7 +12,9 @@ PROTECTED = "snapshot.kubevirt.io/snapshot-source-protection"
 
 def deleted(name, finalizer, **status):
     metadata = {"deletionTimestamp": "2026-03-01T10:00:00Z", "finalizers": [finalizer]}
-    return manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", metadata=metadata, status=status)
+    return manifest(
+        "kubevirt.io/v1", "VirtualMachine", name, "shop", metadata=metadata, status=status
+    )
 
 
 def snapshot(begun, **status):

@@ -1,9 +1,21 @@
-"""Drains that are stuck: flags, VMs that arrive, failures that repeat, migrations that cannot end in time."""
+"""Drains that are stuck: flags, VMs that arrive, failures that repeat,
+migrations that cannot end in time.
+"""
 
 import pytest
 
 from tests.builders import kubevirt, manifest
-from tests.forecasts.drain.test_vm_states import BLOCKS, CASES, LAUNCHER, MARKED, MIGRATES, UNKNOWN, moving, row, target
+from tests.forecasts.drain.test_vm_states import (
+    BLOCKS,
+    CASES,
+    LAUNCHER,
+    MARKED,
+    MIGRATES,
+    UNKNOWN,
+    moving,
+    row,
+    target,
+)
 from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, node, vmi
 from virt_admit.cli.commands.drain import CODES, render
 from virt_admit.forecasts.drain import drain_plan
@@ -18,13 +30,22 @@ def drain(snapshot, of, output):
     return render(result, output, clock.now(snapshot)), CODES[result.drainable]
 
 
-# --- a drain that has not moved for an hour ------------------------------------------------------------------------
+# --- a drain that has not moved for an hour -------------------------------------------------------
 
 
 def stuck():
-    slow = {"migrationUid": "uid-m-db", "sourceNode": "a", "targetNode": "b", "startTimestamp": ago(65 * 60)}
+    slow = {
+        "migrationUid": "uid-m-db",
+        "sourceNode": "a",
+        "targetNode": "b",
+        "startTimestamp": ago(65 * 60),
+    }
     return [
-        vmi(evacuationNodeName="a", migrationState=slow, spec={"domain": {"devices": {}, "memory": {"guest": "64Gi"}}}),
+        vmi(
+            evacuationNodeName="a",
+            migrationState=slow,
+            spec={"domain": {"devices": {}, "memory": {"guest": "64Gi"}}},
+        ),
         launcher(),
         launcher(on="b", suffix="2", job="uid-m-db", age=3950),
         migration(
@@ -59,17 +80,26 @@ def test_a_stuck_migration_and_the_one_behind_it_cannot_be_determined():
 
 @pytest.mark.parametrize("setting", ["allowPostCopy", "allowWorkloadDisruption"])
 def test_with_an_end_at_the_deadline_both_migrate(setting):
-    assert drain(cluster(*stuck(), parallelOutboundMigrationsPerNode=1, **{setting: True}), "a", "text")[1] == 0
+    assert (
+        drain(
+            cluster(*stuck(), parallelOutboundMigrationsPerNode=1, **{setting: True}), "a", "text"
+        )[1]
+        == 0
+    )
 
 
 def test_an_end_at_the_deadline_needs_no_time_of_the_listing():
     beat = node("b")
-    beat.data["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": ago(0)}]
+    beat.data["status"]["conditions"] = [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": ago(0)}
+    ]
     assert drain(cluster(*stuck()[:5], beat, time=None, allowPostCopy=True), "a", "text")[1] == 0
     assert drain(cluster(*stuck()[:5], beat, time=None), "a", "text")[1] == 2
 
 
-@pytest.mark.parametrize(("release", "units"), [("v1.3.0", 800), ("v1.4.0", 150), ("v1.9.0", 150), ("", 150)])
+@pytest.mark.parametrize(
+    ("release", "units"), [("v1.3.0", 800), ("v1.4.0", 150), ("v1.9.0", 150), ("", 150)]
+)
 def test_the_deadline_follows_the_release(release, units):
     settings = kubevirt({"migrations": {}}, status={"observedKubeVirtVersion": release})
     found = row(cluster(*stuck(), settings)).state
@@ -78,11 +108,13 @@ def test_the_deadline_follows_the_release(release, units):
 
 def test_the_settings_of_the_migration_itself_win():
     objects = stuck()
-    objects[0].data["status"]["migrationState"]["migrationConfiguration"] = {"completionTimeoutPerGiB": 20}
+    objects[0].data["status"]["migrationState"]["migrationConfiguration"] = {
+        "completionTimeoutPerGiB": 20
+    }
     assert clock.stamp(row(cluster(*objects)).state.until) == ago(3900 - 69 * 20)
 
 
-# --- flags and visitors --------------------------------------------------------------------------------------------
+# --- flags and visitors ---------------------------------------------------------------------------
 
 
 def test_a_mark_outlives_an_uncordon():
@@ -120,11 +152,12 @@ def test_a_target_pod_is_the_room_of_its_vm():
     assert drain(snapshot, "a", "text")[1] == 0
 
 
-# --- failures ------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 FEATURES = (
-    "Live migration failed error encountered during MigrateToURI3 libvirt api call: virError(Code=9, Domain=10, "
-    "Message='operation failed: guest CPU doesn't match specification: missing features: vmx-vmfunc,vmx-eptp')"
+    "Live migration failed error encountered during MigrateToURI3 libvirt api call: "
+    "virError(Code=9, Domain=10, Message='operation failed: guest CPU doesn't match specification: "
+    "missing features: vmx-vmfunc,vmx-eptp')"
 )
 
 
@@ -137,7 +170,9 @@ def test_a_pair_that_never_works_is_no_candidate():
 
 
 def test_pairs_that_never_work_block_once_no_node_is_left():
-    found = row(cluster(vmi(), LAUNCHER, failed(1, FEATURES), failed(2, FEATURES, target="c", age=3000)))
+    found = row(
+        cluster(vmi(), LAUNCHER, failed(1, FEATURES), failed(2, FEATURES, target="c", age=3000))
+    )
     assert found.outcome == BLOCKS
     assert "b, c: it lacks vmx-vmfunc,vmx-eptp" in found.reason
     assert "CPU model" in found.remedy
@@ -160,9 +195,21 @@ TIMED_OUT = (failed(1, ABORTED, age=9000, lasted=750), failed(2, ABORTED, age=40
     ("settings", "says"),
     [
         # 750 s of 125 MB/s are 21 times 4 GiB
-        ({}, "copied 21 times at 1 Gbit/s: it is written faster than it is copied, and allowAutoConverge is off"),
-        ({"allowAutoConverge": True}, "copied 21 times at 1 Gbit/s: it is written faster than it is copied"),
-        ({"bandwidthPerMigration": "64Mi"}, "copied 11 times at the bandwidth limit: it is written faster"),
+        (
+            {},
+            (
+                "copied 21 times at 1 Gbit/s: it is written faster than it is copied, and "
+                "allowAutoConverge is off"
+            ),
+        ),
+        (
+            {"allowAutoConverge": True},
+            "copied 21 times at 1 Gbit/s: it is written faster than it is copied",
+        ),
+        (
+            {"bandwidthPerMigration": "64Mi"},
+            "copied 11 times at the bandwidth limit: it is written faster",
+        ),
         ({"bandwidthPerMigration": "8Mi"}, "timed out"),
     ],
 )
@@ -175,7 +222,9 @@ def test_a_guest_that_writes_faster_than_it_is_copied_is_told_from_a_slow_networ
 
 
 def test_the_settings_that_count_are_edited():
-    policy = manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec={"selectors": {}})
+    policy = manifest(
+        "migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec={"selectors": {}}
+    )
     found = row(cluster(vmi(), LAUNCHER, *TIMED_OUT, policy))
     assert found.remedy.endswith(" ends the guest): kubectl edit migrationpolicy slow")
 
@@ -183,8 +232,13 @@ def test_the_settings_that_count_are_edited():
 def test_older_releases_name_the_deadline():
     said = "Live migration is not completed after 600 seconds and has been aborted"
     stuck = "Live migration stuck for 150 seconds and has been aborted"
-    assert row(cluster(vmi(), LAUNCHER, failed(1, said, age=9000), failed(2, said))).outcome == BLOCKS
-    assert row(cluster(vmi(), LAUNCHER, failed(1, stuck, age=9000), failed(2, stuck))).outcome == UNKNOWN
+    assert (
+        row(cluster(vmi(), LAUNCHER, failed(1, said, age=9000), failed(2, said))).outcome == BLOCKS
+    )
+    assert (
+        row(cluster(vmi(), LAUNCHER, failed(1, stuck, age=9000), failed(2, stuck))).outcome
+        == UNKNOWN
+    )
 
 
 def test_an_abort_that_a_user_asked_for_is_no_time_out():
@@ -194,7 +248,9 @@ def test_an_abort_that_a_user_asked_for_is_no_time_out():
 
 
 def test_three_failures_of_the_moment_block_and_two_wait():
-    reset = [failed(number, "connection reset by peer", age=9000 - number * 1000) for number in (1, 2, 3)]
+    reset = [
+        failed(number, "connection reset by peer", age=9000 - number * 1000) for number in (1, 2, 3)
+    ]
     assert row(cluster(vmi(), LAUNCHER, *reset[:2])).outcome == MIGRATES
     found = row(cluster(vmi(), LAUNCHER, *reset))
     assert found.outcome == BLOCKS
@@ -204,7 +260,9 @@ def test_three_failures_of_the_moment_block_and_two_wait():
 def test_attempts_that_found_no_node_do_not_count():
     """Room decides, and there is room by now."""
     before = [
-        migration(f"old-{number}", "Failed", age=900 - number, since={"Scheduling": 800, "Failed": 500})
+        migration(
+            f"old-{number}", "Failed", age=900 - number, since={"Scheduling": 800, "Failed": 500}
+        )
         for number in range(3)
     ]
     assert row(cluster(vmi(), LAUNCHER, *before)).outcome == MIGRATES
@@ -212,18 +270,24 @@ def test_attempts_that_found_no_node_do_not_count():
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 20), (2, 40), (3, 80), (4, 160), (5, 320)])
 def test_the_next_attempt_starts_after_twice_the_time(failures, seconds):
-    past = [failed(number, "connection reset", age=1 + (failures - number) * 500) for number in range(1, failures + 1)]
+    past = [
+        failed(number, "connection reset", age=1 + (failures - number) * 500)
+        for number in range(1, failures + 1)
+    ]
     found = vm_states.of(vmi(**MARKED), cluster(vmi(**MARKED), LAUNCHER, *past, migration(age=0.5)))
     assert clock.stamp(found.until) == ago(1 - seconds)
 
 
-# --- migrations that last hours ------------------------------------------------------------------------------------
+# --- migrations that last hours -------------------------------------------------------------------
 
 
 def test_a_migration_that_may_last_hours_is_said_with_the_hours():
     large = vmi(spec={"domain": {"devices": {}, "memory": {"guest": "64Gi"}}})
     text = drain(cluster(large, LAUNCHER), "a", "text")[0]
-    assert "note: A migration of shop/db with a busy guest lasts 2 h 52, then is cancelled and repeated" in text
+    assert (
+        "note: A migration of shop/db with a busy guest lasts 2 h 52, then is cancelled and "
+        "repeated"
+    ) in text
     assert "completionTimeoutPerGiB 150 × 69 GB" in text
     for harmless in ({"allowPostCopy": True}, {"completionTimeoutPerGiB": 20}):
         assert "A migration of" not in drain(cluster(large, LAUNCHER, **harmless), "a", "text")[0]
@@ -236,15 +300,26 @@ def test_progress_time_outs_that_are_switched_off_are_named():
 
 @pytest.mark.parametrize(
     ("kind", "remedy"),
-    [("DiskPressure", "Free disk space"), ("MemoryPressure", "Free memory"), ("PIDPressure", "End the processes")],
+    [
+        ("DiskPressure", "Free disk space"),
+        ("MemoryPressure", "Free memory"),
+        ("PIDPressure", "End the processes"),
+    ],
 )
 def test_a_node_under_pressure_may_end_its_vms(kind, remedy):
     here = node("a")
-    assert not [note for note in drain_plan.plan(cluster(here, node("b")), "a").nodes[0].notes if "Pressure" in note]
-    here.data["status"]["conditions"].append({"type": kind, "status": "True", "lastTransitionTime": ago(2640)})
+    assert not [
+        note
+        for note in drain_plan.plan(cluster(here, node("b")), "a").nodes[0].notes
+        if "Pressure" in note
+    ]
+    here.data["status"]["conditions"].append(
+        {"type": kind, "status": "True", "lastTransitionTime": ago(2640)}
+    )
     (note,) = drain_plan.plan(cluster(here, node("b")), "a").nodes[0].notes
 
     assert note.startswith(
-        f"This node has {kind} for 44 min: no new pod starts on it, and its kubelet may end its pods"
+        f"This node has {kind} for 44 min: no new pod starts on it, and its kubelet may end its "
+        "pods"
     )
     assert remedy in note

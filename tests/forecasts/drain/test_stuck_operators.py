@@ -1,4 +1,6 @@
-"""Operators that do not make way although their budgets look as if they did, and the object that holds them up."""
+"""Operators that do not make way although their budgets look as if they did,
+and the object that holds them up.
+"""
 
 import pytest
 
@@ -22,9 +24,17 @@ from virt_admit.model.kubernetes.kinds import DEPLOYMENT, VALIDATING_CONFIGURATI
 
 
 def manager(of, *engines, keeper=None):
-    spec, status = {"nodeID": of}, {"ownerID": keeper or of, "instanceEngines": {key: {} for key in engines}}
+    spec, status = (
+        {"nodeID": of},
+        {"ownerID": keeper or of, "instanceEngines": {key: {} for key in engines}},
+    )
     return manifest(
-        "longhorn.io/v1beta2", "InstanceManager", f"instance-manager-{of}", LONGHORN, spec=spec, status=status
+        "longhorn.io/v1beta2",
+        "InstanceManager",
+        f"instance-manager-{of}",
+        LONGHORN,
+        spec=spec,
+        status=status,
     )
 
 
@@ -37,7 +47,9 @@ def test_an_engine_of_a_volume_on_the_node_ends_with_the_vms():
     assert wait(world.longhorn(*COPIES, manager("a", "v1-e-0"), engine("v1-e-0", "a")))
 
 
-@pytest.mark.parametrize("engines", [[], [engine("v1-e-0", "b")], [engine("v1-e-0", "a", "stopped")]])
+@pytest.mark.parametrize(
+    "engines", [[], [engine("v1-e-0", "b")], [engine("v1-e-0", "a", "stopped")]]
+)
 def test_an_orphaned_engine_keeps_the_budget(engines):
     found = blocker(world.longhorn(*COPIES, manager("a", "v1-e-0"), *engines))
     assert (found["now"], "still runs engine v1-e-0" in found["reason"]) == (True, True)
@@ -74,11 +86,16 @@ def test_an_attachment_that_leaves_with_the_pods_or_is_elsewhere_keeps_no_budget
     assert wait(world.longhorn(*COPIES, manager("a"), *objects))
 
 
-@pytest.mark.parametrize(("pods", "known"), [([], False), ([{"podName": "virt-launcher-web-x"}], True)])
+@pytest.mark.parametrize(
+    ("pods", "known"), [([], False), ([{"podName": "virt-launcher-web-x"}], True)]
+)
 def test_attachments_that_cannot_be_read_matter_for_a_volume_without_pods(pods, known):
     status = {"currentNodeID": "a", "kubernetesStatus": {"pvName": "", "workloadsStatus": pods}}
     attached = manifest("longhorn.io/v1beta2", "Volume", "v1", LONGHORN, status=status)
-    objects, plural = world.longhorn(*COPIES, manager("a"), attached), "volumeattachments.longhorn.io"
+    objects, plural = (
+        world.longhorn(*COPIES, manager("a"), attached),
+        "volumeattachments.longhorn.io",
+    )
     if known:
         assert drained(objects, unreadable=[plural])["drainable"]
     else:
@@ -101,10 +118,13 @@ def test_a_budget_that_selects_the_instance_manager_of_another_node():
 
 
 @pytest.mark.parametrize(
-    ("version", "stays"), [("v1.2.6", 1), ("v1.3.2", 1), ("v1.4.1", 1), ("v1.4.2", 0), ("v1.5.0", 0)]
+    ("version", "stays"),
+    [("v1.2.6", 1), ("v1.3.2", 1), ("v1.4.1", 1), ("v1.4.2", 0), ("v1.5.0", 0)],
 )
 def test_an_instance_manager_whose_node_runs_no_longhorn_manager(version, stays):
-    release = manifest("longhorn.io/v1beta2", "Setting", "current-longhorn-version", LONGHORN, value=version)
+    release = manifest(
+        "longhorn.io/v1beta2", "Setting", "current-longhorn-version", LONGHORN, value=version
+    )
     found = drained(world.longhorn(*COPIES, manager("a", keeper="b"), release))
     assert len(found["blockers"]) == stays
     assert all("no longhorn-manager runs on a" in each["reason"] for each in found["blockers"])
@@ -123,8 +143,14 @@ def test_an_osd_of_a_healthy_node_has_failed():
 
 
 def own_domain(*, cordoned, ready=True):
-    """OSD 0 of node a is evicted, and Rook blocks every node, a included. ``ready``: whether OSD 5 of c is up."""
-    gone, last = with_id(world.osd(0, "", ready=False), "0"), with_id(world.osd(5, "c", ready=ready), "5")
+    """OSD 0 of node a is evicted, and Rook blocks every node, a included.
+
+    ``ready``: whether OSD 5 of c is up.
+    """
+    gone, last = (
+        with_id(world.osd(0, "", ready=False), "0"),
+        with_id(world.osd(5, "c", ready=ready), "5"),
+    )
     gone.data["metadata"]["labels"] |= {world.DOMAIN: "a", "topology-location-host": "a"}
     drop = [("Pod", "rook-ceph-osd-0"), ("Pod", "rook-ceph-osd-5"), ("Node", "a")]
     blocking = map(world.blocking_budget, "abc")
@@ -133,7 +159,10 @@ def own_domain(*, cordoned, ready=True):
 
 @pytest.mark.parametrize(
     ("cordoned", "remedy"),
-    [(True, "Let OSD 0 start: kubectl uncordon a. Then wait until"), (False, "Repair OSD 0, then wait until")],
+    [
+        (True, "Let OSD 0 start: kubectl uncordon a. Then wait until"),
+        (False, "Repair OSD 0, then wait until"),
+    ],
 )
 def test_an_osd_of_the_drained_node_itself_is_down(cordoned, remedy):
     found = blocker(own_domain(cordoned=cordoned))
@@ -151,7 +180,11 @@ def test_rook_that_does_not_let_the_other_osds_go(minutes, waits):
     gone = with_id(world.osd(0, "", ready=False), "0")
     gone.data["metadata"]["labels"][world.DOMAIN] = "a"
     gone.data["metadata"]["creationTimestamp"] = f"2026-01-01T11:{60 - minutes}:00Z"
-    objects = [*rook_without(OSD_BUDGET, ("Pod", "rook-ceph-osd-0")), gone, world.osd_budget(allowed=0)]
+    objects = [
+        *rook_without(OSD_BUDGET, ("Pod", "rook-ceph-osd-0")),
+        gone,
+        world.osd_budget(allowed=0),
+    ]
     found = drained(objects, time="2026-01-01T12:00:00Z")
     assert (found["blockers"] == []) is waits
     assert waits or "Rook has not let the other OSDs" in found["blockers"][0]["reason"]
@@ -163,7 +196,9 @@ def test_the_guard_of_another_cordoned_node_is_gone():
     masters = [node(on, cordoned=on != "c") for on in "abc"]
     for each in masters:
         each.data["metadata"]["labels"] = {"node-role.kubernetes.io/master": ""}
-    strict = budget("etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=2, minAvailable=2)
+    strict = budget(
+        "etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=2, minAvailable=2
+    )
     found = blocker([*masters, *pods, strict])
     assert found["reason"].startswith("b is cordoned and without its etcd guard")
     assert "Finish the maintenance of b first" in found["remedy"]
@@ -172,7 +207,12 @@ def test_the_guard_of_another_cordoned_node_is_gone():
 @pytest.mark.parametrize(
     ("component", "deleted", "says", "remedy"),
     [
-        ("etcd", "ab", ". Machines machines/m-a, machines/m-b are being deleted", "the operator of etcd has removed"),
+        (
+            "etcd",
+            "ab",
+            ". Machines machines/m-a, machines/m-b are being deleted",
+            "the operator of etcd has removed",
+        ),
         ("etcd", "a", ". Machine machines/m-a is being deleted", "Repair etcd there"),
         ("etcd", "", "at a time", "Repair etcd there"),
         ("kube-apiserver", "ab", "are being deleted", "Repair kube-apiserver there"),
@@ -180,10 +220,19 @@ def test_the_guard_of_another_cordoned_node_is_gone():
 )
 def test_guards_on_nodes_whose_machines_are_being_deleted(component, deleted, says, remedy):
     space, labels = f"openshift-{component}", {"app": "guard"}
-    pods = [pod(f"{component}-guard-{on}", space, labels, on, owner="Node", ready=on == "c") for on in "abc"]
+    pods = [
+        pod(f"{component}-guard-{on}", space, labels, on, owner="Node", ready=on == "c")
+        for on in "abc"
+    ]
     strict = budget(f"{component}-guard-pdb", space, labels, allowed=0, expected=3, minAvailable=2)
     machines = [
-        manifest("machine.openshift.io/v1beta1", "Machine", f"m-{on}", "machines", status={"nodeRef": {"name": on}})
+        manifest(
+            "machine.openshift.io/v1beta1",
+            "Machine",
+            f"m-{on}",
+            "machines",
+            status={"nodeRef": {"name": on}},
+        )
         for on in deleted
     ]
     for each in machines:
@@ -206,9 +255,28 @@ def kafka(release, **limit):
     return [
         *(node(on) for on in "abc"),
         *(pod(f"log-kafka-{on}", "shop", labels, on, owner="StrimziPodSet") for on in "abc"),
-        budget("log-kafka", "shop", {"strimzi.io/cluster": "log"}, allowed=allowed, expected=3, owner=OWNER, **limit),
-        manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CLEANER, webhooks=[hook]),
-        manifest("apps/v1", "Deployment", CLEANER, CLEANER, spec={"template": {"spec": {"containers": [image]}}}),
+        budget(
+            "log-kafka",
+            "shop",
+            {"strimzi.io/cluster": "log"},
+            allowed=allowed,
+            expected=3,
+            owner=OWNER,
+            **limit,
+        ),
+        manifest(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            CLEANER,
+            webhooks=[hook],
+        ),
+        manifest(
+            "apps/v1",
+            "Deployment",
+            CLEANER,
+            CLEANER,
+            spec={"template": {"spec": {"containers": [image]}}},
+        ),
     ]
 
 
@@ -248,11 +316,21 @@ def test_a_budget_of_0_is_a_wait_with_drain_cleaner():
 
 def answering(*ready):
     """Return the Service of Drain Cleaner with an endpoint for each of these."""
-    endpoints = [{"addresses": ["10.0.0.1"], "conditions": {"ready": each}, "nodeName": "b"} for each in ready]
+    endpoints = [
+        {"addresses": ["10.0.0.1"], "conditions": {"ready": each}, "nodeName": "b"}
+        for each in ready
+    ]
     labels = {"labels": {"kubernetes.io/service-name": CLEANER}}
     return [
         manifest("v1", "Service", CLEANER, CLEANER),
-        manifest("discovery.k8s.io/v1", "EndpointSlice", CLEANER, CLEANER, metadata=labels, endpoints=endpoints),
+        manifest(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            CLEANER,
+            CLEANER,
+            metadata=labels,
+            endpoints=endpoints,
+        ),
     ]
 
 
@@ -266,10 +344,16 @@ def strimzi(*, ready, name="0"):
     [
         (
             answering(),
-            "Drain Cleaner does not answer (Service strimzi-drain-cleaner/strimzi-drain-cleaner has no ready",
+            (
+                "Drain Cleaner does not answer (Service "
+                "strimzi-drain-cleaner/strimzi-drain-cleaner has no ready"
+            ),
         ),
         (answering(False), "has no ready endpoint), so nothing moves the pods of Kafka log"),
-        ([*answering(True), strimzi(ready=False)], "the Strimzi operator has no Ready pod in namespace strimzi"),
+        (
+            [*answering(True), strimzi(ready=False)],
+            "the Strimzi operator has no Ready pod in namespace strimzi",
+        ),
     ],
 )
 @pytest.mark.parametrize("release", ["1.0.1", "1.3.0"])
@@ -280,10 +364,13 @@ def test_a_budget_of_0_stays_without_an_answer_of_drain_cleaner(release, objects
     assert "Repair its pods" in found["remedy"]
 
 
-@pytest.mark.parametrize("more", [[], [strimzi(ready=True)], [strimzi(ready=True), strimzi(ready=False, name="1")]])
+@pytest.mark.parametrize(
+    "more", [[], [strimzi(ready=True)], [strimzi(ready=True), strimzi(ready=False, name="1")]]
+)
 def test_a_budget_of_0_is_a_wait_while_drain_cleaner_answers(more):
     assert (
-        "Strimzi operator moves" in wait([*kafka("1.0.1", maxUnavailable=0), *answering(True, False), *more])["reason"]
+        "Strimzi operator moves"
+        in wait([*kafka("1.0.1", maxUnavailable=0), *answering(True, False), *more])["reason"]
     )
 
 

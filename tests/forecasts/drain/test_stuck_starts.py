@@ -1,4 +1,6 @@
-"""VMs that are being started and get no further: the cause is named, and waiting is advised only while it helps."""
+"""VMs that are being started and get no further: the cause is named,
+and waiting is advised only while it helps.
+"""
 
 import pytest
 
@@ -41,7 +43,9 @@ def starting(phase="Scheduled", age=2600, spec=DISK, **fields):
 def test_a_guest_that_virt_handler_does_not_report_is_not_waited_for(found, late):
     seen = row(cluster(found, launcher(age=2600), HANDLER))
 
-    assert ("virt-handler on a has had its pod for 43 min and reports no guest" in seen.reason) is late
+    assert (
+        "virt-handler on a has had its pod for 43 min and reports no guest" in seen.reason
+    ) is late
     assert ("kubectl logs virt-handler-x -n kubevirt" in seen.remedy) is late
     assert seen.remedy.startswith("wait until") is not late
 
@@ -61,9 +65,19 @@ def test_a_pod_that_is_not_ready_is_not_handed_over():
         (IMAGE, "v1.8.3", None, False),
     ],
 )
-def test_a_checksum_that_newer_api_servers_reject_is_named_where_the_releases_do_not_fit(spec, kubevirt, server, named):
+def test_a_checksum_that_newer_api_servers_reject_is_named_where_the_releases_do_not_fit(
+    spec, kubevirt, server, named
+):
     running = builders.kubevirt(status={"observedKubeVirtVersion": kubevirt})
-    objects = [node("a"), node("b"), vm(), running, starting(spec=spec), launcher(age=2600), HANDLER]
+    objects = [
+        node("a"),
+        node("b"),
+        vm(),
+        running,
+        starting(spec=spec),
+        launcher(age=2600),
+        HANDLER,
+    ]
     seen = row(Snapshot(objects, ["*"], server_version=server, time=NOW))
 
     assert ("rejects most likely the checksum of its container disk" in seen.reason) is named
@@ -71,9 +85,10 @@ def test_a_checksum_that_newer_api_servers_reject_is_named_where_the_releases_do
 
 
 PLUGIN = (
-    'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "2abdf": '
-    'plugin type="multus-shim" name="multus-cni-network" failed (add): CNI request failed with status 400: Multus: '
-    'error waiting for pod: pod "virt-launcher-db-1" not found'
+    "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for "
+    'sandbox "2abdf": plugin type="multus-shim" name="multus-cni-network" failed (add): CNI '
+    'request failed with status 400: Multus: error waiting for pod: pod "virt-launcher-db-1" not '
+    "found"
 )
 MULTUS = builders.manifest(
     "v1",
@@ -82,7 +97,12 @@ MULTUS = builders.manifest(
     "kube-system",
     metadata={
         "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "kube-multus-ds", "controller": True}
+            {
+                "apiVersion": "apps/v1",
+                "kind": "DaemonSet",
+                "name": "kube-multus-ds",
+                "controller": True,
+            }
         ]
     },
     spec={"nodeName": "a"},
@@ -110,19 +130,33 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
     assert plan.drainable is drainable
     for blocker in plan.pods.blockers:
         assert blocker.now
-        assert "its pod on a has not started for 26 min: Failed to create pod sandbox" in blocker.reason
+        assert (
+            "its pod on a has not started for 26 min: Failed to create pod sandbox"
+            in blocker.reason
+        )
         assert "kubectl logs kube-multus-ds-7 -n kube-system" in blocker.remedy
 
 
 @pytest.mark.parametrize(
     ("reason", "said", "remedy"),
     [
-        ("FailedCreatePodSandBox", PLUGIN, "repair the network plugin multus-shim on a, or restart its pod there"),
-        ("FailedCreatePodSandBox", 'plugin type="bridge" failed', "kubectl get pods -A -o wide --field-selector="),
+        (
+            "FailedCreatePodSandBox",
+            PLUGIN,
+            "repair the network plugin multus-shim on a, or restart its pod there",
+        ),
+        (
+            "FailedCreatePodSandBox",
+            'plugin type="bridge" failed',
+            "kubectl get pods -A -o wide --field-selector=",
+        ),
         (
             "FailedAttachVolume",
             'AttachVolume.Attach failed for volume "pv-1" : timed out',
-            "see what the controller of driver csi.example logs about it: kubectl describe persistentvolume pv-1",
+            (
+                "see what the controller of driver csi.example logs about it: kubectl describe "
+                "persistentvolume pv-1"
+            ),
         ),
         (
             "FailedMount",
@@ -138,15 +172,24 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
 )
 def test_the_part_of_the_cluster_that_fails_is_named(reason, said, remedy):
     found, pod, _ = without_network()
-    volume = builders.manifest("v1", "PersistentVolume", "pv-1", spec={"csi": {"driver": "csi.example"}})
-    seen = stuck_starts.problem(found, cluster(found, pod, warning(pod, reason, said), MULTUS, volume))
+    volume = builders.manifest(
+        "v1", "PersistentVolume", "pv-1", spec={"csi": {"driver": "csi.example"}}
+    )
+    seen = stuck_starts.problem(
+        found, cluster(found, pod, warning(pod, reason, said), MULTUS, volume)
+    )
 
     assert remedy in seen.remedy
 
 
 @pytest.mark.parametrize(
     ("plugin", "daemon"),
-    [("aws-cni", "aws-node"), ("calico", "calico-node"), ("multus", "rke2-multus-ds"), ("cilium-cni", "cilium")],
+    [
+        ("aws-cni", "aws-node"),
+        ("calico", "calico-node"),
+        ("multus", "rke2-multus-ds"),
+        ("cilium-cni", "cilium"),
+    ],
 )
 def test_the_pod_of_a_plugin_has_the_name_of_its_daemon_set(plugin: str, daemon: str) -> None:
     names = ("aws-ebs-csi-node", "calico-typha", "multus-admission", "cilium-envoy", daemon)
@@ -158,4 +201,10 @@ def test_the_pod_of_a_plugin_has_the_name_of_its_daemon_set(plugin: str, daemon:
 
 def of_daemon(name: str) -> Object:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "controller": True}
-    return Object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-x", "ownerReferences": [owner]}})
+    return Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{name}-x", "ownerReferences": [owner]},
+        }
+    )

@@ -1,4 +1,6 @@
-"""Pods that a migration needs and that do not come: the cause is named, and the wait has no known end."""
+"""Pods that a migration needs and that do not come: the cause is named,
+and the wait has no known end.
+"""
 
 import pytest
 
@@ -29,7 +31,9 @@ REFUSED = 'pods "hp-volume-x" is forbidden: memory max limit to request ratio pe
 def warning(of, reason, message, age=10):
     about = {"kind": of.kind, "name": of.name, "namespace": NAMESPACE}
     fields = {"involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
-    return manifest("v1", "Event", f"{of.name}.{reason}", NAMESPACE, lastTimestamp=ago(age), **fields)
+    return manifest(
+        "v1", "Event", f"{of.name}.{reason}", NAMESPACE, lastTimestamp=ago(age), **fields
+    )
 
 
 def waiting(reason, message=""):
@@ -43,23 +47,33 @@ def pending(**fields):
 @pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
 @pytest.mark.parametrize(
     ("reason", "outcome"),
-    [("ImagePullBackOff", UNKNOWN), ("CreateContainerConfigError", UNKNOWN), ("ContainerCreating", MIGRATES)],
+    [
+        ("ImagePullBackOff", UNKNOWN),
+        ("CreateContainerConfigError", UNKNOWN),
+        ("ContainerCreating", MIGRATES),
+    ],
 )
 def test_a_container_that_cannot_start_is_met_again_by_the_next_target_pod(kind, reason, outcome):
     pod = pending(**{kind: waiting(reason, 'Back-off pulling image "x"')})
     found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod))
 
     assert found.outcome == outcome
-    assert (f'{reason}: Back-off pulling image "x"; KubeVirt gives the migration up at' in found.reason) is (
-        outcome == UNKNOWN
-    )
+    assert (
+        f'{reason}: Back-off pulling image "x"; KubeVirt gives the migration up at' in found.reason
+    ) is (outcome == UNKNOWN)
 
 
 @pytest.mark.parametrize(("age", "outcome"), [(10, UNKNOWN), (400, MIGRATES)])
 @pytest.mark.parametrize("reason", ["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])
 def test_a_recent_warning_about_the_target_pod_is_its_cause(reason, age, outcome):
     pod = pending(age=500)
-    objects = [vmi(**MARKED), LAUNCHER, SCHEDULING, pod, warning(pod, reason, "rbd image is still being used", age)]
+    objects = [
+        vmi(**MARKED),
+        LAUNCHER,
+        SCHEDULING,
+        pod,
+        warning(pod, reason, "rbd image is still being used", age),
+    ]
     found = row(cluster(*objects))
 
     assert found.outcome == outcome
@@ -68,7 +82,9 @@ def test_a_recent_warning_about_the_target_pod_is_its_cause(reason, age, outcome
 
 @pytest.mark.parametrize(("age", "outcome"), [(40, MIGRATES), (500, UNKNOWN)])
 @pytest.mark.parametrize("case", ["target not ready", "attachment not ready", "no attachment"])
-def test_a_pod_that_is_not_ready_when_virt_launcher_has_given_up_has_no_known_end(case, age, outcome):
+def test_a_pod_that_is_not_ready_when_virt_launcher_has_given_up_has_no_known_end(
+    case, age, outcome
+):
     pod = target(ready=case != "target not ready", age=age)
     spec = {} if case == "target not ready" else HOTPLUG
     objects = [vmi(**MARKED, spec=spec), LAUNCHER, SCHEDULING, pod]
@@ -84,11 +100,14 @@ def test_a_pod_that_is_not_ready_when_virt_launcher_has_given_up_has_no_known_en
         ("Scheduling", "v1.3.0", 2700, BLOCKS),
         ("Scheduling", "v1.10.0", 2700, UNKNOWN),  # may create it later than in Pending
         ("Scheduling", None, 2700, UNKNOWN),
-        ("Scheduling", "v1.8.2", 500, UNKNOWN),  # virt-launcher may still give up, which ends the migration
+        # virt-launcher may still give up, which ends the migration
+        ("Scheduling", "v1.8.2", 500, UNKNOWN),
         ("Pending", "v1.8.2", 2700, UNKNOWN),
     ],
 )
-def test_a_pod_that_attaches_volumes_is_created_while_the_migration_is_pending_alone(phase, release, age, outcome):
+def test_a_pod_that_attaches_volumes_is_created_while_the_migration_is_pending_alone(
+    phase, release, age, outcome
+):
     running = kubevirt(status={"observedKubeVirtVersion": release} if release else {})
     move = migration(phase=phase, age=age, since={"Pending": age, phase: age - 5})
     seen = cluster(running, vmi(**MARKED, spec=HOTPLUG), LAUNCHER, move, target(age=age))
@@ -105,13 +124,24 @@ def attached(on, **fields):
     spec = {"nodeName": on, "attacher": "csi.example", "source": {"persistentVolumeName": "pv-db"}}
     metadata = {"deletionTimestamp": ago(7200)} if "detachError" in fields else {}
     status = {name: {"message": message} for name, message in fields.items()}
-    return manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{on}", spec=spec, status=status, metadata=metadata)
+    return manifest(
+        "storage.k8s.io/v1",
+        "VolumeAttachment",
+        f"csi-{on}",
+        spec=spec,
+        status=status,
+        metadata=metadata,
+    )
 
 
 def starting(mode, *attachments):
     """Return what becomes of a VM whose target pod on b does not start."""
     claim = manifest(
-        "v1", "PersistentVolumeClaim", "db", NAMESPACE, spec={"volumeName": "pv-db", "accessModes": [mode]}
+        "v1",
+        "PersistentVolumeClaim",
+        "db",
+        NAMESPACE,
+        spec={"volumeName": "pv-db", "accessModes": [mode]},
     )
     pod = pending(containerStatuses=waiting("ContainerCreating"))
     pod.data["spec"]["volumes"] = [{"name": "disk", "persistentVolumeClaim": {"claimName": "db"}}]
@@ -126,8 +156,16 @@ def starting(mode, *attachments):
             attached("b", attachError=ERROR),
             "volume pv-db of claim db cannot be attached: volume is locked",
         ),
-        ("ReadWriteMany", attached("b", detachError=ERROR), "of claim db cannot be detached from b: volume is locked"),
-        ("ReadWriteOnce", attached("c", detachError=ERROR), "of claim db cannot be detached from c: volume is locked"),
+        (
+            "ReadWriteMany",
+            attached("b", detachError=ERROR),
+            "of claim db cannot be detached from b: volume is locked",
+        ),
+        (
+            "ReadWriteOnce",
+            attached("c", detachError=ERROR),
+            "of claim db cannot be detached from c: volume is locked",
+        ),
         ("ReadWriteMany", attached("c", detachError=ERROR), ""),
         ("ReadWriteMany", attached("c", attachError=ERROR), ""),
         ("ReadWriteMany", attached("b"), ""),
@@ -141,7 +179,9 @@ def test_a_volume_that_does_not_come_is_the_cause(mode, attachment, says):
 
 
 def test_a_volume_that_does_not_leave_the_node_is_a_note():
-    (found,) = drain_plan.plan(cluster(vmi(), LAUNCHER, attached("a", detachError=ERROR), attached("c")), "a").nodes
+    (found,) = drain_plan.plan(
+        cluster(vmi(), LAUNCHER, attached("a", detachError=ERROR), attached("c")), "a"
+    ).nodes
     (note,) = (note for note in found.notes if "Volume" in note)
 
     assert f"Volume pv-db cannot be detached from this node for 2 h: {ERROR}" in note
@@ -150,7 +190,9 @@ def test_a_volume_that_does_not_leave_the_node_is_a_note():
 
 def test_an_attachment_pod_that_the_api_server_refuses_blocks_with_its_words():
     own = vmi(**MARKED, spec=HOTPLUG)
-    found = row(cluster(own, LAUNCHER, migration(), target(), warning(own, "FailedCreate", REFUSED)))
+    found = row(
+        cluster(own, LAUNCHER, migration(), target(), warning(own, "FailedCreate", REFUSED))
+    )
 
     assert found.outcome == BLOCKS
     assert "has not created the pod that attaches its volumes on b" in found.reason
@@ -164,13 +206,21 @@ def test_the_cause_of_an_attachment_pod_is_its_own():
     found = row(cluster(*objects, warning(helper, "FailedMapVolume", "volume is not staged")))
 
     assert found.outcome == UNKNOWN
-    assert "the pod that attaches its volumes on b has not been ready for 40 s: volume is not staged" in found.reason
+    assert (
+        "the pod that attaches its volumes on b has not been ready for 40 s: volume is not staged"
+        in found.reason
+    )
     assert helper.name in found.remedy
 
 
 @pytest.mark.parametrize(("age", "outcome"), [(60, MIGRATES), (900, UNKNOWN)])
 def test_a_migration_that_stays_open_keeps_those_that_wait_for_its_place(age, outcome):
-    done = {"migrationUid": "uid-other", "sourceNode": "a", "completed": True, "endTimestamp": ago(age)}
+    done = {
+        "migrationUid": "uid-other",
+        "sourceNode": "a",
+        "completed": True,
+        "endTimestamp": ago(age),
+    }
     state = {"domain": {"devices": {"tpm": {"persistent": True}}, "memory": {"guest": "1Gi"}}}
     holder = [vmi("web", on="b", spec=state, migrationState=done), launcher("web", on="b")]
     holder.append(migration("other", "Running", of="web", since={"Running": age + 20}))
@@ -178,7 +228,9 @@ def test_a_migration_that_stays_open_keeps_those_that_wait_for_its_place(age, ou
     found = row(cluster(vmi(**MARKED), LAUNCHER, migration(), *holder, limit))
 
     assert found.outcome == outcome
-    open_since = "(has migrated, but its migration is still open: the claim of its vTPM or EFI state)"
+    open_since = (
+        "(has migrated, but its migration is still open: the claim of its vTPM or EFI state)"
+    )
     assert (open_since in found.reason) is (outcome == UNKNOWN)
     assert row(cluster(*holder, limit), "web", "b").outcome == outcome
 
@@ -205,7 +257,15 @@ def test_a_virt_handler_that_does_not_start_passes_and_is_no_reason_to_shut_the_
     status["containerStatuses"] = waiting("ImagePullBackOff", "a; b")
     labels = {"labels": {"kubevirt.io": "virt-handler"}}
     handlers = [
-        manifest("v1", "Pod", f"virt-handler-{on}", "kubevirt", metadata=labels, spec={"nodeName": on}, status=status)
+        manifest(
+            "v1",
+            "Pod",
+            f"virt-handler-{on}",
+            "kubevirt",
+            metadata=labels,
+            spec={"nodeName": on},
+            status=status,
+        )
         for on in ("b", "c")
     ]
     found = row(cluster(vmi(), LAUNCHER, *handlers))
@@ -220,7 +280,13 @@ def test_a_missing_migration_network_is_why_virt_handler_does_not_start():
     labels = {"kubevirt.io": "virt-handler"}
     status = {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}
     handler = manifest(
-        "v1", "Pod", "virt-handler-a", "kubevirt", metadata={"labels": labels}, spec={"nodeName": "a"}, status=status
+        "v1",
+        "Pod",
+        "virt-handler-a",
+        "kubevirt",
+        metadata={"labels": labels},
+        spec={"nodeName": "a"},
+        status=status,
     )
     network = manifest("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "fast", "kubevirt")
     settings = kubevirt({"migrations": {"network": "fast"}})
@@ -234,15 +300,26 @@ def test_a_missing_migration_network_is_why_virt_handler_does_not_start():
 
 def row_control(snapshot):
     return next(
-        each.reason for each in control_path.of_node(snapshot, "a").components if each.component == "virt-handler"
+        each.reason
+        for each in control_path.of_node(snapshot, "a").components
+        if each.component == "virt-handler"
     )
 
 
 @pytest.mark.parametrize("moves", [True, False])
 def test_a_migration_that_copies_volumes_needs_a_longer_limit(moves):
     own = vmi(**MARKED, **({"migratedVolumes": [{"volumeName": "data"}]} if moves else {}))
-    start = {"startTimestamp": ago(9000), "endTimestamp": ago(100), "completed": True, "failed": True}
-    start |= {"failureReason": "Live migration has been aborted", "sourceNode": "a", "targetNode": "b"}
+    start = {
+        "startTimestamp": ago(9000),
+        "endTimestamp": ago(100),
+        "completed": True,
+        "failed": True,
+    }
+    start |= {
+        "failureReason": "Live migration has been aborted",
+        "sourceNode": "a",
+        "targetNode": "b",
+    }
     phases = {"Running": 9000, "Failed": 100}
     tries = [migration(f"try-{n}", "Failed", since=phases, age=9000 + n, **start) for n in range(2)]
     found = row(cluster(own, LAUNCHER, *tries))
@@ -260,7 +337,9 @@ def test_a_budget_that_counts_replicas_says_why_it_never_allows_an_eviction():
     assert "maxUnavailable counts replicas, and a VMI has no scale" in found.reason
 
 
-@pytest.mark.parametrize(("bandwidth", "outcome"), [("32Mi", UNKNOWN), ("64Mi", MIGRATES), ("0", MIGRATES)])
+@pytest.mark.parametrize(
+    ("bandwidth", "outcome"), [("32Mi", UNKNOWN), ("64Mi", MIGRATES), ("0", MIGRATES)]
+)
 def test_a_bandwidth_below_the_deadline_cancels_each_migration_of_full_memory(bandwidth, outcome):
     limits = {"bandwidthPerMigration": bandwidth, "completionTimeoutPerGiB": 20}
 
@@ -275,33 +354,55 @@ def test_a_bandwidth_below_the_deadline_cancels_each_migration_of_full_memory(ba
 
 
 def test_devices_of_virt_handler_are_its_own():
-    nodes = [builders.node(name, allocatable=ROOM | {"devices.kubevirt.io/kvm": "0"}) for name in ("b", "c")]
+    nodes = [
+        builders.node(name, allocatable=ROOM | {"devices.kubevirt.io/kvm": "0"})
+        for name in ("b", "c")
+    ]
     own = launcher()
-    own.data["spec"]["containers"] = [{"name": "compute", "resources": {"requests": {"devices.kubevirt.io/kvm": "1"}}}]
+    own.data["spec"]["containers"] = [
+        {"name": "compute", "resources": {"requests": {"devices.kubevirt.io/kvm": "1"}}}
+    ]
     found = row(cluster(vmi(), own, *nodes))
 
     assert "see why virt-handler offers no devices.kubevirt.io/kvm there" in found.remedy
 
 
-@pytest.mark.parametrize(("hours", "says"), [(5, "has not detached volume pv-old from a for 300 min"), (0, "")])
+@pytest.mark.parametrize(
+    ("hours", "says"), [(5, "has not detached volume pv-old from a for 300 min"), (0, "")]
+)
 def test_a_vm_that_restarts_waits_for_a_volume_that_may_stay(hours, says):
     """The drain ends in any case: the VM is shut down."""
-    spec = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}], "evictionStrategy": "None"}
+    spec = {
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "evictionStrategy": "None",
+    }
     bound = manifest(
-        "v1", "PersistentVolumeClaim", "data", "shop", spec={"accessModes": ["ReadWriteOnce"], "volumeName": "pv-data"}
+        "v1",
+        "PersistentVolumeClaim",
+        "data",
+        "shop",
+        spec={"accessModes": ["ReadWriteOnce"], "volumeName": "pv-data"},
     )
-    volume = manifest("v1", "PersistentVolume", "pv-data", spec={"csi": {"driver": "block.example.com"}})
+    volume = manifest(
+        "v1", "PersistentVolume", "pv-data", spec={"csi": {"driver": "block.example.com"}}
+    )
     old = manifest(
         "storage.k8s.io/v1",
         "VolumeAttachment",
         "csi-old",
         metadata={"deletionTimestamp": ago(hours * 3600)},
-        spec={"nodeName": "a", "attacher": "block.example.com", "source": {"persistentVolumeName": "pv-old"}},
+        spec={
+            "nodeName": "a",
+            "attacher": "block.example.com",
+            "source": {"persistentVolumeName": "pv-old"},
+        },
         status={"detachError": {"message": "busy"}},
     )
     own = vmi()
     own.data["spec"] |= spec
-    (node,) = drain_plan.plan(cluster(own, launcher(), vm_motion.vm("db"), bound, volume, old), "a").nodes
+    (node,) = drain_plan.plan(
+        cluster(own, launcher(), vm_motion.vm("db"), bound, volume, old), "a"
+    ).nodes
 
     assert (node.drainable, node.forecasts[0].outcome) == (True, "restarts elsewhere")
     assert says in node.forecasts[0].reason
@@ -327,7 +428,14 @@ def given_up(number, lasted=912):
 )
 def test_a_target_pod_that_fails_like_those_before_does_not_pass(past, age, outcome):
     pod = pending(age=age)
-    objects = [vmi(**MARKED), LAUNCHER, *past, SCHEDULING, pod, warning(pod, "FailedCreatePodSandBox", "no network")]
+    objects = [
+        vmi(**MARKED),
+        LAUNCHER,
+        *past,
+        SCHEDULING,
+        pod,
+        warning(pod, "FailedCreatePodSandBox", "no network"),
+    ]
     found = row(cluster(*objects))
 
     assert found.outcome == outcome
@@ -336,7 +444,9 @@ def test_a_target_pod_that_fails_like_those_before_does_not_pass(past, age, outc
     assert row(cluster(vmi(**MARKED), LAUNCHER, *past, SCHEDULING, starts)).outcome == MIGRATES
 
 
-@pytest.mark.parametrize(("drain", "ends"), [(True, ", then repeats it"), (False, ", and does not repeat it")])
+@pytest.mark.parametrize(
+    ("drain", "ends"), [(True, ", then repeats it"), (False, ", and does not repeat it")]
+)
 def test_a_migration_of_a_person_is_not_repeated(drain, ends):
     unplaced = target(on="", phase="Pending", conditions=UNSCHEDULABLE)
     found = row(cluster(vmi(), LAUNCHER, unplaced, migration(drain=drain)))
@@ -349,7 +459,9 @@ def test_a_migration_of_a_person_is_not_repeated(drain, ends):
 @pytest.mark.parametrize(("placed", "limit"), [(True, 900), (False, 300)])
 def test_a_time_that_has_passed_is_not_promised(placed, limit, age, outcome):
     pod = (
-        pending(age=age + limit - 300) if placed else target(on="", phase="Pending", conditions=UNSCHEDULABLE, age=age)
+        pending(age=age + limit - 300)
+        if placed
+        else target(on="", phase="Pending", conditions=UNSCHEDULABLE, age=age)
     )
     found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod))
 
@@ -360,13 +472,21 @@ def test_a_time_that_has_passed_is_not_promised(placed, limit, age, outcome):
 
 @pytest.mark.parametrize(("release", "at_once"), [("v1.2.2", False), ("v1.6.0", True)])
 def test_the_command_removes_the_name_of_the_node(release, at_once):
-    """What the administrator may do instead stands before it, and LiveUpdate needs its gate before 1.5."""
+    """What the administrator may do instead stands before it,
+    and LiveUpdate needs its gate before 1.5.
+    """
     named = {"kubernetes.io/hostname": "a", "disk": "fast"}
     owner = manifest(
-        "kubevirt.io/v1", "VirtualMachine", "db", NAMESPACE, spec={"template": {"spec": {"nodeSelector": named}}}
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        NAMESPACE,
+        spec={"template": {"spec": {"nodeSelector": named}}},
     )
     pinned = Problem(
-        "x", "remove the node selector for a from the VM, or let drains shut the guest down", ProblemCause.NO_TARGET
+        "x",
+        "remove the node selector for a from the VM, or let drains shut the guest down",
+        ProblemCause.NO_TARGET,
     )
     cluster = Snapshot([owner, kubevirt(status={"observedKubeVirtVersion": release})], ["*"])
     found = typed_remedies.with_command(pinned, owner, cluster)
@@ -374,7 +494,9 @@ def test_the_command_removes_the_name_of_the_node(release, at_once):
     assert found.command.endswith(
         '[{"op":"remove","path":"/spec/template/spec/nodeSelector/kubernetes.io~1hostname"}]\''
     )
-    assert found.remedy.startswith("stop it until the drain is over (virtctl stop db -n shop), or remove the node")
+    assert found.remedy.startswith(
+        "stop it until the drain is over (virtctl stop db -n shop), or remove the node"
+    )
     end = "which takes effect after its restart (virtctl restart db -n shop)"
     live = ", or at once with vmRolloutStrategy LiveUpdate" if at_once else ""
     assert f"{end}{live}: kubectl patch vm db" in found.remedy

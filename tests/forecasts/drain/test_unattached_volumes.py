@@ -1,4 +1,6 @@
-"""Hotplugged volumes that do not reach a guest: another node has the disk, or the pod that attaches it waits."""
+"""Hotplugged volumes that do not reach a guest: another node has the disk,
+or the pod that attaches it waits.
+"""
 
 import pytest
 
@@ -13,14 +15,21 @@ from virt_admit.model.kubernetes.objects import Object
 
 ZONE = "topology.kubernetes.io/zone"
 SAID = "0/6 nodes are available: 1 node(s) had no available disk"
-CORDONED = "0/6 nodes are available: 1 node(s) were unschedulable, 5 node(s) didn't match Pod's node affinity/selector"
+CORDONED = (
+    "0/6 nodes are available: 1 node(s) were unschedulable, 5 node(s) didn't match Pod's node "
+    "affinity/selector"
+)
 PREEMPTION = ". preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
 
 
-def plugged(affinity, *, phase="Pending", minutes=51, placed=False, said=SAID, change=lambda items: None):
+def plugged(
+    affinity, *, phase="Pending", minutes=51, placed=False, said=SAID, change=lambda items: None
+):
     """Return what keeps the volume of a VM on w2 from being attached."""
     items = (
-        plain() + guest("db", "w2", hotplugged=["data"]) + claim("data", modes=("ReadWriteOnce",), affinity=affinity)
+        plain()
+        + guest("db", "w2", hotplugged=["data"])
+        + claim("data", modes=("ReadWriteOnce",), affinity=affinity)
     )
     for name, zone in (("w1", "a"), ("w2", "b"), ("w3", "c")):
         find(items, "Node", name)["metadata"]["labels"][ZONE] = zone
@@ -29,7 +38,12 @@ def plugged(affinity, *, phase="Pending", minutes=51, placed=False, said=SAID, c
     helper["status"] = {"phase": phase}
     if not placed:
         del helper["spec"]["nodeName"]
-        unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+        unplaced = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": said,
+        }
         helper["status"]["conditions"] = [unplaced]
     change(items)
     cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
@@ -48,13 +62,15 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
     found = plugged(affinity)
 
     assert found.reason == (
-        f"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is {place} alone, and the VM "
-        "runs on w2: KubeVirt places a VM without regard to its hotplugged volumes. This does not end by itself"
+        "it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is "
+        f"{place} alone, and the VM runs on w2: KubeVirt places a VM without regard to its "
+        "hotplugged volumes. This does not end by itself"
     )
     key, _, value = selector.partition("=")
     assert found.remedy == (
-        f"give the VM node selector {selector}, which takes effect after its restart (virtctl restart db -n vms), or unplug "
-        "the volume (virtctl removevolume db --volume-name=data --persist -n vms): kubectl patch vm db -n vms --type=merge -p "
+        f"give the VM node selector {selector}, which takes effect after its restart (virtctl "
+        "restart db -n vms), or unplug the volume (virtctl removevolume db --volume-name=data "
+        "--persist -n vms): kubectl patch vm db -n vms --type=merge -p "
         f"""'{{"spec":{{"template":{{"spec":{{"nodeSelector":{{"{key}":"{value}"}}}}}}}}}}'"""
     )
 
@@ -64,9 +80,15 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
 def test_a_volume_that_the_vm_names_is_unplugged_from_it_too(release, persist, named):
     owner = [{"kind": "VirtualMachine", "name": "db", "controller": True}]
     guest = builders.vmi(metadata={"ownerReferences": owner})
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}] if named else []
+    volumes = (
+        [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}]
+        if named
+        else []
+    )
     vm = builders.vm({"spec": {"domain": {}, "volumes": volumes}}, name="db")
-    world = Snapshot([vm, builders.kubevirt({}, status={"observedKubeVirtVersion": release})], ["*"], time=ago())
+    world = Snapshot(
+        [vm, builders.kubevirt({}, status={"observedKubeVirtVersion": release})], ["*"], time=ago()
+    )
 
     assert ("--persist" in unattached_volumes.unplug(guest, "data", world)) is (persist and named)
 
@@ -74,13 +96,16 @@ def test_a_volume_that_the_vm_names_is_unplugged_from_it_too(release, persist, n
 def test_another_cause_is_quoted():
     found = plugged({ZONE: "b"}, said=f"{SAID}{PREEMPTION}")
 
-    assert (
-        found.reason == f"it is not attached: pod hp-volume-db has been Pending for 51 min: kube-scheduler says {SAID}"
+    assert found.reason == (
+        "it is not attached: pod hp-volume-db has been Pending for 51 min: kube-scheduler says "
+        f"{SAID}"
     )
     assert found.remedy == "let w2 take pod hp-volume-db: kubectl describe pod hp-volume-db -n vms"
 
 
-@pytest.mark.parametrize("found", [{"minutes": 2}, {"phase": "Running", "placed": True}, {"placed": True}])
+@pytest.mark.parametrize(
+    "found", [{"minutes": 2}, {"phase": "Running", "placed": True}, {"placed": True}]
+)
 def test_a_volume_that_is_attached_or_may_be_soon(found):
     affinity = {ZONE: "a"} if "minutes" in found else {ZONE: "b"}
     assert plugged(affinity, **found) is None
@@ -98,11 +123,13 @@ def tolerating(key):
 
 
 def test_a_cordon_of_the_node_on_which_the_vm_runs():
-    found = plugged({ZONE: "b"}, said=f"{CORDONED}{PREEMPTION}", change=lambda items: cordoned(items, "w2"))
+    found = plugged(
+        {ZONE: "b"}, said=f"{CORDONED}{PREEMPTION}", change=lambda items: cordoned(items, "w2")
+    )
 
     assert found.reason == (
-        "it is not attached: pod hp-volume-db has been Pending for 51 min, because w2, where the VM runs, is cordoned, which "
-        "such pods tolerate only from KubeVirt 1.8 on"
+        "it is not attached: pod hp-volume-db has been Pending for 51 min, because w2, where the "
+        "VM runs, is cordoned, which such pods tolerate only from KubeVirt 1.8 on"
     )
     assert found.remedy == "uncordon w2, or migrate the VM to another node: kubectl uncordon w2"
 
@@ -114,18 +141,24 @@ def test_a_node_that_is_emptied_is_not_uncordoned_before():
 
     found = plugged({ZONE: "b"}, said=CORDONED, change=drained)
 
-    assert found.remedy.startswith("uncordon w2 once its drain is over, or migrate the VM to another node: ")
+    assert found.remedy.startswith(
+        "uncordon w2 once its drain is over, or migrate the VM to another node: "
+    )
 
 
 def test_a_cordon_that_a_controller_ends_stays():
     def talos(items):
         cordoned(items, "w2")
-        find(items, "Node", "w2")["metadata"].setdefault("annotations", {})["talos.dev/cordoned"] = "true"
+        find(items, "Node", "w2")["metadata"].setdefault("annotations", {})[
+            "talos.dev/cordoned"
+        ] = "true"
 
     found = plugged({ZONE: "b"}, said=CORDONED, change=talos)
 
     assert "is cordoned by Talos, which upgrades or reboots it, which such pods" in found.reason
-    assert found.remedy == "migrate the VM to another node, or wait until w2 is uncordoned: virtctl migrate db -n vms"
+    assert found.remedy == (
+        "migrate the VM to another node, or wait until w2 is uncordoned: virtctl migrate db -n vms"
+    )
 
 
 def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
@@ -143,7 +176,10 @@ def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
     [
         (
             "example.com/keep",
-            "remove that taint, or migrate the VM to another node: kubectl taint nodes w2 example.com/keep:NoSchedule-",
+            (
+                "remove that taint, or migrate the VM to another node: kubectl taint nodes w2 "
+                "example.com/keep:NoSchedule-"
+            ),
         ),
         (
             "node.kubernetes.io/disk-pressure",
@@ -155,10 +191,14 @@ def test_another_taint_of_that_node(key, remedy):
     taints = [{"key": key, "value": "x", "effect": "NoSchedule"}]
     said = f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: x}}"
     found = plugged(
-        {ZONE: "b"}, said=said, change=lambda items: find(items, "Node", "w2")["spec"].update(taints=taints)
+        {ZONE: "b"},
+        said=said,
+        change=lambda items: find(items, "Node", "w2")["spec"].update(taints=taints),
     )
 
-    assert f"w2, where the VM runs, has taint {key}, which the pod does not tolerate" in found.reason
+    assert (
+        f"w2, where the VM runs, has taint {key}, which the pod does not tolerate" in found.reason
+    )
     assert found.remedy.startswith(remedy)
 
 
@@ -182,12 +222,19 @@ def test_the_taint_of_a_drain_stays_until_it_is_over(key, owned):
 
     by = " by Talos, which upgrades or reboots it" if owned else ""
     assert f"w2, where the VM runs, is drained{by} (taint {key})" in found.reason
-    then = "wait until w2 has no such taint" if owned else "remove that taint once its drain is over"
+    then = (
+        "wait until w2 has no such taint" if owned else "remove that taint once its drain is over"
+    )
     assert found.remedy == f"migrate the VM to another node, or {then}: virtctl migrate db -n vms"
 
 
 def test_that_node_has_no_room():
-    found = plugged({ZONE: "b"}, said="0/6 nodes are available: 1 Too many pods, 5 node(s) didn't match")
+    found = plugged(
+        {ZONE: "b"}, said="0/6 nodes are available: 1 Too many pods, 5 node(s) didn't match"
+    )
 
     assert found.reason.endswith("w2, where the VM runs, has no room for it (Too many pods)")
-    assert found.remedy == "migrate the VM to another node, or make room on w2: virtctl migrate db -n vms"
+    assert (
+        found.remedy
+        == "migrate the VM to another node, or make room on w2: virtctl migrate db -n vms"
+    )

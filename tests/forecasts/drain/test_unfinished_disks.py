@@ -1,4 +1,6 @@
-"""Disks that CDI does not fill: for a quota, for the size of the image, for a class without access modes, or without a word."""
+"""Disks that CDI does not fill: for a quota, for the size of the image, for a class without access
+modes, or without a word.
+"""
 
 import pytest
 
@@ -11,29 +13,45 @@ CDI = "cdi.kubevirt.io/v1beta1"
 CLASS = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
-    "metadata": {"name": "rbd", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "metadata": {
+        "name": "rbd",
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
     "provisioner": "rbd.example",
     "volumeBindingMode": "Immediate",
 }
 WFFC = CLASS | {"volumeBindingMode": "WaitForFirstConsumer"}
 REFUSED = (
-    'persistentvolumeclaims "prime-u1" is forbidden: exceeded quota: q, requested: requests.storage=8Gi, '
-    "used: requests.storage=8Gi, limited: requests.storage=12Gi"
+    'persistentvolumeclaims "prime-u1" is forbidden: exceeded quota: q, requested: '
+    "requests.storage=8Gi, used: requests.storage=8Gi, limited: requests.storage=12Gi"
 )
 TOO_SMALL = (
-    "virtual image size 4294967296 is larger than the reported available storage 4058744094. A larger PVC is required"
+    "virtual image size 4294967296 is larger than the reported available storage 4058744094. A "
+    "larger PVC is required"
 )
-NO_MODE = "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile rbd"
+NO_MODE = (
+    "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile rbd"
+)
 
 
 def obj(kind, api, name, minutes=40, **fields):
     metadata = {"name": name, "namespace": "shop", "creationTimestamp": ago(minutes=minutes)}
-    return {"apiVersion": api, "kind": kind, "metadata": metadata | fields.pop("metadata", {}), **fields}
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": metadata | fields.pop("metadata", {}),
+        **fields,
+    }
 
 
 def disk(phase="Pending", minutes=40, message="", **spec):
-    status = {"phase": phase, "conditions": [{"type": "Bound", "status": "False", "message": message}]}
-    return obj("DataVolume", CDI, "root", minutes, spec={"source": {"http": {}}} | spec, status=status)
+    status = {
+        "phase": phase,
+        "conditions": [{"type": "Bound", "status": "False", "message": message}],
+    }
+    return obj(
+        "DataVolume", CDI, "root", minutes, spec={"source": {"http": {}}} | spec, status=status
+    )
 
 
 def claim(size="8Gi", phase="Pending", name="root", **metadata):
@@ -43,7 +61,12 @@ def claim(size="8Gi", phase="Pending", name="root", **metadata):
         "resources": {"requests": {"storage": size}},
     }
     return obj(
-        "PersistentVolumeClaim", "v1", name, metadata={"uid": "u1", **metadata}, spec=spec, status={"phase": phase}
+        "PersistentVolumeClaim",
+        "v1",
+        name,
+        metadata={"uid": "u1", **metadata},
+        spec=spec,
+        status={"phase": phase},
     )
 
 
@@ -56,7 +79,14 @@ def event(reason, message, kind="PersistentVolumeClaim", minutes=2):
     about = {"kind": kind, "name": "root", "namespace": "shop"}
     when = {"lastTimestamp": ago(minutes=minutes)}
     return obj(
-        "Event", "v1", f"root.{reason}", involvedObject=about, type="Warning", reason=reason, message=message, **when
+        "Event",
+        "v1",
+        f"root.{reason}",
+        involvedObject=about,
+        type="Warning",
+        reason=reason,
+        message=message,
+        **when,
     )
 
 
@@ -65,13 +95,18 @@ def importer(message):
     status = {"containerStatuses": [{"name": "importer", "restartCount": 11, "lastState": ended}]}
     spec = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "prime-u1"}}]}
     labels = {"app": "containerized-data-importer"}
-    return obj("Pod", "v1", "importer-prime-u1", metadata={"labels": labels}, spec=spec, status=status)
+    return obj(
+        "Pod", "v1", "importer-prime-u1", metadata={"labels": labels}, spec=spec, status=status
+    )
 
 
 def found(*objects, templates=()):
     vm = obj("VirtualMachine", "kubevirt.io/v1", "db")
     volumes = [{"name": "root", "dataVolume": {"name": "root"}}]
-    vm["spec"] = {"dataVolumeTemplates": list(templates), "template": {"spec": {"volumes": volumes}}}
+    vm["spec"] = {
+        "dataVolumeTemplates": list(templates),
+        "template": {"spec": {"volumes": volumes}},
+    }
     classes = () if WFFC in objects else (CLASS,)
     every = [Object(each) for each in (vm, *classes, *objects)]
     return unfinished_disks.problem(every[0], Snapshot(every, ["*"], time=ago()))
@@ -81,12 +116,17 @@ def test_a_quota_refuses_the_temporary_claim():
     stuck = found(disk(), claim(), event("ErrCreatingPVCPrime", REFUSED))
     assert "CDI needs its size twice" in stuck.reason
     assert "exceeded quota: q, requested: requests.storage=8Gi" in stuck.reason
-    ways = "raise ResourceQuota q to at least requests.storage 16Gi, or free 4Gi of requests.storage there"
+    ways = (
+        "raise ResourceQuota q to at least requests.storage 16Gi, or free 4Gi of requests.storage "
+        "there"
+    )
     assert stuck.remedy == f"{ways}, or ask for at most 6Gi: kubectl edit resourcequota q -n shop"
 
 
 def test_a_quota_is_computed_without_an_event():
-    assert found(disk(), claim(), quota()) == found(disk(), claim(), event("ErrCreatingPVCPrime", REFUSED))
+    assert found(disk(), claim(), quota()) == found(
+        disk(), claim(), event("ErrCreatingPVCPrime", REFUSED)
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,14 +149,28 @@ def test_a_claim_whose_node_is_chosen():
 
 
 def test_any_warning_about_a_claim_that_is_pending():
-    stuck = found(disk(minutes=10), claim(), event("VolumeFailedDelete", "the backend is read-only"))
-    assert stuck.reason == "its disk root is not filled (Pending): VolumeFailedDelete: the backend is read-only"
-    assert found(disk(minutes=10), claim(), event("VolumeFailedDelete", "the backend is read-only", minutes=35)) is None
+    stuck = found(
+        disk(minutes=10), claim(), event("VolumeFailedDelete", "the backend is read-only")
+    )
+    assert (
+        stuck.reason
+        == "its disk root is not filled (Pending): VolumeFailedDelete: the backend is read-only"
+    )
+    assert (
+        found(
+            disk(minutes=10),
+            claim(),
+            event("VolumeFailedDelete", "the backend is read-only", minutes=35),
+        )
+        is None
+    )
 
 
 def test_a_disk_that_stays_pending_without_a_word():
     stuck = found(disk(minutes=20), claim())
-    assert stuck.reason.endswith("CDI has not begun with it for 20 min, and nothing that was read says why")
+    assert stuck.reason.endswith(
+        "CDI has not begun with it for 20 min, and nothing that was read says why"
+    )
     assert stuck.remedy.endswith("kubectl describe pvc root -n shop")
     assert found(disk(minutes=10), claim()) is None
     assert found(disk("WaitForFirstConsumer"), claim()) is None
@@ -124,22 +178,35 @@ def test_a_disk_that_stays_pending_without_a_word():
 
 
 def template(block):
-    return {"metadata": {"name": "root"}, "spec": {block: {"resources": {"requests": {"storage": "4Gi"}}}}}
+    return {
+        "metadata": {"name": "root"},
+        "spec": {block: {"resources": {"requests": {"storage": "4Gi"}}}},
+    }
 
 
 def test_a_claim_as_large_as_its_image():
-    stuck = found(disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL), templates=[template("pvc")])
+    stuck = found(
+        disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL), templates=[template("pvc")]
+    )
     assert "fails (restarted 11 times): virtual image size 4294967296" in stuck.reason
     assert stuck.remedy.startswith(
-        "let the disk ask for at least 5Gi (its filesystem leaves 3.8Gi of 4Gi, and spec.pvc does not add that), and delete"
+        "let the disk ask for at least 5Gi (its filesystem leaves 3.8Gi of 4Gi, and spec.pvc does "
+        "not add that), and delete"
     )
-    change = '"path":"/spec/dataVolumeTemplates/0/spec/pvc/resources/requests/storage","value":"5Gi"'
+    change = (
+        '"path":"/spec/dataVolumeTemplates/0/spec/pvc/resources/requests/storage","value":"5Gi"'
+    )
     assert change in stuck.remedy
 
 
 def test_cdi_adds_the_overhead_to_storage():
     image = "virtual image size 6442450944 is larger than the reported available storage 4058744094"
-    stuck = found(disk("ImportInProgress", storage={}), claim("4Gi"), importer(image), templates=[template("storage")])
+    stuck = found(
+        disk("ImportInProgress", storage={}),
+        claim("4Gi"),
+        importer(image),
+        templates=[template("storage")],
+    )
     assert stuck.remedy.startswith("let the disk ask for at least 6Gi, and delete the empty")
     assert stuck.remedy.endswith(" && kubectl delete datavolume root -n shop")
 
@@ -163,8 +230,16 @@ def test_a_template_without_a_size():
             'storageclass.storage.k8s.io "fast" not found',
             "create that StorageClass, or let the disk",
         ),
-        ("ErrUnableToCreate", 'pods is forbidden: User "cdi" cannot create', "let the operator of CDI restore"),
-        ("ErrUnableToCreate", "the certificate of the webhook is not valid", "correct what it says"),
+        (
+            "ErrUnableToCreate",
+            'pods is forbidden: User "cdi" cannot create',
+            "let the operator of CDI restore",
+        ),
+        (
+            "ErrUnableToCreate",
+            "the certificate of the webhook is not valid",
+            "correct what it says",
+        ),
     ],
 )
 def test_the_words_of_an_event_are_not_about_the_source(reason, said, way):
@@ -195,9 +270,15 @@ def test_a_class_without_access_modes(said):
     told = (event("ErrClaimNotValid", NO_MODE, "DataVolume"),) if said else ()
     stuck = found(disk(None, storage={}), profile(), profile("other", MODES), *told)
     assert stuck.reason.endswith(
-        "StorageProfile rbd (the default class of provisioner rbd.example, whose access modes CDI does not know)"
+        (
+            "StorageProfile rbd (the default class of provisioner rbd.example, whose access modes "
+            "CDI does not know)"
+        )
         if said
-        else "StorageProfile rbd has none (the default class of provisioner rbd.example, whose access modes CDI does not know)"
+        else (
+            "StorageProfile rbd has none (the default class of provisioner rbd.example, whose "
+            "access modes CDI does not know)"
+        )
     )
     assert "set spec.claimPropertySets of StorageProfile rbd" in stuck.remedy
     assert "or let the disk name accessModes, or storageClassName, such as other" in stuck.remedy
@@ -210,9 +291,13 @@ def test_a_class_with_access_modes():
 
 
 RBD_SAYS = (
-    "rpc error: code = InvalidArgument desc = multi node access modes are only supported on rbd `block` type volumes"
+    "rpc error: code = InvalidArgument desc = multi node access modes are only supported on rbd "
+    "`block` type volumes"
 )
-ONLY_ONCE = "rpc error: code = InvalidArgument desc = volume access mode MULTI_NODE_MULTI_WRITER not supported"
+ONLY_ONCE = (
+    "rpc error: code = InvalidArgument desc = volume access mode MULTI_NODE_MULTI_WRITER not "
+    "supported"
+)
 RWO = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}
 
 
@@ -227,13 +312,17 @@ def shared_claim(name, owner):
 
 
 def refused(said, *objects, block="pvc", owner=None, **spec):
-    told = event("ProvisioningFailed", f'failed to provision volume with StorageClass "rbd": {said}')
+    told = event(
+        "ProvisioningFailed", f'failed to provision volume with StorageClass "rbd": {said}'
+    )
     told["involvedObject"]["name"] = "prime-u1"
     data = disk("ImportScheduled", **{block: spec})
     data["metadata"] |= of("VirtualMachine", "db") if owner is None else owner
     waits = importer("")
     message = "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-    waits["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+    waits["status"] = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "message": message}]
+    }
     claims = (
         shared_claim("root", of("DataVolume", "root")),
         shared_claim("prime-u1", of("PersistentVolumeClaim", "root")),
@@ -245,27 +334,41 @@ def refused(said, *objects, block="pvc", owner=None, **spec):
 def test_a_provisioner_refuses_a_mode_of_the_temporary_claim():
     stuck = refused(RBD_SAYS, profile(sets=(*MODES, RWO)))
     assert stuck.reason == (
-        "its disk root is not filled (ImportScheduled): claim root is Pending, as CDI's prime-u1 gets no volume: it asks "
-        "for ReadWriteMany with volumeMode Filesystem, which provisioner rbd.example of class rbd refuses: multi node "
-        "access modes are only supported on rbd `block` type volumes"
+        "its disk root is not filled (ImportScheduled): claim root is Pending, as CDI's prime-u1 "
+        "gets no volume: it asks for ReadWriteMany with volumeMode Filesystem, which provisioner "
+        "rbd.example of class rbd refuses: multi node access modes are only supported on rbd "
+        "`block` type volumes"
     )
-    way = "let the disk ask for volumeMode Block (or ReadWriteOnce, without live migration), and delete the empty DataVolume"
+    way = (
+        "let the disk ask for volumeMode Block (or ReadWriteOnce, without live migration), and "
+        "delete the empty DataVolume"
+    )
     assert way in stuck.remedy
     assert stuck.remedy.endswith("' && kubectl delete datavolume root -n shop")
-    assert '"path":"/spec/dataVolumeTemplates/0/spec/pvc/volumeMode","value":"Block"' in stuck.remedy
+    assert (
+        '"path":"/spec/dataVolumeTemplates/0/spec/pvc/volumeMode","value":"Block"' in stuck.remedy
+    )
 
 
 def test_a_class_that_gives_one_node_alone():
     stuck = refused(ONLY_ONCE, profile(sets=(RWO,)))
-    assert "access mode ReadWriteOnce (what this class gives, without live migration)" in stuck.remedy
-    assert stuck.remedy.endswith("kubectl edit vm db -n shop && kubectl delete datavolume root -n shop")
+    assert (
+        "access mode ReadWriteOnce (what this class gives, without live migration)" in stuck.remedy
+    )
+    assert stuck.remedy.endswith(
+        "kubectl edit vm db -n shop && kubectl delete datavolume root -n shop"
+    )
     assert "another access mode or volumeMode, or a class" in refused(ONLY_ONCE).remedy
 
 
 def test_where_a_refused_mode_is_written():
-    assert refused(RBD_SAYS, owner={}).remedy.startswith("create DataVolume root again with volumeMode Block")
+    assert refused(RBD_SAYS, owner={}).remedy.startswith(
+        "create DataVolume root again with volumeMode Block"
+    )
     by_profile = refused(RBD_SAYS, block="storage")
-    assert by_profile.remedy.startswith("correct spec.claimPropertySets of StorageProfile rbd, which gives these modes")
+    assert by_profile.remedy.startswith(
+        "correct spec.claimPropertySets of StorageProfile rbd, which gives these modes"
+    )
 
 
 def test_another_error_of_a_provisioner_names_no_mode():
@@ -291,10 +394,12 @@ def test_an_error_that_only_shows_the_request_refuses_no_mode(said, is_refused):
 def test_a_pod_waits_for_a_claim_without_a_word():
     stuck = refused("")
     assert stuck.reason.endswith(
-        "pod importer-prime-u1 waits for claim prime-u1, which gets no volume, and nothing that was read says why"
+        "pod importer-prime-u1 waits for claim prime-u1, which gets no volume, and nothing that "
+        "was read says why"
     )
     assert stuck.remedy == (
-        "see the events of that claim, and what its provisioner rbd.example logs: kubectl describe pvc prime-u1 -n shop"
+        "see the events of that claim, and what its provisioner rbd.example logs: kubectl describe "
+        "pvc prime-u1 -n shop"
     )
 
 
@@ -302,12 +407,17 @@ def test_no_node_takes_the_pod_that_fills_a_disk():
     waits = importer("")
     waits["status"] = {
         "conditions": [
-            {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 2 Too many pods."}
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "message": "0/2 nodes are available: 2 Too many pods.",
+            }
         ]
     }
     stuck = found(disk("ImportScheduled"), claim(phase="Bound"), waits)
     assert stuck.reason.endswith(
-        "kube-scheduler finds no node for pod importer-prime-u1: 0/2 nodes are available: 2 Too many pods"
+        "kube-scheduler finds no node for pod importer-prime-u1: 0/2 nodes are available: 2 Too "
+        "many pods"
     )
 
 
@@ -324,7 +434,9 @@ def of_classes(*objects, said=True, complete=("*",), **storage):
     wanted = disk("Pending" if said else None, minutes=50)
     wanted["spec"] = {"storage": {"resources": {"requests": {"storage": "8Gi"}}} | storage}
     vm = obj("VirtualMachine", "kubevirt.io/v1", "db")
-    vm["spec"] = {"template": {"spec": {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}}}
+    vm["spec"] = {
+        "template": {"spec": {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}}
+    }
     every = [Object(each) for each in (vm, wanted, *told, *objects)]
     return unfinished_disks.problem(every[0], Snapshot(every, list(complete), time=ago()))
 
@@ -336,7 +448,10 @@ def test_no_class_is_the_default(said):
     assert stuck.reason.endswith("no StorageClass is marked as the default (there is rbd)")
     key = "storageclass.kubevirt.io/is-default-virt-class"
     assert f"mark rbd as the default ({key}), or name storageClassName in" in stuck.remedy
-    assert f'kubectl patch storageclass rbd --type=merge -p \'{{"metadata":{{"annotations":{{"{key}"' in stuck.remedy
+    assert (
+        f'kubectl patch storageclass rbd --type=merge -p \'{{"metadata":{{"annotations":{{"{key}"'
+        in stuck.remedy
+    )
 
 
 def test_one_of_several_classes_is_to_be_marked():
@@ -356,7 +471,9 @@ def test_there_is_no_class():
     assert of_classes().remedy.startswith("create a StorageClass, and mark it as the default")
 
 
-@pytest.mark.parametrize("storage", [{"storageClassName": "rbd"}, {"accessModes": ["ReadWriteOnce"]}])
+@pytest.mark.parametrize(
+    "storage", [{"storageClassName": "rbd"}, {"accessModes": ["ReadWriteOnce"]}]
+)
 def test_a_disk_that_names_what_it_needs_lacks_no_default(storage):
     stuck = of_classes(unmarked(), said=False, **storage)
     assert stuck is None or "marked as the default" not in stuck.reason
@@ -380,14 +497,18 @@ def of_import(source, templates=()):
 def test_the_ca_of_a_server_goes_where_the_disk_is_written():
     way = "give the source of the disk the CA of that server (certConfigMap)"
     own = of_import({"http": {"url": "https://images.example.com/a"}}, [template("storage")])
-    assert own.startswith(f"{way}, in the dataVolumeTemplates of the VM, and delete that DataVolume")
+    assert own.startswith(
+        f"{way}, in the dataVolumeTemplates of the VM, and delete that DataVolume"
+    )
     assert own.endswith("kubectl edit vm db -n shop")
     alone = of_import({"http": {"url": "https://images.example.com/a"}})
     assert f"{way}, in a new DataVolume root, as its spec cannot be changed" in alone
 
 
 def test_a_config_map_that_the_disk_names_lacks_the_ca():
-    remedy = of_import({"registry": {"url": "docker://images.example.com/a", "certConfigMap": "cas"}})
+    remedy = of_import(
+        {"registry": {"url": "docker://images.example.com/a", "certConfigMap": "cas"}}
+    )
     assert remedy.endswith("have the CA of that server: kubectl edit configmap cas -n shop")
 
 

@@ -1,4 +1,6 @@
-"""A budget that allows nothing now: the pods that are not ready are named, and what makes them ready."""
+"""A budget that allows nothing now: the pods that are not ready are named,
+and what makes them ready.
+"""
 
 import pytest
 
@@ -11,7 +13,10 @@ NOW = budget(maxUnavailable=1, allowed=0, healthy=2, desired=2, expected=3)
 SPREAD = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+            {
+                "labelSelector": {"matchLabels": {"app": "web"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
         ]
     }
 }
@@ -23,15 +28,23 @@ def node(name, *, cordoned=False, taints=(), **labels):
         "Node",
         name,
         metadata={
-            "labels": {"kubernetes.io/hostname": name, **{key.replace("__", "/"): labels[key] for key in labels}}
+            "labels": {
+                "kubernetes.io/hostname": name,
+                **{key.replace("__", "/"): labels[key] for key in labels},
+            }
         },
         spec={"unschedulable": cordoned, "taints": list(taints)},
-        status={"conditions": [HEARD], "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}},
+        status={
+            "conditions": [HEARD],
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        },
     )
 
 
 def waiting(**spec):
-    return pod("web-2", "StatefulSet", ready="False", phase="Pending", nodeName="", affinity=SPREAD, **spec)
+    return pod(
+        "web-2", "StatefulSet", ready="False", phase="Pending", nodeName="", affinity=SPREAD, **spec
+    )
 
 
 def blocker(*objects):
@@ -55,20 +68,34 @@ def blocker(*objects):
             "kubectl describe pod web-2 -n shop",
         ),
         ([waiting()], "pod web-2 finds no node", "kubectl describe pod web-2 -n shop"),
-        ([pod("web-2", nodeName="b"), pod("web-3", phase="Succeeded", ready="False")], "", "kubectl describe pdb web"),
-        ([pod("web-2", ready="False", nodeName="b", labels={"app": "other"})], "", "kubectl describe pdb web"),
+        (
+            [pod("web-2", nodeName="b"), pod("web-3", phase="Succeeded", ready="False")],
+            "",
+            "kubectl describe pdb web",
+        ),
+        (
+            [pod("web-2", ready="False", nodeName="b", labels={"app": "other"})],
+            "",
+            "kubectl describe pdb web",
+        ),
     ],
     ids=["not ready", "two", "no node", "none", "of another budget"],
 )
 def test_the_pods_that_are_not_ready(others, says, command):
-    reason, remedy = blocker(node("a"), node("b", taints=[{"key": "x", "effect": "NoSchedule"}]), *others)
-    assert reason == f"it allows no disruption now, so pod web-1 cannot be evicted{f': {says}' if says else ''}"
+    reason, remedy = blocker(
+        node("a"), node("b", taints=[{"key": "x", "effect": "NoSchedule"}]), *others
+    )
+    assert reason == (
+        f"it allows no disruption now, so pod web-1 cannot be evicted{f': {says}' if says else ''}"
+    )
     assert command in remedy
 
 
 def test_a_container_that_fails_says_why():
     failing = pod("web-2", ready="False", nodeName="b")
-    failing.data["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    failing.data["status"]["containerStatuses"] = [
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    ]
     reason, remedy = blocker(node("a"), failing)
     assert reason.endswith(": web-2 cannot start (CrashLoopBackOff)")
     assert remedy.endswith("kubectl logs web-2 -n shop --previous")
@@ -78,18 +105,33 @@ def test_a_container_that_fails_says_why():
     ("nodes", "other"),
     [
         ([node("a", cordoned=True), node("b", cordoned=True)], "b"),
-        ([node("a"), node("b", cordoned=True), node("c", taints=[{"key": "x", "effect": "NoSchedule"}])], "b"),
+        (
+            [
+                node("a"),
+                node("b", cordoned=True),
+                node("c", taints=[{"key": "x", "effect": "NoSchedule"}]),
+            ],
+            "b",
+        ),
         ([node("a", cordoned=True)], ""),
         ([node("a"), node("b", cordoned=True, taints=[{"key": "x", "effect": "NoSchedule"}])], ""),
         ([node("a"), node("b", cordoned=True), node("c")], ""),
     ],
-    ids=["both are drained", "the only node", "the node itself", "another taint, too", "it starts by itself"],
+    ids=[
+        "both are drained",
+        "the only node",
+        "the node itself",
+        "another taint, too",
+        "it starts by itself",
+    ],
 )
 def test_a_pod_that_waits_for_a_cordoned_node(nodes, other):
     reason, remedy = blocker(*nodes, waiting())
     if other:
         assert reason.endswith(f"pod web-2 finds no node while {other} is cordoned")
-        assert remedy == f"Uncordon {other}, and drain again once pod web-2 is ready: kubectl uncordon {other}"
+        assert remedy == (
+            f"Uncordon {other}, and drain again once pod web-2 is ready: kubectl uncordon {other}"
+        )
     else:
         assert "cordoned" not in reason
         assert "uncordon" not in remedy
@@ -109,7 +151,9 @@ def begun(name="web-2", at="2026-01-01T11:58:00Z", **status):
 
 
 def judged(*objects, time="2026-01-01T12:00:00Z"):
-    return pod_evictions.of_node(Snapshot([pod(), NOW, node("a"), *objects], complete=["*"], time=time), "a")
+    return pod_evictions.of_node(
+        Snapshot([pod(), NOW, node("a"), *objects], complete=["*"], time=time), "a"
+    )
 
 
 def test_a_pod_that_has_just_begun_to_start_ends_the_wait():
@@ -131,7 +175,13 @@ FAILED = {"state": {"waiting": {"reason": "ErrImagePull"}}}
         ([begun(containerStatuses=[FAILED])], NOON),
         ([begun(), begun("web-3", at="2026-01-01T10:00:00Z")], NOON),
     ],
-    ids=["too long ago", "the time is not known", "it ended once", "it fails", "another one does not start"],
+    ids=[
+        "too long ago",
+        "the time is not known",
+        "it ended once",
+        "it fails",
+        "another one does not start",
+    ],
 )
 def test_a_pod_that_may_not_start_blocks(others, time):
     (blocker,) = judged(node("b"), *others, time=time).blockers
@@ -140,13 +190,20 @@ def test_a_pod_that_may_not_start_blocks(others, time):
 
 def test_a_status_that_counts_more_pods_than_are_missing():
     stale = budget(maxUnavailable=1, allowed=0, healthy=3, desired=2, expected=3)
-    found = pod_evictions.of_node(Snapshot([pod(), stale, node("a")], complete=["*"], time=NOON), "a")
+    found = pod_evictions.of_node(
+        Snapshot([pod(), stale, node("a")], complete=["*"], time=NOON), "a"
+    )
     assert len(found.blockers) == 1
 
 
 def test_pods_that_start_are_too_few():
     short = budget(maxUnavailable=1, allowed=0, healthy=1, desired=2, expected=3)
     found = pod_evictions.of_node(
-        Snapshot([pod(), short, node("a"), node("b"), begun()], complete=["*"], time="2026-01-01T12:00:00Z"), "a"
+        Snapshot(
+            [pod(), short, node("a"), node("b"), begun()],
+            complete=["*"],
+            time="2026-01-01T12:00:00Z",
+        ),
+        "a",
     )
     assert len(found.blockers) == 1

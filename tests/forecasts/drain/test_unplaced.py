@@ -1,4 +1,6 @@
-"""VMs for whose pod no node is left: a disk in one place, a node that is not ready, a TSC frequency, room, labels."""
+"""VMs for whose pod no node is left: a disk in one place, a node that is not ready, a TSC
+frequency, room, labels.
+"""
 
 import pytest
 
@@ -21,12 +23,19 @@ def waiting(items, **fields):
 
 
 def of_disk(zones, affinity, change=lambda _: None):
-    """Return what keeps a VM from starting whose disk has a node affinity. ``zones``: of the workers."""
+    """Return what keeps a VM from starting whose disk has a node affinity.
+
+    ``zones``: of the workers.
+    """
     items = plain()
     for name, zone in zip(WORKERS, zones, strict=True):
         find(items, "Node", name)["metadata"]["labels"][ZONE] = zone
     change(items)
-    own = [each for each in starting("web", "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    own = [
+        each
+        for each in starting("web", "Scheduling")
+        if not each["kind"].startswith("PersistentVolume")
+    ]
     return stuck([*items, *own, *claim("web", modes=("ReadWriteOnce",), affinity=affinity)], "web")
 
 
@@ -41,10 +50,13 @@ def tainted(key, *nodes):
 def test_a_disk_in_a_zone_without_a_node():
     found = of_disk(("a", "a", "c"), {ZONE: "b"})
 
-    assert (
-        found.reason == "its claim web is in zone b alone, where no node can run it. It does not start before one can"
+    assert found.reason == (
+        "its claim web is in zone b alone, where no node can run it. It does not start before "
+        "one can"
     )
-    assert found.remedy.startswith(f"add a node in zone b ({ZONE}=b), or restore the disk elsewhere: kubectl describe")
+    assert found.remedy.startswith(
+        f"add a node in zone b ({ZONE}=b), or restore the disk elsewhere: kubectl describe"
+    )
 
 
 def test_a_disk_in_a_zone_whose_only_node_has_no_room():
@@ -61,7 +73,9 @@ def test_a_disk_of_a_node_that_is_gone():
     found = of_disk(("a", "b", "c"), {"topology.topolvm.io/node": "w9"})
 
     assert found.reason.startswith("its claim web is on node w9 alone, and no such node exists. ")
-    assert found.remedy.startswith("bring that node back (topology.topolvm.io/node=w9), or restore the disk")
+    assert found.remedy.startswith(
+        "bring that node back (topology.topolvm.io/node=w9), or restore the disk"
+    )
 
 
 def test_a_disk_that_a_node_reaches_is_no_obstacle():
@@ -97,7 +111,7 @@ def test_the_only_node_with_its_disk_is_cordoned():
     assert found.remedy == "uncordon or repair one of them: kubectl uncordon w2"
 
 
-# --- the time stamp counter ----------------------------------------------------------------------------------------
+# --- the time stamp counter -----------------------------------------------------------------------
 
 HYPERCONVERGED = obj("HyperConverged", "hco.kubevirt.io/v1beta1", "hco", "cnv")
 MINIMUM = "minimumClusterTSCFrequency"
@@ -122,7 +136,9 @@ def with_frequency(items):
         spec = find(own, kind, "win")["spec"]
         spec = spec["template"]["spec"] if "template" in spec else spec
         spec["domain"]["features"] = {"hyperv": {"reenlightenment": {"enabled": True}}}
-    find(own, "VirtualMachineInstance", "win")["status"]["topologyHints"] = {"tscFrequency": int(LOW)}
+    find(own, "VirtualMachineInstance", "win")["status"]["topologyHints"] = {
+        "tscFrequency": int(LOW)
+    }
     return stuck(items + own, "win")
 
 
@@ -132,11 +148,20 @@ def test_a_tsc_frequency_of_nodes_where_no_vm_may_run():
     found = with_frequency(items)
 
     assert found.reason.startswith(f"no node that could take it has the TSC frequency {LOW}")
-    assert f"w2, w3 have {HIGH}. It takes the lowest one of the nodes with virt-handler, that of w1" in found.reason
-    assert "where this VM cannot run (taint infra). It does not start before that changes" in found.reason
-    assert found.remedy.startswith(f"{SETTING} to {HIGH} and stop and start the VM; or end virt-handler on w1")
+    assert (
+        f"w2, w3 have {HIGH}. It takes the lowest one of the nodes with virt-handler, that of w1"
+        in found.reason
+    )
+    assert (
+        "where this VM cannot run (taint infra). It does not start before that changes"
+        in found.reason
+    )
+    assert found.remedy.startswith(
+        f"{SETTING} to {HIGH} and stop and start the VM; or end virt-handler on w1"
+    )
     assert found.remedy.endswith(
-        f"""-p '{{"spec":{{"configuration":{{"developerConfiguration":{{"{MINIMUM}":{HIGH}}}}}}}}}'"""
+        "-p "
+        f"""'{{"spec":{{"configuration":{{"developerConfiguration":{{"{MINIMUM}":{HIGH}}}}}}}}}'"""
     )
 
 
@@ -176,7 +201,9 @@ def test_a_tsc_frequency_that_is_set_too_low():
     found = with_frequency(items)
 
     assert "It is set in KubeVirt (minimumClusterTSCFrequency)" in found.reason
-    assert found.remedy.startswith(f"{SETTING} to {HIGH} and stop and start the VM: kubectl patch kubevirt")
+    assert found.remedy.startswith(
+        f"{SETTING} to {HIGH} and stop and start the VM: kubectl patch kubevirt"
+    )
 
 
 def test_a_node_with_its_tsc_frequency_that_is_full_keeps_its_virt_handler():
@@ -187,14 +214,20 @@ def test_a_node_with_its_tsc_frequency_that_is_full_keeps_its_virt_handler():
     assert "virt-handler" not in found.remedy
 
 
-# --- all others ----------------------------------------------------------------------------------------------------
+# --- all others -----------------------------------------------------------------------------------
 
 
 def test_a_node_selector_that_no_node_has():
     found = waiting(plain(), spec={"nodeSelector": {"disk": "fast"}})
 
-    assert found.reason == "no node can take it: node selector disk=fast. It does not start before that changes"
-    assert found.remedy == "set the label disk=fast on another node, or remove the node selector from the VM"
+    assert (
+        found.reason
+        == "no node can take it: node selector disk=fast. It does not start before that changes"
+    )
+    assert (
+        found.remedy
+        == "set the label disk=fast on another node, or remove the node selector from the VM"
+    )
 
 
 def test_nodes_without_room():
@@ -209,43 +242,71 @@ def test_a_taint_of_every_node():
     items = plain()
     tainted("dedicated", *WORKERS)(items)
 
-    assert waiting(items).remedy == "remove the taint from one of the nodes, or let the VM tolerate it"
+    assert (
+        waiting(items).remedy == "remove the taint from one of the nodes, or let the VM tolerate it"
+    )
 
 
-# --- disks on different nodes --------------------------------------------------------------------------------------
+# --- disks on different nodes ---------------------------------------------------------------------
 
 
 def on_node(name, node):
     """Return a claim of a class, bound to a volume of one node."""
-    return claim(name, modes=("ReadWriteOnce",), affinity={"kubernetes.io/hostname": node}, storage_class="local")
+    return claim(
+        name,
+        modes=("ReadWriteOnce",),
+        affinity={"kubernetes.io/hostname": node},
+        storage_class="local",
+    )
 
 
 def apart(mode, *more):
     """Return what keeps a VM from starting whose two disks are on different nodes."""
-    own = [each for each in starting("web", "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    own = [
+        each
+        for each in starting("web", "Scheduling")
+        if not each["kind"].startswith("PersistentVolume")
+    ]
     for kind in ("VirtualMachine", "VirtualMachineInstance"):
         spec = find(own, kind, "web")["spec"]
         spec = spec["template"]["spec"] if kind == "VirtualMachine" else spec
-        spec["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("web", "web-data")]
+        spec["volumes"] = [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for name in ("web", "web-data")
+        ]
     local = obj("StorageClass", "storage.k8s.io/v1", "local", volumeBindingMode=mode)
-    return stuck([*plain(), *own, local, *on_node("web", "w1"), *on_node("web-data", "w2"), *more], "web")
+    return stuck(
+        [*plain(), *own, local, *on_node("web", "w1"), *on_node("web-data", "w2"), *more], "web"
+    )
 
 
 def imported(*gates):
     """Return CDI with these feature gates, and the DataVolumes of both disks."""
-    cdi = obj("CDI", "cdi.kubevirt.io/v1beta1", "cdi", spec={"config": {"featureGates": list(gates)}})
-    return [cdi, *(obj("DataVolume", "cdi.kubevirt.io/v1beta1", name, "vms") for name in ("web", "web-data"))]
+    cdi = obj(
+        "CDI", "cdi.kubevirt.io/v1beta1", "cdi", spec={"config": {"featureGates": list(gates)}}
+    )
+    return [
+        cdi,
+        *(
+            obj("DataVolume", "cdi.kubevirt.io/v1beta1", name, "vms")
+            for name in ("web", "web-data")
+        ),
+    ]
 
 
 def test_cdi_placed_each_disk_of_a_vm():
     found = apart("WaitForFirstConsumer", *imported("WebhookPvcRendering"))
 
-    assert "its claim web is on node w1 alone, its claim web-data is on node w2 alone" in found.reason
+    assert (
+        "its claim web is on node w1 alone, its claim web-data is on node w2 alone" in found.reason
+    )
     assert "WaitForFirstConsumer of StorageClass local has no effect" in found.reason
     assert found.remedy.startswith(
         "turn the feature gate HonorWaitForFirstConsumer of CDI on and make disk web-data again"
     )
-    assert "delete its DataVolume while the VM is stopped, if its data can be imported" in found.remedy
+    assert (
+        "delete its DataVolume while the VM is stopped, if its data can be imported" in found.remedy
+    )
     assert '"featureGates":["WebhookPvcRendering","HonorWaitForFirstConsumer"]' in found.remedy
 
 
@@ -253,15 +314,21 @@ def test_a_class_that_binds_at_once_placed_each_disk_of_a_vm():
     found = apart("Immediate")
 
     assert "StorageClass local chooses a node before the pod of the VM has one" in found.reason
-    assert found.remedy.startswith("use a StorageClass with WaitForFirstConsumer and make disk web-data again")
+    assert found.remedy.startswith(
+        "use a StorageClass with WaitForFirstConsumer and make disk web-data again"
+    )
 
 
 @pytest.mark.parametrize("more", [[], imported("HonorWaitForFirstConsumer"), imported()[:2]])
 def test_no_setting_is_blamed_for_disks_that_were_placed_otherwise(more):
     found = apart("WaitForFirstConsumer", *more)
 
-    assert found.reason.endswith("its claim web-data is on node w2 alone. It does not start before that changes")
-    assert found.remedy.startswith("make disk web-data again, which is to lie where web does (node w1)")
+    assert found.reason.endswith(
+        "its claim web-data is on node w2 alone. It does not start before that changes"
+    )
+    assert found.remedy.startswith(
+        "make disk web-data again, which is to lie where web does (node w1)"
+    )
 
 
 def test_hyperconverged_that_was_not_read_may_write_the_objects():

@@ -1,4 +1,6 @@
-"""Each state of a VM on a draining node as a snapshot: state, flags, times, outcome, and whether the node drains."""
+"""Each state of a VM on a draining node as a snapshot: state, flags, times, outcome,
+and whether the node drains.
+"""
 
 from typing import NamedTuple
 
@@ -6,14 +8,37 @@ import pytest
 
 from tests.builders import claim, kubevirt, manifest
 from tests.for_each import for_each
-from tests.forecasts.drain.test_vm_states import CASES, HOTPLUG, LAUNCHER, MARKED, moving, row, seen, target
-from tests.forecasts.drain.vm_motion import NOW, ago, cluster, failed, launcher, migration, node, vmi
+from tests.forecasts.drain.test_vm_states import (
+    CASES,
+    HOTPLUG,
+    LAUNCHER,
+    MARKED,
+    moving,
+    row,
+    seen,
+    target,
+)
+from tests.forecasts.drain.vm_motion import (
+    NOW,
+    ago,
+    cluster,
+    failed,
+    launcher,
+    migration,
+    node,
+    vmi,
+)
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 
-MIGRATES, BLOCKS, UNKNOWN, RESTARTS = "migrates", "blocks the drain", "unknown", "restarts elsewhere"
+MIGRATES, BLOCKS, UNKNOWN, RESTARTS = (
+    "migrates",
+    "blocks the drain",
+    "unknown",
+    "restarts elsewhere",
+)
 
 
 class Expected(NamedTuple):
@@ -83,8 +108,13 @@ def test_each_row(case):
 
     found = row(snapshot)
 
-    assert (found.outcome, drain_plan.plan(snapshot, "a").drainable) == (expected.outcome, expected.drainable), found
-    assert clock.stamp(found.state.since) == (None if expected.since is None else ago(expected.since))
+    assert (found.outcome, drain_plan.plan(snapshot, "a").drainable) == (
+        expected.outcome,
+        expected.drainable,
+    ), found
+    assert clock.stamp(found.state.since) == (
+        None if expected.since is None else ago(expected.since)
+    )
     assert found.state.flags == expected.flags
 
 
@@ -93,7 +123,7 @@ def test_each_state_is_a_case():
     assert set(CASES) == set(EXPECTED)
 
 
-# --- the queue -----------------------------------------------------------------------------------------------------
+# --- the queue ------------------------------------------------------------------------------------
 
 
 def waiting(name, priority="", age=30.0, of="a", **fields):
@@ -107,7 +137,12 @@ def waiting(name, priority="", age=30.0, of="a", **fields):
 
 
 def sending(name="cache", on="a", age=60.0):
-    state = {"migrationUid": f"uid-m-{name}", "sourceNode": on, "targetNode": "b", "startTimestamp": ago(age)}
+    state = {
+        "migrationUid": f"uid-m-{name}",
+        "sourceNode": on,
+        "targetNode": "b",
+        "startTimestamp": ago(age),
+    }
     return [
         vmi(name, on, migrationState=state),
         launcher(name, on),
@@ -130,9 +165,27 @@ QUEUE = [
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("web", "is 1st of 5 that wait for a place (in no order among equal ones); a may send 1 at a time and sends"),
-        ("db", "is 2nd of 5 that wait for a place (in no order among equal ones); a may send 1 at a time and sends"),
-        ("user", "is 3rd of 5 that wait for a place; a may send 1 at a time and sends shop/cache for 60 s"),
+        (
+            "web",
+            (
+                "is 1st of 5 that wait for a place (in no order among equal ones); a may send 1 at "
+                "a time and sends"
+            ),
+        ),
+        (
+            "db",
+            (
+                "is 2nd of 5 that wait for a place (in no order among equal ones); a may send 1 at "
+                "a time and sends"
+            ),
+        ),
+        (
+            "user",
+            (
+                "is 3rd of 5 that wait for a place; a may send 1 at a time and sends shop/cache "
+                "for 60 s"
+            ),
+        ),
         ("slow", "is 4th of 5 that wait for a place; "),
         ("none", "is 5th of 5 that wait for a place; "),
     ],
@@ -144,12 +197,18 @@ def test_the_place_in_the_queue_follows_the_priority(name, words):
 def test_without_the_gate_the_oldest_is_named_first():
     old = kubevirt({"migrations": LIMIT}, status={"observedKubeVirtVersion": "v1.8.0"})
     found = row(cluster(*QUEUE, old), "none")
-    assert found.reason.startswith("is 1st of 5 that wait for a place (in no order among equal ones)")
+    assert found.reason.startswith(
+        "is 1st of 5 that wait for a place (in no order among equal ones)"
+    )
 
 
 def test_marked_vms_wait_in_the_queue_where_migrations_follow_a_place():
     old = kubevirt({"migrations": LIMIT}, status={"observedKubeVirtVersion": "v1.8.0"})
-    marked = [each for name in ("db", "web") for each in (vmi(name, evacuationNodeName="a"), launcher(name))]
+    marked = [
+        each
+        for name in ("db", "web")
+        for each in (vmi(name, evacuationNodeName="a"), launcher(name))
+    ]
     found = row(cluster(*sending(), *marked, old), "web")
     assert found.state.state is State.MARKED
     assert found.reason.startswith("is 2nd of 2 that wait for a place")
@@ -160,7 +219,9 @@ def test_a_migration_that_backs_off_is_not_in_the_queue():
     sleeping = [vmi(evacuationNodeName="a"), LAUNCHER, again, migration(age=5)]
     found = row(cluster(*sending(), *sleeping, *waiting("web"), **LIMIT), "web")
     assert (found.state.place, found.state.waiting) == (1, 1)
-    assert found.reason.startswith("waits for a place; a may send 1 at a time and sends shop/cache for 60 s")
+    assert found.reason.startswith(
+        "waits for a place; a may send 1 at a time and sends shop/cache for 60 s"
+    )
 
 
 def test_a_vm_behind_one_that_never_ends_never_starts():
@@ -177,7 +238,7 @@ def test_a_vm_behind_one_that_never_ends_never_starts():
     assert "see why shop/db, which holds the place, does not end" in found.remedy
 
 
-# --- causes that KubeVirt tells in events ----------------------------------------------------------------------------
+# --- causes that KubeVirt tells in events ---------------------------------------------------------
 
 
 def event(message, age=20, name="db", reason="FailedCreate"):
@@ -189,17 +250,23 @@ def event(message, age=20, name="db", reason="FailedCreate"):
 @pytest.mark.parametrize("case", ["no target", "marked too long"])
 def test_an_event_names_the_cause_why_nothing_was_created(case):
     _, objects, _ = CASES[case]
-    denied = event('Error creating pod: admission webhook "pods.example.com" denied the request: no quotas')
+    denied = event(
+        'Error creating pod: admission webhook "pods.example.com" denied the request: no quotas'
+    )
     found = row(cluster(*objects, denied, event("an older one", age=30)))
     assert found.outcome == BLOCKS
     assert 'admission webhook "pods.example.com" denied the request' in found.reason
-    for other in (event("old", age=5000), event("of another VM", name="web"), event("else", reason="Migrated")):
+    for other in (
+        event("old", age=5000),
+        event("of another VM", name="web"),
+        event("else", reason="Migrated"),
+    ):
         unknown = row(cluster(*objects, other))
         assert unknown.outcome == UNKNOWN
         assert "the cause cannot be determined" in unknown.reason
 
 
-# --- details of single rows ------------------------------------------------------------------------------------------
+# --- details of single rows -----------------------------------------------------------------------
 
 
 def test_a_migration_that_began_counts_although_the_vm_cannot_migrate_any_more():
@@ -218,7 +285,12 @@ def test_a_first_migration_is_not_late_before_kubevirt_itself_would_give_it_up(b
 
 
 def test_a_vm_whose_migration_stays_open_needs_room_on_another_node():
-    left = {"migrationUid": "uid-evacuation-1", "sourceNode": "c", "targetNode": "a", "completed": True}
+    left = {
+        "migrationUid": "uid-evacuation-1",
+        "sourceNode": "c",
+        "targetNode": "a",
+        "completed": True,
+    }
     objects = [vmi(migrationState=left), LAUNCHER, migration(phase="Running")]
     full = [node(name, unschedulable=True) for name in ("b", "c")]
     found = row(cluster(*objects, *full))
@@ -227,7 +299,9 @@ def test_a_vm_whose_migration_stays_open_needs_room_on_another_node():
 
 @pytest.mark.parametrize("hidden", ["virtualmachineinstancemigrations.kubevirt.io", "pods"])
 def test_a_migration_of_which_a_part_was_not_read_is_neither_stuck_nor_done(hidden):
-    """Its target pod has the only room; without it the VM has no candidate, without the migration two pods."""
+    """Its target pod has the only room; without it the VM has no candidate,
+    without the migration two pods.
+    """
     full = [node(name, unschedulable=True) for name in ("b", "c")]
     _, objects, _ = CASES["target not ready"]
     whole = cluster(*objects, *full)
@@ -249,7 +323,9 @@ def test_a_migration_of_which_a_part_was_not_read_is_neither_stuck_nor_done(hidd
 )
 def test_a_migration_to_a_node_that_does_not_report(case, others, outcome):
     dead = node("b")
-    dead.data["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": ago(600)}]
+    dead.data["status"]["conditions"] = [
+        {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": ago(600)}
+    ]
     found = row(cluster(*CASES[case][1], dead, nodes=others))
     assert found.outcome == outcome, found.reason
     assert ("b does not report" in found.reason) is (outcome != BLOCKS)
@@ -266,7 +342,9 @@ def test_the_time_for_utility_volumes_is_that_of_kubevirt_or_of_the_migration():
     _, objects, _ = CASES["volume"]
     assert clock.stamp(row(cluster(*objects, utilityVolumesTimeout=60)).state.until) == ago(30 - 60)
     own = {"kubevirt.io/migrationUtilityVolumesTimeoutSeconds": "90"}
-    blocked = migration(conditions=("migrationBlockedByUtilityVolumes",), metadata={"annotations": own})
+    blocked = migration(
+        conditions=("migrationBlockedByUtilityVolumes",), metadata={"annotations": own}
+    )
     found = row(cluster(vmi(**MARKED), LAUNCHER, blocked, utilityVolumesTimeout=60))
     assert clock.stamp(found.state.until) == ago(30 - 90)
 
@@ -288,7 +366,9 @@ def test_before_1_7_nothing_protects_the_pods_that_attach_volumes(release, outco
     shared = claim("data", "ReadWriteMany")
     shared.data["spec"] |= {"volumeName": "pv-1", "storageClassName": "shared"}
     shared.data["status"] = {"phase": "Bound"}
-    volume = manifest("v1", "PersistentVolume", "pv-1", spec={"nfs": {}, "accessModes": ["ReadWriteMany"]})
+    volume = manifest(
+        "v1", "PersistentVolume", "pv-1", spec={"nfs": {}, "accessModes": ["ReadWriteMany"]}
+    )
     found = row(cluster(vmi(spec=HOTPLUG), LAUNCHER, shared, volume, setting))
     assert found.outcome == outcome, found.reason
     assert ("may detach disks of the running guest" in found.reason) is (outcome == UNKNOWN)
@@ -296,7 +376,9 @@ def test_before_1_7_nothing_protects_the_pods_that_attach_volumes(release, outco
 
 def test_a_mark_that_outlives_the_drain_can_be_removed_but_not_in_post_copy():
     uncordoned = node("a")
-    assert row(cluster(vmi(**MARKED), LAUNCHER, uncordoned)).remedy.endswith("virtctl evacuate-cancel vmi db -n shop")
+    assert row(cluster(vmi(**MARKED), LAUNCHER, uncordoned)).remedy.endswith(
+        "virtctl evacuate-cancel vmi db -n shop"
+    )
     objects = [moving(mode="PostCopy"), LAUNCHER, migration(phase="Running"), target(), uncordoned]
     found = row(cluster(*objects))
     assert found.state.flags == (Flag.LEFTOVER,)
@@ -304,7 +386,9 @@ def test_a_mark_that_outlives_the_drain_can_be_removed_but_not_in_post_copy():
 
 
 def test_failures_of_different_causes_do_not_add_up():
-    reset = [failed(number, "connection reset by peer", age=9000 - number * 1000) for number in (1, 2)]
+    reset = [
+        failed(number, "connection reset by peer", age=9000 - number * 1000) for number in (1, 2)
+    ]
     pair = failed(3, "guest CPU doesn't match specification: missing features: vmx", age=5000)
     found = row(cluster(vmi(), LAUNCHER, *reset, pair))
     assert found.outcome == MIGRATES
@@ -312,12 +396,21 @@ def test_failures_of_different_causes_do_not_add_up():
 
 
 def test_three_failures_block_whatever_created_the_migrations():
-    asked = [failed(number, "connection reset", age=9000 - number * 1000, drain=False) for number in (1, 2, 3)]
+    asked = [
+        failed(number, "connection reset", age=9000 - number * 1000, drain=False)
+        for number in (1, 2, 3)
+    ]
     assert row(cluster(vmi(), LAUNCHER, *asked)).outcome == BLOCKS
 
 
 def test_a_vm_that_has_left_says_since_when():
-    left = {"migrationUid": "x", "sourceNode": "a", "targetNode": "b", "completed": True, "endTimestamp": ago(40)}
+    left = {
+        "migrationUid": "x",
+        "sourceNode": "a",
+        "targetNode": "b",
+        "completed": True,
+        "endTimestamp": ago(40),
+    }
     objects = [vmi(on="b", migrationState=left), LAUNCHER, launcher(on="b", suffix="2", age=100)]
     (found,) = drain_plan.plan(cluster(*objects, time=NOW), "a").nodes[0].visitors
     assert (found.state.state, clock.stamp(found.state.since)) == (State.ARRIVED, ago(40))

@@ -1,4 +1,6 @@
-"""The state of each VM of a draining node, as KubeVirt's objects show it, and what it means for the drain."""
+"""The state of each VM of a draining node, as KubeVirt's objects show it,
+and what it means for the drain.
+"""
 
 import random
 
@@ -6,7 +8,17 @@ import pytest
 
 from tests.builders import kubevirt
 from tests.for_each import for_each
-from tests.forecasts.drain.vm_motion import NOW, ago, attachment, cluster, failed, launcher, migration, node, vmi
+from tests.forecasts.drain.vm_motion import (
+    NOW,
+    ago,
+    attachment,
+    cluster,
+    failed,
+    launcher,
+    migration,
+    node,
+    vmi,
+)
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes import clock
@@ -26,7 +38,12 @@ def moving(**state):
     return vmi(evacuationNodeName="a", migrationState=own | state)
 
 
-REFUSED = {"type": "LiveMigratable", "status": "False", "reason": "Disks", "lastTransitionTime": ago(500)}
+REFUSED = {
+    "type": "LiveMigratable",
+    "status": "False",
+    "reason": "Disks",
+    "lastTransitionTime": ago(500),
+}
 SCHEDULED = {"phase": "Scheduled", "phaseTransitionTimestamp": ago(20)}
 
 
@@ -36,35 +53,58 @@ def asked(age):
 
 
 UNSCHEDULABLE = [
-    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+    {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available",
+    }
 ]
 HOTPLUG = {
-    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}],
+    "volumes": [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
+    ],
 }
 MARKED = {"evacuationNodeName": "a"}
 RUNNING = {"Running": 60}
 OTHER_MOVES = [
-    vmi("web", migrationState={"migrationUid": "uid-other", "sourceNode": "a", "startTimestamp": ago(60)}),
+    vmi(
+        "web",
+        migrationState={"migrationUid": "uid-other", "sourceNode": "a", "startTimestamp": ago(60)},
+    ),
     migration("other", "Running", of="web", since=RUNNING),
     launcher("web", "b", "2", job="uid-other", age=70),
     launcher("web"),
 ]
 OLD_RELEASE = kubevirt(
-    {"migrations": {"parallelOutboundMigrationsPerNode": 1}}, status={"observedKubeVirtVersion": "v1.6.0"}
+    {"migrations": {"parallelOutboundMigrationsPerNode": 1}},
+    status={"observedKubeVirtVersion": "v1.6.0"},
 )
 
 CASES = {
     "gone": (State.GONE, [vmi(activePods={"lost": "a"})], {}),
     "ended": (State.ENDED, [vmi(), launcher(phase="Succeeded")], {}),
     "ended, failed": (State.ENDED, [vmi(), launcher(phase="Failed")], {}),
-    "stopping": (State.STOPPING, [vmi(metadata={"deletionTimestamp": ago(5)}), LAUNCHER], {"until": 5 - 30}),
+    "stopping": (
+        State.STOPPING,
+        [vmi(metadata={"deletionTimestamp": ago(5)}), LAUNCHER],
+        {"until": 5 - 30},
+    ),
     "refused": (State.REFUSED, [vmi(reported=False, conditions=[REFUSED]), LAUNCHER], {}),
     "external": (
         State.EXTERNAL,
-        [vmi(spec={"evictionStrategy": "External"}), LAUNCHER, migration(phase="Running", drain=False)],
+        [
+            vmi(spec={"evictionStrategy": "External"}),
+            LAUNCHER,
+            migration(phase="Running", drain=False),
+        ],
         {},
     ),
-    "starting": (State.STARTING, [vmi(phase="Scheduled", phaseTransitionTimestamps=[SCHEDULED]), LAUNCHER], {}),
+    "starting": (
+        State.STARTING,
+        [vmi(phase="Scheduled", phaseTransitionTimestamps=[SCHEDULED]), LAUNCHER],
+        {},
+    ),
     "starting, not reported": (
         State.STARTING,
         [vmi(reported=False), LAUNCHER],
@@ -81,7 +121,11 @@ CASES = {
         [vmi(), LAUNCHER, node("a", taints=[{"key": "kubevirt.io/drain", "effect": "NoSchedule"}])],
         {},
     ),
-    "two pods": (State.TWO_PODS, [vmi(), launcher(age=100), launcher(suffix="0", on="c", age=90_000)], {}),
+    "two pods": (
+        State.TWO_PODS,
+        [vmi(), launcher(age=100), launcher(suffix="0", on="c", age=90_000)],
+        {},
+    ),
     "two pods, pending": (
         State.TWO_PODS,
         [vmi(**MARKED), LAUNCHER, launcher(suffix="0", on="c", age=90_000), migration()],
@@ -107,7 +151,11 @@ CASES = {
         [vmi(**MARKED), LAUNCHER, migration(conditions=("migrationBlockedByUtilityVolumes",))],
         {"until": 30 - 150},
     ),
-    "quota": (State.QUOTA, [vmi(**MARKED), LAUNCHER, migration(conditions=("migrationRejectedByResourceQuota",))], {}),
+    "quota": (
+        State.QUOTA,
+        [vmi(**MARKED), LAUNCHER, migration(conditions=("migrationRejectedByResourceQuota",))],
+        {},
+    ),
     "queued": (
         State.QUEUED,
         [vmi(**MARKED), LAUNCHER, migration(), *OTHER_MOVES],
@@ -121,12 +169,22 @@ CASES = {
     "no target": (State.NO_TARGET, [vmi(**MARKED), LAUNCHER, migration(age=90)], {}),
     "unschedulable": (
         State.UNSCHEDULABLE,
-        [vmi(**MARKED), LAUNCHER, migration(), target(on="", phase="Pending", conditions=UNSCHEDULABLE)],
+        [
+            vmi(**MARKED),
+            LAUNCHER,
+            migration(),
+            target(on="", phase="Pending", conditions=UNSCHEDULABLE),
+        ],
         {"until": 40 - 300},
     ),
     "target pending": (
         State.TARGET_PENDING,
-        [vmi(**MARKED), LAUNCHER, migration(phase="Scheduling"), target(phase="Pending", conditions=[])],
+        [
+            vmi(**MARKED),
+            LAUNCHER,
+            migration(phase="Scheduling"),
+            target(phase="Pending", conditions=[]),
+        ],
         {"until": 40 - 900},
     ),
     "target not ready": (
@@ -136,15 +194,31 @@ CASES = {
     ),
     "attachment not ready": (
         State.TARGET_NOT_READY,
-        [vmi(**MARKED, spec=HOTPLUG), LAUNCHER, migration(), target(), attachment(target(), ready=False)],
+        [
+            vmi(**MARKED, spec=HOTPLUG),
+            LAUNCHER,
+            migration(),
+            target(),
+            attachment(target(), ready=False),
+        ],
         {},
     ),
     "attachment ready": (
         State.PREPARING,
-        [vmi(**MARKED, spec=HOTPLUG), LAUNCHER, migration(), target(), attachment(target(), ready=True)],
+        [
+            vmi(**MARKED, spec=HOTPLUG),
+            LAUNCHER,
+            migration(),
+            target(),
+            attachment(target(), ready=True),
+        ],
         {},
     ),
-    "preparing": (State.PREPARING, [vmi(**MARKED), LAUNCHER, migration(phase="PreparingTarget"), target()], {}),
+    "preparing": (
+        State.PREPARING,
+        [vmi(**MARKED), LAUNCHER, migration(phase="PreparingTarget"), target()],
+        {},
+    ),
     # 4 GiB are 5 GB of 150 s, from a start 60 s ago
     "running": (
         State.RUNNING,
@@ -156,7 +230,11 @@ CASES = {
         [moving(mode="Paused"), LAUNCHER, migration(phase="Running"), target()],
         {"until": 60 - 1500},
     ),
-    "post-copy": (State.POST_COPY, [moving(mode="PostCopy"), LAUNCHER, migration(phase="Running"), target()], {}),
+    "post-copy": (
+        State.POST_COPY,
+        [moving(mode="PostCopy"), LAUNCHER, migration(phase="Running"), target()],
+        {},
+    ),
     "aborting": (
         State.ABORTING,
         [moving(abortStatus="Aborting"), LAUNCHER, migration(phase="Running"), target()],
@@ -164,7 +242,12 @@ CASES = {
     ),
     "aborting, deleted": (
         State.ABORTING,
-        [moving(), LAUNCHER, migration(phase="Running", metadata={"deletionTimestamp": ago(5)}), target()],
+        [
+            moving(),
+            LAUNCHER,
+            migration(phase="Running", metadata={"deletionTimestamp": ago(5)}),
+            target(),
+        ],
         {},
     ),
     "aborting before it runs": (
@@ -183,7 +266,12 @@ CASES = {
             vmi(
                 on="a",
                 conditions=[{"type": "HotVCPUChange", "status": "True"}],
-                migrationState={"migrationUid": RUN, "sourceNode": "c", "completed": True, "endTimestamp": ago(60)},
+                migrationState={
+                    "migrationUid": RUN,
+                    "sourceNode": "c",
+                    "completed": True,
+                    "endTimestamp": ago(60),
+                },
             ),
             LAUNCHER,
             migration(phase="Running"),
@@ -202,7 +290,11 @@ CASES = {
     ),
     "decentralized": (
         State.DECENTRALIZED,
-        [vmi(), LAUNCHER, migration(phase="Synchronizing", drain=False, spec={"sendTo": {"migrationID": "x"}})],
+        [
+            vmi(),
+            LAUNCHER,
+            migration(phase="Synchronizing", drain=False, spec={"sendTo": {"migrationID": "x"}}),
+        ],
         {},
     ),
     "still": (State.STILL, [vmi(), LAUNCHER], {}),
@@ -215,7 +307,9 @@ def seen(objects, time=NOW, **more):
 
 
 def row(snapshot, name="db", of="a"):
-    return next(each for each in drain_plan.plan(snapshot, of).nodes[0].forecasts if each.vmi.name == name)
+    return next(
+        each for each in drain_plan.plan(snapshot, of).nodes[0].forecasts if each.vmi.name == name
+    )
 
 
 @for_each("case", CASES)
@@ -233,7 +327,9 @@ def test_the_order_of_objects_does_not_matter(case):
     _, objects, more = CASES[case]
     expected = row(seen(objects, **more))
     for seed in range(3):
-        shuffled = random.Random(seed).sample(list(seen(objects, **more)), k=len(list(seen(objects, **more))))
+        shuffled = random.Random(seed).sample(
+            list(seen(objects, **more)), k=len(list(seen(objects, **more)))
+        )
         found = row(Snapshot(shuffled, ["*"], time=NOW))
         assert (found.state, found.reason) == (expected.state, expected.reason)
 
@@ -268,17 +364,24 @@ def test_a_place_of_the_cluster_that_has_just_become_free_is_not_a_missing_targe
     waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
     ended = migration("other", "Succeeded", of="web", since={"Succeeded": 10}, sourceNode="b")
     assert row(cluster(*waiting, ended, parallelMigrationsPerCluster=1)).state.state is State.STILL
-    assert row(cluster(*waiting, ended, parallelMigrationsPerCluster=2)).state.state is State.NO_TARGET
+    assert (
+        row(cluster(*waiting, ended, parallelMigrationsPerCluster=2)).state.state is State.NO_TARGET
+    )
 
 
 def test_a_limit_of_zero_is_no_missing_place():
-    """KubeVirt starts no migration then; that is said of the cluster. No end of another one is looked for."""
+    """KubeVirt starts no migration then; that is said of the cluster.
+
+    No end of another one is looked for.
+    """
     waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
     assert row(cluster(*waiting, parallelMigrationsPerCluster=0)).outcome == BLOCKS
 
 
 def test_a_target_pod_that_was_given_up_just_now_has_held_the_place():
-    """A migration that failed before its hand-over names no source node (migration.go#deleteTimedOutTargetPod)."""
+    """A migration that failed before its hand-over names no source node
+    (migration.go#deleteTimedOutTargetPod).
+    """
     waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
     given_up = migration("other", "Failed", of="web", since={"Failed": 10})
     assert row(cluster(*waiting, vmi("web"), given_up)).state.state is State.STILL
@@ -286,7 +389,9 @@ def test_a_target_pod_that_was_given_up_just_now_has_held_the_place():
 
 
 def test_a_migration_that_was_cancelled_is_no_reason_to_wait():
-    """Source: migration.go#handleMigrationBackoff, which skips migrations that are being deleted."""
+    """Source: migration.go#handleMigrationBackoff,
+    which skips migrations that are being deleted.
+    """
     objects = [vmi(**MARKED), LAUNCHER, migration(age=5)]
     assert row(cluster(*objects, failed(1, "reset", age=5))).state.state is State.BACKOFF
     cancelled = failed(1, "reset", age=5, metadata={"deletionTimestamp": ago(6)})
@@ -294,10 +399,22 @@ def test_a_migration_that_was_cancelled_is_no_reason_to_wait():
 
 
 def test_a_vm_waits_behind_one_that_has_arrived_where_it_cannot_leave_again():
-    """Its migration ends in a moment, so the place becomes free, with or without room for it elsewhere."""
-    moved = vmi("web", on="b", migrationState={"migrationUid": "uid-other", "completed": True, "sourceNode": "a"})
+    """Its migration ends in a moment, so the place becomes free,
+    with or without room for it elsewhere.
+    """
+    moved = vmi(
+        "web",
+        on="b",
+        migrationState={"migrationUid": "uid-other", "completed": True, "sourceNode": "a"},
+    )
     done = migration("other", "Running", of="web", since={"Running": 60})
-    here = [vmi(**MARKED), LAUNCHER, migration(age=300), moved, launcher("web", on="b", job="uid-other")]
+    here = [
+        vmi(**MARKED),
+        LAUNCHER,
+        migration(age=300),
+        moved,
+        launcher("web", on="b", job="uid-other"),
+    ]
     full = node("a", unschedulable=True), node("b"), node("c", unschedulable=True)
     found = row(cluster(*here, done, *full, parallelMigrationsPerCluster=1))
     assert (found.state.state, found.outcome) == (State.QUEUED, MIGRATES)
@@ -326,14 +443,20 @@ def test_an_unschedulable_target_blocks_while_no_node_has_room():
 
 
 @pytest.mark.parametrize(
-    ("case", "age", "outcome"), [("two pods", 200, MIGRATES), ("two pods", 400, BLOCKS), ("aborting", 400, UNKNOWN)]
+    ("case", "age", "outcome"),
+    [("two pods", 200, MIGRATES), ("two pods", 400, BLOCKS), ("aborting", 400, UNKNOWN)],
 )
 def test_waits_that_last_too_long(case, age, outcome):
     _, objects, _ = CASES[case]
     if case == "two pods":
         objects = [vmi(), launcher(age=age), launcher(suffix="0", on="c", age=90_000)]
     else:
-        objects = [moving(), LAUNCHER, migration(phase="Running", metadata={"deletionTimestamp": ago(age)}), target()]
+        objects = [
+            moving(),
+            LAUNCHER,
+            migration(phase="Running", metadata={"deletionTimestamp": ago(age)}),
+            target(),
+        ]
     assert row(cluster(*objects)).outcome == outcome
     # without the time of the listing only heartbeats tell it, and there are none
     assert row(cluster(*objects, time=None)).outcome == MIGRATES
@@ -341,7 +464,12 @@ def test_waits_that_last_too_long(case, age, outcome):
 
 @pytest.mark.parametrize(("age", "drainable"), [(60, True), (5 * 3600, None)])
 def test_a_migration_that_outlives_its_deadline_has_no_known_end(age, drainable):
-    objects = [moving(startTimestamp=ago(age)), LAUNCHER, migration(phase="Running", since={"Running": age}), target()]
+    objects = [
+        moving(startTimestamp=ago(age)),
+        LAUNCHER,
+        migration(phase="Running", since={"Running": age}),
+        target(),
+    ]
     (found,) = drain_plan.plan(cluster(*objects), "a").nodes
 
     assert found.drainable is drainable

@@ -1,4 +1,6 @@
-"""Any mixture of marks, migrations and pods has one state for each VM, whatever the order of its objects."""
+"""Any mixture of marks, migrations and pods has one state for each VM,
+whatever the order of its objects.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.drain.json import as_data
 
-PHASES = ("", "Pending", "Scheduling", "Scheduled", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed")
+PHASES = (
+    "",
+    "Pending",
+    "Scheduling",
+    "Scheduled",
+    "PreparingTarget",
+    "TargetReady",
+    "Running",
+    "Succeeded",
+    "Failed",
+)
 AGES = st.sampled_from([1, 30, 90, 400, 4000, 80_000])
 
 
@@ -27,18 +39,27 @@ def movements(draw, name):
         "completed": draw(st.booleans()),
         "mode": draw(st.sampled_from(["", "PreCopy", "PostCopy", "Paused"])),
         "abortStatus": draw(st.sampled_from(["", "Aborting", "Failed"])),
-        "failureReason": draw(st.sampled_from(["", "Live migration has been aborted", "missing features: x"])),
+        "failureReason": draw(
+            st.sampled_from(["", "Live migration has been aborted", "missing features: x"])
+        ),
     }
     marks = {"evacuationNodeName": mark} if (mark := draw(st.sampled_from(["", "a", "c"]))) else {}
     moved = {"migrationState": state} if draw(st.booleans()) else {}
-    objects = [vmi(name, draw(st.sampled_from(["a", "b"])), reported=draw(st.booleans()), **marks, **moved)]
+    objects = [
+        vmi(name, draw(st.sampled_from(["a", "b"])), reported=draw(st.booleans()), **marks, **moved)
+    ]
     objects.append(launcher(name, phase=draw(st.sampled_from(["Running", "Succeeded", "Failed"]))))
     if draw(st.booleans()):
         phase = draw(st.sampled_from(PHASES))
-        objects.append(migration(f"m-{name}", phase, of=name, age=draw(AGES), drain=draw(st.booleans())))
+        objects.append(
+            migration(f"m-{name}", phase, of=name, age=draw(AGES), drain=draw(st.booleans()))
+        )
         if other:
             target = launcher(name, "b", "2", job=uid, age=draw(AGES), ready=draw(st.booleans()))
-            objects += [target, *([attachment(target, ready=draw(st.booleans()))] if name == "db" else [])]
+            objects += [
+                target,
+                *([attachment(target, ready=draw(st.booleans()))] if name == "db" else []),
+            ]
     return objects
 
 
@@ -51,7 +72,8 @@ def test_each_vm_has_one_state_in_any_order(data):
     objects = list(cluster(*(each for group in groups for each in group), time=time, **limits))
 
     reports = [
-        as_data(plan(Snapshot(data.draw(st.permutations(objects)), ["*"], time=time), "a", "b")) for _ in range(2)
+        as_data(plan(Snapshot(data.draw(st.permutations(objects)), ["*"], time=time), "a", "b"))
+        for _ in range(2)
     ]
 
     assert reports[0] == reports[1]

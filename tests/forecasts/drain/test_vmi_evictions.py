@@ -65,7 +65,9 @@ def test_a_node_that_cannot_be_seen_may_take_it():
     subject = vmi("LiveMigrate", True)
     objects = [HERE, node("b", unschedulable=True), subject, vm("Always"), kubevirt()]
 
-    assert vm_outcomes.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
+    assert (
+        vm_outcomes.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
+    )
     assert vm_outcomes.forecast(subject, Snapshot(objects)).outcome is VmOutcome.UNKNOWN
 
 
@@ -88,10 +90,26 @@ OFFERS = "cpu-model.node.kubevirt.io/Haswell"
     ("subject", "nodes", "reason"),
     [
         (vmi("LiveMigrate", True), [HERE], "no other node runs KubeVirt"),
-        (vmi("LiveMigrate", True), [HERE, node("b", runs_vms=False)], "no other node runs KubeVirt"),
-        (vmi("LiveMigrate", True), [HERE, node("b", unschedulable=True)], "no node that could take it is ready: b"),
-        (vmi("LiveMigrate", True), [HERE, node("b", ready="Unknown")], "no node that could take it is ready: b"),
-        (vmi("LiveMigrateIfPossible", True, nodeSelector={"zone": "1"}), [HERE, THERE], "node selector zone=1"),
+        (
+            vmi("LiveMigrate", True),
+            [HERE, node("b", runs_vms=False)],
+            "no other node runs KubeVirt",
+        ),
+        (
+            vmi("LiveMigrate", True),
+            [HERE, node("b", unschedulable=True)],
+            "no node that could take it is ready: b",
+        ),
+        (
+            vmi("LiveMigrate", True),
+            [HERE, node("b", ready="Unknown")],
+            "no node that could take it is ready: b",
+        ),
+        (
+            vmi("LiveMigrateIfPossible", True, nodeSelector={"zone": "1"}),
+            [HERE, THERE],
+            "node selector zone=1",
+        ),
         (
             vmi("LiveMigrate", True, domain={"cpu": {"model": "Haswell"}}),
             [node("a", labels={OFFERS: "true"}), THERE],
@@ -121,7 +139,9 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
     words, _, command = found.remedy.partition(": ")
     words = words.partition(", which takes effect")[0]
     assert words.endswith(("let drains shut the guest down", "uncordon or repair one of them"))
-    assert command.startswith(("kubectl patch vm db -n shop ", "kubectl uncordon ", "kubectl describe node "))
+    assert command.startswith(
+        ("kubectl patch vm db -n shop ", "kubectl uncordon ", "kubectl describe node ")
+    )
 
 
 def test_nothing_asks_for_a_node_where_there_is_only_one():
@@ -155,7 +175,10 @@ def test_a_restart_that_finds_no_node_says_so():
 def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes):
     found = foretold(vmi("None", True, nodeSelector=ON_A), *nodes, PINNED)
 
-    assert (found.outcome, found.remedy) == (VmOutcome.AWAITS_NODE, "plan for its downtime until a is back")
+    assert (found.outcome, found.remedy) == (
+        VmOutcome.AWAITS_NODE,
+        "plan for its downtime until a is back",
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +191,9 @@ def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes):
     ids=["cordoned", "not ready", "full"],
 )
 def test_a_vm_that_only_lacks_a_node_now_restarts_later(away):
-    other = manifest("v1", "Pod", "web", NAMESPACE, spec={"nodeName": "b"}, status={"phase": "Running"})
+    other = manifest(
+        "v1", "Pod", "web", NAMESPACE, spec={"nodeName": "b"}, status={"phase": "Running"}
+    )
     found = foretold(vmi("None", True), HERE, away, other, vm("Always"))
     assert found.outcome is VmOutcome.RESTARTS
     assert "only later" in found.reason
@@ -180,7 +205,10 @@ def migration(name, phase, created, annotation="kubevirt.io/evacuationMigration"
         "VirtualMachineInstanceMigration",
         name,
         NAMESPACE,
-        metadata={"annotations": {annotation: ""}, "creationTimestamp": f"2026-11-01T00:0{created}:00Z"},
+        metadata={
+            "annotations": {annotation: ""},
+            "creationTimestamp": f"2026-11-01T00:0{created}:00Z",
+        },
         spec={"vmiName": of},
         status={"phase": phase},
     )
@@ -215,7 +243,12 @@ def test_migrations_that_say_nothing_of_the_next_one(history):
 
 
 def test_unfinished_migrations():
-    history = [*FAILED, migration("m3", "Running", 3), migration("m4", None, 4), migration("m5", "Running", 5, of="x")]
+    history = [
+        *FAILED,
+        migration("m3", "Running", 3),
+        migration("m4", None, 4),
+        migration("m5", "Running", 5, of="x"),
+    ]
 
     assert [each.name for each in migrations.unfinished(vmi(), complete(*history))] == ["m3", "m4"]
     with pytest.raises(Unseen, match="migrations"):
@@ -230,7 +263,10 @@ def test_unfinished_migrations():
         (budget(LAUNCHERS, minAvailable=1, allowed=0), VmOutcome.BLOCKS),
         (budget({}, maxUnavailable=1), VmOutcome.BLOCKS),
         (budget({"matchLabels": {"app": "db"}}, maxUnavailable=1), VmOutcome.BLOCKS),
-        (budget({"matchLabels": {"vm.kubevirt.io/name": "db"}}, maxUnavailable=1), VmOutcome.BLOCKS),
+        (
+            budget({"matchLabels": {"vm.kubevirt.io/name": "db"}}, maxUnavailable=1),
+            VmOutcome.BLOCKS,
+        ),
         (budget(LAUNCHERS, minAvailable=1, allowed=1), VmOutcome.RESTARTS),
         (budget(LAUNCHERS, minAvailable=1), VmOutcome.RESTARTS),
         (budget({"matchLabels": {"app": "web"}}, maxUnavailable=1), VmOutcome.RESTARTS),

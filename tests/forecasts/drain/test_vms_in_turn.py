@@ -1,4 +1,6 @@
-"""VMs that leave a node one after the other: topology spread counts the pods of a cordoned node that are left."""
+"""VMs that leave a node one after the other:
+topology spread counts the pods of a cordoned node that are left.
+"""
 
 import pytest
 
@@ -13,7 +15,11 @@ LABELS = {"app": "redis"}
 
 def spread(**more):
     selector = {"labelSelector": {"matchLabels": LABELS}}
-    return [{"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule"} | selector | more]
+    return [
+        {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule"}
+        | selector
+        | more
+    ]
 
 
 def redis(number, on, **constraint):
@@ -27,8 +33,13 @@ def redis(number, on, **constraint):
 
 def drained(limit, *, on="abc", per_node=2, **constraint):
     places = [each for each in on for _ in range(per_node)]
-    objects = [each for number, place in enumerate(places) for each in redis(number, place, **constraint)]
-    nodes = [builders.node(name, {HOSTNAME: name}, allocatable=dict(ROOM), unschedulable=name == "a") for name in on]
+    objects = [
+        each for number, place in enumerate(places) for each in redis(number, place, **constraint)
+    ]
+    nodes = [
+        builders.node(name, {HOSTNAME: name}, allocatable=dict(ROOM), unschedulable=name == "a")
+        for name in on
+    ]
     found = cluster(*objects, *nodes, parallelOutboundMigrationsPerNode=limit)
     return drain_plan.plan(found, "a")
 

@@ -75,7 +75,9 @@ def test_the_pods_of_a_provider():
 def test_the_machines_and_deployments_of_a_provider():
     cluster = walked()
 
-    assert {external_movers.working(vmi, cluster) for vmi in VMIS} == {"Deployment tenants/capi-provider"}
+    assert {external_movers.working(vmi, cluster) for vmi in VMIS} == {
+        "Deployment tenants/capi-provider"
+    }
     assert (cluster.walks["Machine"], cluster.walks["Deployment"]) == (1, 1)
 
 

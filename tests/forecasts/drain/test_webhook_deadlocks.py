@@ -1,4 +1,6 @@
-"""Webhooks that refuse the pods of cluster DNS, without which their own pods do not become ready."""
+"""Webhooks that refuse the pods of cluster DNS,
+without which their own pods do not become ready.
+"""
 
 from tests.builders import complete, manifest, node
 from tests.for_each import for_each
@@ -47,15 +49,19 @@ def test_the_way_out_lets_the_pods_of_cluster_dns_pass():
     pods[1].data["metadata"]["labels"] = {"kubevirt.io": "policy"}
     found = blockers(*DOWN, *pods)[HOOK]
 
-    assert "(its 2 pods are not ready, as policy-1 for 60 min), while cluster DNS (Service kube-system/kube-dns)" in (
-        found.reason
+    assert (
+        "(its 2 pods are not ready, as policy-1 for 60 min), while cluster DNS (Service "
+        "kube-system/kube-dns)"
+    ) in (found.reason)
+    assert (
+        "has no pod and it refuses new ones, so neither comes back: migrations fail" in found.reason
     )
-    assert "has no pod and it refuses new ones, so neither comes back: migrations fail" in found.reason
     assert found.remedy == (
-        "Let ValidatingWebhookConfiguration policy ignore failures until its pods are ready, exclude namespace kube-system "
-        "with label mesh/injection=off, then set failurePolicy: Fail again: kubectl patch validatingwebhookconfiguration "
-        'policy --type=json -p \'[{"op":"test","path":"/webhooks/0/name","value":"policy.example.com"},'
-        '{"op":"add","path":"/webhooks/0/failurePolicy","value":"Ignore"}]\''
+        "Let ValidatingWebhookConfiguration policy ignore failures until its pods are ready, "
+        "exclude namespace kube-system with label mesh/injection=off, then set failurePolicy: Fail "
+        "again: kubectl patch validatingwebhookconfiguration policy --type=json -p "
+        """'[{"op":"test","path":"/webhooks/0/name","value":"policy.example.com"},{"op":"add","""
+        """"path":"/webhooks/0/failurePolicy","value":"Ignore"}]'"""
     )
 
 
@@ -119,9 +125,10 @@ def test_a_budget_of_pods_that_wait_for_cluster_dns_has_no_cause_of_its_own():
     found = blockers(*DOWN, budget, *pods)
 
     held, cause = found["PodDisruptionBudget"], found[HOOK]
-    assert "identity-b on b is not ready, while cluster DNS has no pod, as ValidatingWebhookConfiguration policy" in (
-        held.reason
-    )
+    assert (
+        "identity-b on b is not ready, while cluster DNS has no pod, as "
+        "ValidatingWebhookConfiguration policy"
+    ) in (held.reason)
     assert held.remedy == cause.remedy
     alone = blockers(OWN, POLICIES, kube_system(), WEBHOOK, budget, *pods)["PodDisruptionBudget"]
     assert alone.remedy.startswith("Wait until it is ready, or repair it")

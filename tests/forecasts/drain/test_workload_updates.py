@@ -45,12 +45,20 @@ def test_how_an_update_reaches_a_vmi(methods, strategy, migratable, run, reach):
 def test_an_update_that_is_retried_for_ever():
     subject = vmi("LiveMigrate", True, nodeSelector={"kubernetes.io/hostname": "a"})
 
-    assert workload_updates.update(subject, BOTH, complete(subject, HERE, THERE)).reach is Reach.RETRIED
+    assert (
+        workload_updates.update(subject, BOTH, complete(subject, HERE, THERE)).reach
+        is Reach.RETRIED
+    )
 
 
-@pytest.mark.parametrize(("strategy", "reach"), [("None", Reach.RESTARTED), ("LiveMigrate", Reach.NEVER)])
+@pytest.mark.parametrize(
+    ("strategy", "reach"), [("None", Reach.RESTARTED), ("LiveMigrate", Reach.NEVER)]
+)
 def test_an_update_goes_by_the_strategy_of_the_cluster(strategy, reach):
-    subject, objects = vmi(None, False), (HERE, THERE, vm("Always"), kubevirt(evictionStrategy=strategy))
+    subject, objects = (
+        vmi(None, False),
+        (HERE, THERE, vm("Always"), kubevirt(evictionStrategy=strategy)),
+    )
 
     assert workload_updates.update(subject, BOTH, complete(subject, *objects)).reach is reach
 
@@ -59,7 +67,9 @@ def test_an_update_that_a_budget_keeps_off():
     subject = vmi("None", False)
 
     found = workload_updates.update(
-        subject, BOTH, complete(subject, HERE, THERE, vm("Always"), budget(LAUNCHERS, maxUnavailable=1))
+        subject,
+        BOTH,
+        complete(subject, HERE, THERE, vm("Always"), budget(LAUNCHERS, maxUnavailable=1)),
     )
 
     assert found.reach is Reach.NEVER

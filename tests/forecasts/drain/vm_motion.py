@@ -1,4 +1,6 @@
-"""KubeVirt's objects of a VM that moves, as they look: the VMI, its launcher pods, its migrations."""
+"""KubeVirt's objects of a VM that moves, as they look: the VMI, its launcher pods,
+its migrations.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +42,32 @@ def vmi(name: str = "db", on: str = "a", **fields: Any) -> Object:
     metadata = {
         "uid": f"uid-{name}",
         "creationTimestamp": ago(90_000),
-        "ownerReferences": [{"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": name, "controller": True}],
+        "ownerReferences": [
+            {"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": name, "controller": True}
+        ],
     } | fields.pop("metadata", {})
     status = {"phase": "Running", "nodeName": on, "conditions": conditions} | fields
-    return manifest(KUBEVIRT, "VirtualMachineInstance", name, NAMESPACE, metadata=metadata, spec=spec, status=status)
+    return manifest(
+        KUBEVIRT,
+        "VirtualMachineInstance",
+        name,
+        NAMESPACE,
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
 
 
 def vm(name: str = "db") -> Object:
     return builders.vm(name=name, runStrategy="Always")
 
 
-def launcher(of: str = "db", on: str = "a", suffix: str = "1", *, job: str = "", **fields: Any) -> Object:
-    """Return a launcher pod; ``job`` makes it the target pod of a migration; keywords are fields of the status."""
+def launcher(
+    of: str = "db", on: str = "a", suffix: str = "1", *, job: str = "", **fields: Any
+) -> Object:
+    """Return a launcher pod; ``job`` makes it the target pod of a migration;
+    keywords are fields of the status.
+    """
     phase, ready = fields.pop("phase", "Running"), fields.pop("ready", True)
     conditions = fields.pop("conditions", [{"type": "Ready", "status": str(ready)}])
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{of}"}
@@ -59,20 +75,45 @@ def launcher(of: str = "db", on: str = "a", suffix: str = "1", *, job: str = "",
         "uid": f"pod-{of}-{suffix}",
         "creationTimestamp": ago(fields.pop("age", 80_000)),
         "labels": labels | ({"kubevirt.io/migrationJobUID": job} if job else {}),
-        "ownerReferences": [{"apiVersion": KUBEVIRT, "kind": "VirtualMachineInstance", "name": of, "controller": True}],
+        "ownerReferences": [
+            {
+                "apiVersion": KUBEVIRT,
+                "kind": "VirtualMachineInstance",
+                "name": of,
+                "controller": True,
+            }
+        ],
     } | fields.pop("metadata", {})
     spec = {"nodeName": on} if on else {}
     status = {"phase": phase, "conditions": conditions} | fields
-    return manifest("v1", "Pod", f"virt-launcher-{of}-{suffix}", NAMESPACE, metadata=metadata, spec=spec, status=status)
+    return manifest(
+        "v1",
+        "Pod",
+        f"virt-launcher-{of}-{suffix}",
+        NAMESPACE,
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
 
 
 def attachment(target: Object, *, ready: bool) -> Object:
     """Return the pod that attaches the volumes of a target pod."""
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": target.name, "uid": target.metadata["uid"].text}
-    metadata = {"labels": {"kubevirt.io": "hotplug-disk"}, "ownerReferences": [owner | {"controller": True}]}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": target.name,
+        "uid": target.metadata["uid"].text,
+    }
+    metadata = {
+        "labels": {"kubevirt.io": "hotplug-disk"},
+        "ownerReferences": [owner | {"controller": True}],
+    }
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
     spec = {"nodeName": target.at("spec", "nodeName").text}
-    return manifest("v1", "Pod", "hp-volume-db", NAMESPACE, metadata=metadata, spec=spec, status=status)
+    return manifest(
+        "v1", "Pod", "hp-volume-db", NAMESPACE, metadata=metadata, spec=spec, status=status
+    )
 
 
 def migration(
@@ -88,11 +129,18 @@ def migration(
     metadata: Mapping[str, Any] | None = None,
     **state: Any,
 ) -> Object:
-    """Return a migration; ``since`` are the ages of its phases, other keywords are its ``migrationState``."""
-    stamps = [{"phase": key, "phaseTransitionTimestamp": ago(value)} for key, value in (since or {}).items()]
+    """Return a migration; ``since`` are the ages of its phases,
+    other keywords are its ``migrationState``.
+    """
+    stamps = [
+        {"phase": key, "phaseTransitionTimestamp": ago(value)}
+        for key, value in (since or {}).items()
+    ]
     status: dict[str, Any] = {"phase": phase, "phaseTransitionTimestamps": stamps}
     if conditions:
-        status["conditions"] = [{"type": kind, "status": "True", "message": f"says {kind}"} for kind in conditions]
+        status["conditions"] = [
+            {"type": kind, "status": "True", "message": f"says {kind}"} for kind in conditions
+        ]
     if state:
         status["migrationState"] = {"migrationUid": f"uid-{name}"} | state
     data = {
@@ -112,7 +160,13 @@ def migration(
 
 
 def failed(
-    number: int, reason: str, *, target: str = "b", age: float = 4000, lasted: float = 60, **more: Any
+    number: int,
+    reason: str,
+    *,
+    target: str = "b",
+    age: float = 4000,
+    lasted: float = 60,
+    **more: Any,
 ) -> Object:
     """Return a migration of a drain that failed."""
     name = f"evacuation-0{number}"
@@ -133,13 +187,22 @@ def failed(
 
 
 def cluster(
-    *objects: Object, time: str | None = NOW, nodes: tuple[str, ...] = ("a", "b", "c"), **kubevirt: Any
+    *objects: Object,
+    time: str | None = NOW,
+    nodes: tuple[str, ...] = ("a", "b", "c"),
+    **kubevirt: Any,
 ) -> Snapshot:
-    """Return a cluster with these nodes, of which ``a`` is cordoned; keywords are KubeVirt's migration settings."""
+    """Return a cluster with these nodes, of which ``a`` is cordoned;
+    keywords are KubeVirt's migration settings.
+    """
     own = {each.name for each in objects if each.kind == "Node"}
     shown = [node(name, unschedulable=name == "a") for name in nodes if name not in own]
     owners = [vm(each.name) for each in objects if each.kind == "VirtualMachineInstance"]
     settings = {"migrations": kubevirt}
     status = {"observedKubeVirtVersion": "v1.9.0"}
-    setting = [] if any(each.kind == "KubeVirt" for each in objects) else [builders.kubevirt(settings, status=status)]
+    setting = (
+        []
+        if any(each.kind == "KubeVirt" for each in objects)
+        else [builders.kubevirt(settings, status=status)]
+    )
     return Snapshot([*shown, *owners, *setting, *objects], ["*"], time=time)

@@ -1,6 +1,8 @@
-"""Random sequences of admissions: what the webhook keeps, against what it should know of the same objects.
+"""Random sequences of admissions: what the webhook keeps,
+against what it should know of the same objects.
 
-``python -m tests.forecasts.outage.admission_sequences 1000`` plays that many sequences; a second number is the first seed.
+``python -m tests.forecasts.outage.admission_sequences 1000`` plays that many sequences; a second
+number is the first seed.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class Sequence:
             node = losses.node(f"n{number}", self.random.choice(("32Gi", "40Gi")))
             node["status"]["allocatable"]["ephemeral-storage"] = "100Gi"
             self.write(node)
-            for each in losses.vm(f"old{number}", f"n{number}", self.random.choice(("4Gi", "12Gi", "16Gi"))):
+            for each in losses.vm(
+                f"old{number}", f"n{number}", self.random.choice(("4Gi", "12Gi", "16Gi"))
+            ):
                 self.write(each)
 
     # --- the cluster
@@ -83,8 +87,13 @@ class Sequence:
             store.delete(obj)  # type: ignore[arg-type]
 
     def snapshot(self, *more: Manifest) -> Snapshot:
-        known = {**self.objects, **{(each["kind"], each["metadata"]["name"]): each for each in more}}
-        return Snapshot(map(Object, copy.deepcopy(list(known.values()))), ["*"], server_version="v1.36.3")
+        known = {
+            **self.objects,
+            **{(each["kind"], each["metadata"]["name"]): each for each in more},
+        }
+        return Snapshot(
+            map(Object, copy.deepcopy(list(known.values()))), ["*"], server_version="v1.36.3"
+        )
 
     # --- users
 
@@ -99,7 +108,9 @@ class Sequence:
         before = self.users.get(name)
         operation = "DELETE" if new is None else "UPDATE" if before else "CREATE"
         obj, old = (Object(copy.deepcopy(each)) if each else None for each in (new, before))
-        request = Request(operation, VM, obj, old, name=name, namespace="shop", user="jane", dry_run=dry_run)
+        request = Request(
+            operation, VM, obj, old, name=name, namespace="shop", user="jane", dry_run=dry_run
+        )
         wanted = self.expected(obj, old) if obj is not None else None
         response = review.review(request, RULES, self.live, self.policy)
         action = next((each.action for each in response.verdicts if each.rule.id == RULE), None)
@@ -114,7 +125,9 @@ class Sequence:
         return True
 
     def expected(self, obj: Object, old: Object | None) -> Action | None:
-        """Return what is to be said if everything that was admitted had its pods, without a node."""
+        """Return what is to be said if everything that was admitted had its pods,
+        without a node.
+        """
         snapshot = self.snapshot()
         asked = failover_demand.demand(obj, old, snapshot)
         if asked is None:
@@ -147,7 +160,11 @@ class Sequence:
         if new is None:
             self.users.pop(name, None)
             self.admitted.pop(name, None)
-            for kind, each in (("VirtualMachine", name), ("VirtualMachineInstance", name), ("Pod", f"pod-{name}")):
+            for kind, each in (
+                ("VirtualMachine", name),
+                ("VirtualMachineInstance", name),
+                ("Pod", f"pod-{name}"),
+            ):
                 self.remove(kind, each)
             return
         self.users[name] = dict(new.data)
@@ -158,7 +175,9 @@ class Sequence:
         elif old is None or old.at("spec", "runStrategy").text != "Always":
             self.admitted[name] = self.now
         else:
-            before, after = (Counter(failover_demand.size(each, self.snapshot())) for each in (old, new))
+            before, after = (
+                Counter(failover_demand.size(each, self.snapshot())) for each in (old, new)
+            )
             if after - before or (name in self.pending() and after != before):
                 self.admitted[name] = self.now
 
@@ -172,7 +191,9 @@ class Sequence:
         pod["metadata"]["name"] = f"pod-{name}"
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{self.size(name)[CPU]}m"
         vmi = {**_vmi, "spec": vm["spec"]["template"]["spec"], "status": {"phase": "Pending"}}
-        if ("VirtualMachine", name) not in self.objects or self.objects["VirtualMachine", name] != vm:
+        if ("VirtualMachine", name) not in self.objects or self.objects[
+            "VirtualMachine", name
+        ] != vm:
             self.write(vm)
         elif vm["spec"]["runStrategy"] != "Always":
             for kind, each in (("VirtualMachineInstance", name), ("Pod", f"pod-{name}")):
@@ -190,7 +211,9 @@ class Sequence:
                 pod = copy.deepcopy(self.objects["Pod", f"pod-{name}"])
                 pod["spec"]["nodeName"] = self.random.choice(places)
                 self.write(pod)
-                self.write({**vmi, "status": {"phase": "Running", "nodeName": pod["spec"]["nodeName"]}})
+                self.write(
+                    {**vmi, "status": {"phase": "Running", "nodeName": pod["spec"]["nodeName"]}}
+                )
 
     def places(self, size: Counter[str]) -> list[str]:
         room = failover_room.room(self.snapshot())
@@ -205,17 +228,24 @@ class Sequence:
     def step(self) -> None:
         chance, known = self.random.random(), sorted(self.users)
         if chance < 0.45 or not known:
-            name, memory = f"vm{len(self.users)}-{self.random.randrange(3)}", self.random.choice(SIZES)
+            name, memory = (
+                f"vm{len(self.users)}-{self.random.randrange(3)}",
+                self.random.choice(SIZES),
+            )
             strategy = "Halted" if self.random.random() < 0.1 else "Always"
             if name not in self.users:
-                self.ask(name, self.machine(name, memory, strategy), dry_run=self.random.random() < 0.2)
+                self.ask(
+                    name, self.machine(name, memory, strategy), dry_run=self.random.random() < 0.2
+                )
         elif chance < 0.75:
             self.proceed(self.random.choice(known))
         elif chance < 0.85:
             name = self.random.choice(known)
             changed = copy.deepcopy(self.users[name])
             if ("VirtualMachineInstance", name) not in self.objects:
-                changed["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = self.random.choice(SIZES)
+                changed["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = (
+                    self.random.choice(SIZES)
+                )
             changed["spec"]["runStrategy"] = self.random.choice(("Always", "Always", "Halted"))
             self.ask(name, changed, dry_run=self.random.random() < 0.2)
         elif chance < 0.92:
@@ -237,7 +267,9 @@ class Sequence:
         assert kept == missing, (self.seed, self.starts.current(), self.pending())
 
     def compare_with_the_loss(self, vm: Manifest) -> None:
-        """Wherever kube-scheduler might start a refused VM, the cluster does not survive the loss any more."""
+        """Wherever kube-scheduler might start a refused VM,
+        the cluster does not survive the loss any more.
+        """
         name = vm["metadata"]["name"]
         size = Counter(failover_demand.size(Object(vm), self.snapshot()))
         for place in self.places(size):

@@ -1,4 +1,6 @@
-"""Clusters that lose nodes: nodes of 64Gi, VMs with launcher pods, health checks with remediators."""
+"""Clusters that lose nodes: nodes of 64Gi, VMs with launcher pods,
+health checks with remediators.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,17 @@ MASTER = {"node-role.kubernetes.io/control-plane": ""}
 
 
 def manifest(version: str, kind: str, name: str, namespace: str = "", /, **fields: Any) -> Manifest:
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | fields.pop("metadata", {})
+    metadata = (
+        {"name": name}
+        | ({"namespace": namespace} if namespace else {})
+        | fields.pop("metadata", {})
+    )
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
 
 
-def node(name: str, memory: str = "64Gi", *, hosts: bool = True, ready: str = "True", **labels: str) -> Manifest:
+def node(
+    name: str, memory: str = "64Gi", *, hosts: bool = True, ready: str = "True", **labels: str
+) -> Manifest:
     """Return a worker; ``zone=`` names its zone."""
     marks = {"kubernetes.io/hostname": name, "node-role.kubernetes.io/worker": ""}
     if hosts:
@@ -42,7 +50,9 @@ def master(name: str, **labels: str) -> Manifest:
     found = node(name, hosts=False, **labels)
     found["metadata"]["labels"] |= MASTER
     del found["metadata"]["labels"]["node-role.kubernetes.io/worker"]
-    found["spec"] = {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}
+    found["spec"] = {
+        "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    }
     return found
 
 
@@ -95,7 +105,17 @@ def vm(
     meta = {"uid": f"vmi-{name}"} | ({"ownerReferences": owner} if strategy is not None else {})
     conditions = [{"type": "LiveMigratable", "status": "True"}, {"type": "Ready", "status": "True"}]
     status = {"nodeName": on, "phase": "Running", "conditions": conditions} | (status or {})
-    made = [manifest("kubevirt.io/v1", "VirtualMachineInstance", name, "shop", metadata=meta, spec=spec, status=status)]
+    made = [
+        manifest(
+            "kubevirt.io/v1",
+            "VirtualMachineInstance",
+            name,
+            "shop",
+            metadata=meta,
+            spec=spec,
+            status=status,
+        )
+    ]
     if strategy is not None:
         made.append(
             manifest(
@@ -106,12 +126,27 @@ def vm(
                 spec={"runStrategy": strategy, "template": {"spec": spec}},
             )
         )
-    made.append(pod(f"virt-launcher-{name}-x", on, memory, metadata=_launcher(name), claims=claims, priority=priority))
+    made.append(
+        pod(
+            f"virt-launcher-{name}-x",
+            on,
+            memory,
+            metadata=_launcher(name),
+            claims=claims,
+            priority=priority,
+        )
+    )
     return made
 
 
 def pod(
-    name: str, on: str, memory: str, *, metadata: Manifest | None = None, claims: Any = (), **spec: Any
+    name: str,
+    on: str,
+    memory: str,
+    *,
+    metadata: Manifest | None = None,
+    claims: Any = (),
+    **spec: Any,
 ) -> Manifest:
     volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
     spec = {"priority": 0} | spec
@@ -123,7 +158,9 @@ def pod(
         metadata=metadata or {},
         spec={
             "nodeName": on,
-            "containers": [{"name": "main", "resources": {"requests": {"memory": memory, "cpu": "100m"}}}],
+            "containers": [
+                {"name": "main", "resources": {"requests": {"memory": memory, "cpu": "100m"}}}
+            ],
             "volumes": volumes,
             **spec,
         },
@@ -133,8 +170,20 @@ def pod(
 
 def deployed(name: str, on: str, memory: str, kind: str = "ReplicaSet", **spec: Any) -> Manifest:
     """Return a pod of a controller."""
-    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": True, "uid": f"rs-{name}"}
-    return pod(f"{name}-1", on, memory, metadata={"labels": {"app": name}, "ownerReferences": [owner]}, **spec)
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": name,
+        "controller": True,
+        "uid": f"rs-{name}",
+    }
+    return pod(
+        f"{name}-1",
+        on,
+        memory,
+        metadata={"labels": {"app": name}, "ownerReferences": [owner]},
+        **spec,
+    )
 
 
 def filler(on: str, memory: str) -> Manifest:
@@ -167,14 +216,25 @@ FENCING = "fence-agents-remediation.medik8s.io/v1alpha1"
 
 
 def nhc(
-    remediator: str = "SelfNodeRemediation", *, minimum: Any = "51%", name: str = "workers", **spec: Any
+    remediator: str = "SelfNodeRemediation",
+    *,
+    minimum: Any = "51%",
+    name: str = "workers",
+    **spec: Any,
 ) -> list[Manifest]:
     """Return a NodeHealthCheck of all workers with its remediation template."""
     version = REMEDIATION if remediator.startswith("Self") else FENCING
     kind = f"{remediator}Template"
-    reference = {"apiVersion": version, "kind": kind, "name": f"{name}-template", "namespace": "medik8s"}
+    reference = {
+        "apiVersion": version,
+        "kind": kind,
+        "name": f"{name}-template",
+        "namespace": "medik8s",
+    }
     check = {
-        "selector": {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]},
+        "selector": {
+            "matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]
+        },
         "minHealthy": minimum,
         "remediationTemplate": reference,
         **spec,
@@ -208,10 +268,22 @@ def machines(*nodes: str, timeout: str = "60s", limit: Any = "100%") -> list[Man
         )
         for name in nodes
     ]
-    conditions = [{"type": "Ready", "status": status, "timeout": timeout} for status in ("Unknown", "False")]
-    check = {"selector": {"matchLabels": {"role": "worker"}}, "maxUnhealthy": limit, "unhealthyConditions": conditions}
+    conditions = [
+        {"type": "Ready", "status": status, "timeout": timeout} for status in ("Unknown", "False")
+    ]
+    check = {
+        "selector": {"matchLabels": {"role": "worker"}},
+        "maxUnhealthy": limit,
+        "unhealthyConditions": conditions,
+    }
     made.append(
-        manifest("machine.openshift.io/v1beta1", "MachineHealthCheck", "workers", "openshift-machine-api", spec=check)
+        manifest(
+            "machine.openshift.io/v1beta1",
+            "MachineHealthCheck",
+            "workers",
+            "openshift-machine-api",
+            spec=check,
+        )
     )
     return made
 
@@ -228,7 +300,10 @@ KUBEVIRT = manifest(
 
 
 def snapshot(
-    *parts: Any, unreadable: tuple[str, ...] = (), version: str | None = "v1.34.0", kubevirt: bool = True
+    *parts: Any,
+    unreadable: tuple[str, ...] = (),
+    version: str | None = "v1.34.0",
+    kubevirt: bool = True,
 ) -> Snapshot:
     """Return a cluster of which everything can be read but these kinds."""
     objects = [*NAMESPACES, *([KUBEVIRT] if kubevirt else []), *flat(parts)]

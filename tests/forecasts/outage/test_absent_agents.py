@@ -10,7 +10,14 @@ def agents(*nodes):
     spec = {"template": {"metadata": {"labels": AGENT}, "spec": {}}}
     daemon = manifest("apps/v1", "DaemonSet", "agent", "medik8s", spec=spec)
     pods = [
-        manifest("v1", "Pod", f"agent-{name}", "medik8s", metadata={"labels": AGENT}, spec={"nodeName": name})
+        manifest(
+            "v1",
+            "Pod",
+            f"agent-{name}",
+            "medik8s",
+            metadata={"labels": AGENT},
+            spec={"nodeName": name},
+        )
         for name in nodes
     ]
     return [daemon, *pods]
@@ -21,10 +28,15 @@ def test_a_node_without_an_agent_is_not_freed_by_another_limit():
     taint = {"key": "dedicated", "value": "desktop", "effect": "NoSchedule"}
     nodes[0]["spec"] = {"taints": [taint]}
     for each in nodes:
-        each["metadata"]["annotations"] = {"is-reboot-capable.self-node-remediation.medik8s.io": "true"}
+        each["metadata"]["annotations"] = {
+            "is-reboot-capable.self-node-remediation.medik8s.io": "true"
+        }
     lost = lose(snapshot(nodes, vm("db", "n1"), nhc(minimum="51%"), agents("n2", "n3")), "n1", "n2")
     assert lost.outages[0].vms[0].outcome == "never restarts"
-    assert "cannot remediate it: no SelfNodeRemediation agent runs there" in lost.outages[0].vms[0].reason
+    assert (
+        "cannot remediate it: no SelfNodeRemediation agent runs there"
+        in lost.outages[0].vms[0].reason
+    )
     assert "minHealthy" not in lost.outages[0].vms[0].remedy
     well = lose(snapshot(nodes, vm("db", "n1"), nhc(), agents("n1", "n2", "n3")), "n1")
     assert well.outages[0].vms[0].outcome == "restarts"

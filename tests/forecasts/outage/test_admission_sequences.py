@@ -1,4 +1,6 @@
-"""For random sequences of admissions the room that is kept equals the room computed from scratch."""
+"""For random sequences of admissions the room that is kept equals the room computed from
+scratch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The Machine of a node that is lost is being deleted already: what its deletion waits for, and whether that ends."""
+"""The Machine of a node that is lost is being deleted already: what its deletion waits for,
+and whether that ends.
+"""
 
 import copy
 
@@ -20,7 +22,11 @@ UNDRAINED = {"cluster.x-k8s.io": "machine.cluster.x-k8s.io", "openshift": "machi
 def dead(items, **since):
     """Return the cluster with a node n1 that stopped reporting at that time."""
     for condition in only(items, "Node", "n1")["status"]["conditions"]:
-        condition |= {"status": "Unknown", "lastTransitionTime": ago(**since), "lastHeartbeatTime": ago(**since)}
+        condition |= {
+            "status": "Unknown",
+            "lastTransitionTime": ago(**since),
+            "lastHeartbeatTime": ago(**since),
+        }
     return items
 
 
@@ -54,15 +60,25 @@ def openshift(deleted, conditions=(), hooks=()):
 
 
 def capi(own):
-    return [own, *(cluster_api.machine(f"machine-{name}", name) for name in NODES[1:]), *cluster_api.management()]
+    return [
+        own,
+        *(cluster_api.machine(f"machine-{name}", name) for name in NODES[1:]),
+        *cluster_api.management(),
+    ]
 
 
 def cluster_with(*parts, since=None):
     """Return a cluster in which n1 is lost, and the pod of its VM is being deleted."""
     items = dead(cluster(vms=[("web", "n1")]), **(since or {"minutes": 72}))
     launcher = only(items, "Pod", "virt-launcher-web-k2x7q")
-    items[items.index(launcher)] = ending(launcher, "Running", minutes=(since or {"minutes": 72})["minutes"] - 6)
-    return items + [copy.deepcopy(each) for part in parts for each in (part if isinstance(part, list) else [part])]
+    items[items.index(launcher)] = ending(
+        launcher, "Running", minutes=(since or {"minutes": 72})["minutes"] - 6
+    )
+    return items + [
+        copy.deepcopy(each)
+        for part in parts
+        for each in (part if isinstance(part, list) else [part])
+    ]
 
 
 def lost(*parts, since=None):
@@ -84,8 +100,14 @@ def test_a_drain_that_waits_for_a_pod_without_a_limit_never_ends(platform):
     own = capi(machine(LONG)) if platform == "cluster.x-k8s.io" else openshift(LONG)
     vm = lost(own, ledger())
     assert vm.outcome == "never restarts"
-    assert "can do no more: Machine machine-n1 is being deleted for 64 min, and its drain waits without a" in vm.reason
-    assert "for pod vms/ledger-0: PodDisruptionBudget vms/ledger: minAvailable is 1 for 1 pod" in vm.reason
+    assert (
+        "can do no more: Machine machine-n1 is being deleted for 64 min, and its drain waits "
+        "without a"
+    ) in vm.reason
+    assert (
+        "for pod vms/ledger-0: PodDisruptionBudget vms/ledger: minAvailable is 1 for 1 pod"
+        in vm.reason
+    )
     assert f"{UNDRAINED[platform]}/exclude-node-draining=" in vm.remedy
     assert ("nodeDrainTimeout" in vm.remedy) is (platform == "cluster.x-k8s.io")
     assert "confirm that n1 is powered off, then: kubectl taint nodes n1" in vm.remedy
@@ -110,7 +132,9 @@ def test_a_deletion_that_goes_on_is_timed_from_now(changed, pods):
     assert vm.from_now
     assert vm.at is not None
     assert vm.at.low == (240 if "nodeDrainTimeout" in changed else 60)
-    assert ("and its drain ends at 12:03 UTC at the latest" in vm.reason) is ("nodeDrainTimeout" in changed)
+    assert ("and its drain ends at 12:03 UTC at the latest" in vm.reason) is (
+        "nodeDrainTimeout" in changed
+    )
     assert [part.what for part in vm.parts][:2] == ["remediated", "pod gone"]
 
 
@@ -131,14 +155,20 @@ def test_a_budget_that_may_allow_it_later_leaves_it_open():
     own["status"] |= {"currentHealthy": 1, "disruptionsAllowed": 0}
     vm = lost(capi(machine(LONG)), pod, own)
     assert vm.outcome == "unknown"
-    assert "is being deleted for 64 min, and it is not known whether the drain of Machine machine-n1 ends" in vm.reason
+    assert (
+        "is being deleted for 64 min, and it is not known whether the drain of Machine "
+        "machine-n1 ends"
+    ) in vm.reason
 
 
 def test_a_deletion_without_a_known_cause_that_lasts_too_long_leaves_it_open():
     waits = {"type": "Deleting", "status": "True", "reason": "WaitingForInfrastructureDeletion"}
     vm = lost(capi(machine(LONG, [waits])))
     assert vm.outcome == "unknown"
-    assert "why Machine machine-n1 is being deleted for 64 min (WaitingForInfrastructureDeletion)" in vm.reason
+    assert (
+        "why Machine machine-n1 is being deleted for 64 min (WaitingForInfrastructureDeletion)"
+        in vm.reason
+    )
 
 
 @pytest.mark.parametrize("platform", UNDRAINED)
@@ -148,12 +178,19 @@ def test_a_deletion_without_a_known_cause_that_lasts_too_long_leaves_it_open():
 def test_a_hook_that_stays_holds_the_machine(platform, deleted, since, outcome):
     note = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move-storage": "storage-team"}
     hook = {"name": "move-storage", "owner": "storage-team"}
-    own = capi(machine(deleted, notes=note)) if platform == "cluster.x-k8s.io" else openshift(deleted, hooks=[hook])
+    own = (
+        capi(machine(deleted, notes=note))
+        if platform == "cluster.x-k8s.io"
+        else openshift(deleted, hooks=[hook])
+    )
     vm = lost(own, since=since)
     assert vm.outcome == outcome
     assert "move-storage of storage-team" in vm.reason
     if outcome == "never restarts":
-        assert "waits for the pre-drain hook move-storage of storage-team, which no time-out ends" in vm.reason
+        assert (
+            "waits for the pre-drain hook move-storage of storage-team, which no time-out ends"
+            in vm.reason
+        )
         assert "ask the owner of the hook why it stays: kubectl describe" in vm.remedy
 
 
@@ -171,7 +208,9 @@ def test_a_limit_of_the_check_does_not_stop_a_deletion_that_has_begun():
         ({}, "5m", "restarts"),
     ],
 )
-def test_a_pod_that_nothing_may_end_holds_also_the_drain_of_a_node_that_is_lost_later(protected, timeout, outcome):
+def test_a_pod_that_nothing_may_end_holds_also_the_drain_of_a_node_that_is_lost_later(
+    protected, timeout, outcome
+):
     own = cluster_api.machine("machine-n1", "n1")
     own["spec"] |= {"nodeDrainTimeout": timeout} if timeout else {}
     pod, guard = ledger(**protected)
@@ -180,13 +219,21 @@ def test_a_pod_that_nothing_may_end_holds_also_the_drain_of_a_node_that_is_lost_
     (one,) = outages(Question(nodes=("n1",)), seen).outages
     assert one.vms[0].outcome == outcome
     if outcome == "never restarts":
-        assert "the drain of the dead node never ends: nothing deletes pod vms/ledger-0" in one.vms[0].reason
+        assert (
+            "the drain of the dead node never ends: nothing deletes pod vms/ledger-0"
+            in one.vms[0].reason
+        )
         assert "set nodeDrainTimeout of MachineDeployment workers" in one.vms[0].remedy
 
 
-@pytest.mark.parametrize(("since", "outcome"), [({"minutes": 72}, "unknown"), ({"minutes": 9}, "restarts")])
+@pytest.mark.parametrize(
+    ("since", "outcome"), [({"minutes": 72}, "unknown"), ({"minutes": 9}, "restarts")]
+)
 def test_a_check_that_should_have_acted_long_ago_leaves_it_open(since, outcome):
     vm = lost(capi(cluster_api.machine("machine-n1", "n1")), since=since)
     assert vm.outcome == outcome
-    late = "why MachineHealthCheck workers has not deleted Machine machine-n1, whose node has been lost for 72 min"
+    late = (
+        "why MachineHealthCheck workers has not deleted Machine machine-n1, whose node has been "
+        "lost for 72 min"
+    )
     assert vm.unseen == ((late,) if outcome == "unknown" else ())

@@ -26,7 +26,9 @@ def samples(found):
 
 
 def test_a_cluster_with_room():
-    found = figures(snapshot(ZONED, vm("db", "n1", "20Gi"), vm("web", "n2", "10Gi"), nhc(minimum=0)))
+    found = figures(
+        snapshot(ZONED, vm("db", "n1", "20Gi"), vm("web", "n2", "10Gi"), nhc(minimum=0))
+    )
     assert found.nodes == {"n1": True, "n2": True, "n3": True}
     assert found.zones == {"a": True, "b": True}
     assert found.capacity["memory"] == (3 * 64 - 30) * GI - 64 * GI
@@ -57,13 +59,19 @@ def test_each_cause_is_counted():
 
 
 def test_vms_of_which_chance_decides_count_with_the_least_number():
-    objects = [filler("n2", "54Gi"), filler("n3", "64Gi"), [vm(f"vm{index}", "n1", "10Gi") for index in range(3)]]
+    objects = [
+        filler("n2", "54Gi"),
+        filler("n3", "64Gi"),
+        [vm(f"vm{index}", "n1", "10Gi") for index in range(3)],
+    ]
     assert figures(snapshot(ZONED, objects, nhc(minimum=0))).without[FailoverCause.ROOM] == 2
 
 
 def test_what_was_not_read_has_no_figure():
     objects = (ZONED, vm("db", "n1"), nhc())
-    found = samples(figures(snapshot(*objects, unreadable=("virtualmachineinstances.kubevirt.io",))))
+    found = samples(
+        figures(snapshot(*objects, unreadable=("virtualmachineinstances.kubevirt.io",)))
+    )
     assert found["virt_admit_node_survivable", "n1"] == -1
     assert not {name for name, *_ in found} & {
         "virt_admit_failover_capacity",
@@ -74,7 +82,12 @@ def test_what_was_not_read_has_no_figure():
 
 
 def test_metrics():
-    cluster = snapshot(ZONED, claim("d"), vm("db", "n1", volumes=[disk("d")]), nhc("FenceAgentsRemediation", minimum=0))
+    cluster = snapshot(
+        ZONED,
+        claim("d"),
+        vm("db", "n1", volumes=[disk("d")]),
+        nhc("FenceAgentsRemediation", minimum=0),
+    )
     found = samples(figures(cluster))
     assert found["virt_admit_node_survivable", "n1"] == 1
     assert found["virt_admit_zone_survivable", "a"] == 1
@@ -102,7 +115,9 @@ def test_nodes_that_are_no_longer_read_are_not_determined():
 
 def test_the_page_names_losses_that_are_not_survived():
     assert with_failover(PAGE, None) == PAGE
-    shown = with_failover(PAGE, figures(snapshot(ZONED, vm("<b>db</b>", "n1", "10Gi"), filler("n2", "64Gi"))))
+    shown = with_failover(
+        PAGE, figures(snapshot(ZONED, vm("<b>db</b>", "n1", "10Gi"), filler("n2", "64Gi")))
+    )
     text = pages.render(shown)
     assert "nodes whose loss leaves VMs down" in text
     assert "no health check watches n1" in text

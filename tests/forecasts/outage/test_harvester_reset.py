@@ -7,7 +7,9 @@ from tests.forecasts.outage.test_health_actors import only_vm, parts
 
 
 def harvester(value, *own, group="harvesterhci.io"):
-    """The loss of a node of Harvester, whose setting has this value, and whose own pods are on these nodes."""
+    """The loss of a node of Harvester, whose setting has this value,
+    and whose own pods are on these nodes.
+    """
     nodes = [node(name) for name in ("n1", "n2", "n3")]
     for each in nodes:
         each["metadata"]["labels"]["harvesterhci.io/managed"] = "true"

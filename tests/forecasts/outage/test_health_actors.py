@@ -3,7 +3,18 @@
 import pytest
 
 from tests.forecasts.outage import losses
-from tests.forecasts.outage.losses import deployed, filler, lose, manifest, master, nhc, node, pod, snapshot, vm
+from tests.forecasts.outage.losses import (
+    deployed,
+    filler,
+    lose,
+    manifest,
+    master,
+    nhc,
+    node,
+    pod,
+    snapshot,
+    vm,
+)
 from virt_admit.forecasts.outage.outages import Question, outages
 
 NODES = [node("n1"), node("n2"), node("n3")]
@@ -27,11 +38,22 @@ def deleting(*, then_self: bool = False):
     check, template = nhc()
     spec = check["spec"]
     if then_self:
-        second = {"remediationTemplate": spec.pop("remediationTemplate"), "order": 2, "timeout": "600s"}
-        spec["escalatingRemediations"] = [{"remediationTemplate": reference, "order": 1, "timeout": "60s"}, second]
+        second = {
+            "remediationTemplate": spec.pop("remediationTemplate"),
+            "order": 2,
+            "timeout": "600s",
+        }
+        spec["escalatingRemediations"] = [
+            {"remediationTemplate": reference, "order": 1, "timeout": "60s"},
+            second,
+        ]
     else:
         spec["remediationTemplate"] = reference
-    own = {**DELETION, "metadata": {"name": "mdr", "namespace": "medik8s"}, "spec": {"template": {"spec": {}}}}
+    own = {
+        **DELETION,
+        "metadata": {"name": "mdr", "namespace": "medik8s"},
+        "spec": {"template": {"spec": {}}},
+    }
     return [check, template, own]
 
 
@@ -61,7 +83,9 @@ def test_machine_deletion_without_machines_that_were_read_is_not_certain():
 
 @pytest.mark.parametrize("machines", [(), ("n2", "n3")])
 def test_a_node_without_machine_waits_for_the_next_remediator(machines):
-    row = only_vm(lose(snapshot(with_machines(*machines), vm("db", "n1"), deleting(then_self=True)), "n1"))
+    row = only_vm(
+        lose(snapshot(with_machines(*machines), vm("db", "n1"), deleting(then_self=True)), "n1")
+    )
     assert row.outcome == "restarts"
     assert parts(row)["earlier remediators"] == (60, 60)
     assert parts(row)["remediated"] == (180, 180)
@@ -73,7 +97,10 @@ def fencing(spec, then_self=False):
     template["spec"]["template"]["spec"] = spec
     again = nhc(name="self")
     if then_self:
-        first, second = check["spec"].pop("remediationTemplate"), again[0]["spec"]["remediationTemplate"]
+        first, second = (
+            check["spec"].pop("remediationTemplate"),
+            again[0]["spec"]["remediationTemplate"],
+        )
         check["spec"]["escalatingRemediations"] = [
             {"remediationTemplate": first, "order": 1, "timeout": "60s"},
             {"remediationTemplate": second, "order": 2, "timeout": "600s"},
@@ -110,10 +137,34 @@ OTHERS = {"n2": "10.0.0.2"}
         ({"agent": "fence_aws", "sharedparameters": {"--plug": "{{.NodeName}"}}, False),
         ({"agent": "fence_aws --help", "nodeparameters": {"--plug": ALL}}, False),
         ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}, "timeout": "0s"}, False),
-        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL, "--action": {"n1": "on"}}}, False),
-        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}, "sharedparameters": {"action": "status"}}, False),
-        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}, "sharedparameters": {"--action": "off"}}, True),
-        ({"agent": "fence_aws", "sharedparameters": {"--region": "x"}, "sharedSecretName": "fence"}, None),
+        (
+            {"agent": "fence_aws", "nodeparameters": {"--plug": ALL, "--action": {"n1": "on"}}},
+            False,
+        ),
+        (
+            {
+                "agent": "fence_aws",
+                "nodeparameters": {"--plug": ALL},
+                "sharedparameters": {"action": "status"},
+            },
+            False,
+        ),
+        (
+            {
+                "agent": "fence_aws",
+                "nodeparameters": {"--plug": ALL},
+                "sharedparameters": {"--action": "off"},
+            },
+            True,
+        ),
+        (
+            {
+                "agent": "fence_aws",
+                "sharedparameters": {"--region": "x"},
+                "sharedSecretName": "fence",
+            },
+            None,
+        ),
     ],
 )
 def test_a_fence_agent_needs_the_parameters_of_the_node(spec, survives):
@@ -136,7 +187,9 @@ def test_a_node_without_fence_parameters_waits_for_the_next_remediator():
 
 def test_the_tries_of_a_fence_agent_bound_it_unless_another_remediator_goes_on():
     spec = IPMI | {"nodeparameters": {"--ip": ALL}, "retrycount": 2}
-    assert parts(only_vm(lose(snapshot(NODES, vm("db", "n1"), fencing(spec)), "n1")))["remediated"] == (0, 125)
+    assert parts(only_vm(lose(snapshot(NODES, vm("db", "n1"), fencing(spec)), "n1")))[
+        "remediated"
+    ] == (0, 125)
     found = lose(snapshot(NODES, vm("db", "n1"), fencing(spec, then_self=True)), "n1")
     assert parts(only_vm(found))["remediated"] == (0, None)
 
@@ -171,12 +224,16 @@ def control_plane(*more):
         each["metadata"]["labels"]["kubevirt.io/schedulable"] = "true"
     check, template = nhc()
     check["spec"]["selector"] = {}
-    version = manifest("config.openshift.io/v1", "ClusterVersion", "version", status={"conditions": []})
+    version = manifest(
+        "config.openshift.io/v1", "ClusterVersion", "version", status={"conditions": []}
+    )
     return nodes, check, template, version, vm("db", "m0"), more
 
 
 def budget(name):
-    return manifest("policy/v1", "PodDisruptionBudget", name, "openshift-etcd", spec={"maxUnavailable": 1})
+    return manifest(
+        "policy/v1", "PodDisruptionBudget", name, "openshift-etcd", spec={"maxUnavailable": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,8 +277,14 @@ def cluster_api(*, paused):
             spec={"clusterName": "prod"},
             status={"nodeRef": {"kind": "Node", "name": name}, "phase": "Running"},
         )
-    conditions = [{"type": "Ready", "status": status, "timeout": "60s"} for status in ("Unknown", "False")]
-    spec = {"clusterName": "prod", "selector": {"matchLabels": {"role": "worker"}}, "unhealthyConditions": conditions}
+    conditions = [
+        {"type": "Ready", "status": status, "timeout": "60s"} for status in ("Unknown", "False")
+    ]
+    spec = {
+        "clusterName": "prod",
+        "selector": {"matchLabels": {"role": "worker"}},
+        "unhealthyConditions": conditions,
+    }
     yield manifest("cluster.x-k8s.io/v1beta1", "MachineHealthCheck", "workers", "capi", spec=spec)
     yield manifest("cluster.x-k8s.io/v1beta1", "Cluster", "prod", "capi", spec={"paused": paused})
 
@@ -253,7 +316,9 @@ def test_two_checks_of_which_one_has_no_known_end():
         "name": "metal",
         "annotations": {"machine.openshift.io/remediation-strategy": "external-baremetal"},
     }
-    found = lose(snapshot(NODES, vm("db", "n1"), losses.machines("n1", "n2", "n3"), external[-1]), "n1")
+    found = lose(
+        snapshot(NODES, vm("db", "n1"), losses.machines("n1", "n2", "n3"), external[-1]), "n1"
+    )
     assert {actor.check for actor in found.outages[0].actors} == {
         "MachineHealthCheck workers",
         "MachineHealthCheck metal",
@@ -268,10 +333,21 @@ def test_older_releases_notice_earlier(version, low):
 
 
 def controllers(*nodes):
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "virt-controller", "controller": True, "uid": "rs"}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "virt-controller",
+        "controller": True,
+        "uid": "rs",
+    }
     labels = {"kubevirt.io": "virt-controller"}
     for index, name in enumerate(nodes):
-        yield pod(f"virt-controller-{index}", name, "1Gi", metadata={"labels": labels, "ownerReferences": [owner]})
+        yield pod(
+            f"virt-controller-{index}",
+            name,
+            "1Gi",
+            metadata={"labels": labels, "ownerReferences": [owner]},
+        )
 
 
 @pytest.mark.parametrize(("on", "waits"), [(("n1", "n2"), False), (("n1", "n1"), True)])
@@ -290,15 +366,29 @@ def test_other_pods_do_not_decide_where_no_vm_restarts():
 def test_a_vm_that_never_preempts_needs_room_next_to_lesser_pods():
     objects = [filler("n3", "64Gi"), filler("n2", "40Gi"), vm("db", "n1", "20Gi", priority=1000)]
     objects[2][-1]["spec"]["preemptionPolicy"] = "Never"
-    found = outages(Question(nodes=("n1",)), snapshot(NODES, objects, deployed("web", "n1", "10Gi"), nhc()))
+    found = outages(
+        Question(nodes=("n1",)), snapshot(NODES, objects, deployed("web", "n1", "10Gi"), nhc())
+    )
     assert found.survives is None
 
 
 def capi(*, deleted="2026-01-01T09:00:00Z", timeout=None, waits_since="2026-01-01T11:00:00Z"):
     """A Machine of Cluster API that is being deleted, with its health check."""
-    labels = {"cluster.x-k8s.io/deployment-name": "workers", "cluster.x-k8s.io/cluster-name": "prod"}
-    owner = {"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineSet", "name": "workers", "controller": True}
-    waiting = {"type": "VolumeDetachSucceeded", "status": "False", "lastTransitionTime": waits_since}
+    labels = {
+        "cluster.x-k8s.io/deployment-name": "workers",
+        "cluster.x-k8s.io/cluster-name": "prod",
+    }
+    owner = {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "MachineSet",
+        "name": "workers",
+        "controller": True,
+    }
+    waiting = {
+        "type": "VolumeDetachSucceeded",
+        "status": "False",
+        "lastTransitionTime": waits_since,
+    }
     machine = manifest(
         "cluster.x-k8s.io/v1beta1",
         "Machine",
@@ -315,11 +405,21 @@ def capi(*, deleted="2026-01-01T09:00:00Z", timeout=None, waits_since="2026-01-0
         "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "workers"}},
         "unhealthyConditions": conditions,
     }
-    ready = [{"type": kind, "status": "True"} for kind in ("InfrastructureReady", "ControlPlaneInitialized")]
+    ready = [
+        {"type": kind, "status": "True"}
+        for kind in ("InfrastructureReady", "ControlPlaneInitialized")
+    ]
     return [
         machine,
         manifest("cluster.x-k8s.io/v1beta1", "MachineHealthCheck", "workers", "capi", spec=check),
-        manifest("cluster.x-k8s.io/v1beta1", "Cluster", "prod", "capi", spec={}, status={"conditions": ready}),
+        manifest(
+            "cluster.x-k8s.io/v1beta1",
+            "Cluster",
+            "prod",
+            "capi",
+            spec={},
+            status={"conditions": ready},
+        ),
     ]
 
 
@@ -343,7 +443,8 @@ def test_a_machine_whose_deletion_waits_for_volumes_frees_no_pod(changed, stuck)
 
 
 @pytest.mark.parametrize(
-    ("labels", "namespace"), [({"component": "etcd"}, "kube-system"), ({"app": "etcd"}, "openshift-etcd")]
+    ("labels", "namespace"),
+    [({"component": "etcd"}, "kube-system"), ({"app": "etcd"}, "openshift-etcd")],
 )
 def test_a_member_of_etcd_that_is_dreported_statuss_for_the_quorum(labels, namespace):
     masters = [master(name) for name in ("m0", "m1", "m2")]
@@ -365,8 +466,12 @@ def test_a_member_of_etcd_that_is_dreported_statuss_for_the_quorum(labels, names
 def test_a_node_whose_only_remediation_has_timed_out_is_left_alone(timed_out, acts):
     check, template = nhc()
     reference = check["spec"].pop("remediationTemplate")
-    check["spec"]["escalatingRemediations"] = [{"remediationTemplate": reference, "order": 1, "timeout": "30m"}]
-    started = [{"started": "2026-01-01T11:30:00Z", **({"timedOut": at} if at else {})} for at in timed_out]
+    check["spec"]["escalatingRemediations"] = [
+        {"remediationTemplate": reference, "order": 1, "timeout": "30m"}
+    ]
+    started = [
+        {"started": "2026-01-01T11:30:00Z", **({"timedOut": at} if at else {})} for at in timed_out
+    ]
     check["status"] = {"unhealthyNodes": [{"name": "n1", "remediations": started}]}
     nodes = [node("n1", ready="Unknown"), *NODES[1:]]
     row = only_vm(lose(snapshot(nodes, vm("db", "n1"), check, template), "n1"))
@@ -384,17 +489,26 @@ def test_a_node_whose_only_remediation_has_timed_out_is_left_alone(timed_out, ac
 )
 def test_control_plane_nodes_are_remediated_one_at_a_time(unhealthy, label, survives):
     nodes, *others = control_plane(budget("guard"))
-    nodes += [{**nodes[0], "metadata": {**nodes[0]["metadata"], "name": name}} for name in ("m3", "m4")]
+    nodes += [
+        {**nodes[0], "metadata": {**nodes[0]["metadata"], "name": name}} for name in ("m3", "m4")
+    ]
     for each in nodes:
         if each["metadata"]["name"] == unhealthy:
-            each["status"] = {**each["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
-            each["metadata"]["labels"] = each["metadata"]["labels"] | ({label: "true"} if label else {})
+            each["status"] = {
+                **each["status"],
+                "conditions": [{"type": "Ready", "status": "Unknown"}],
+            }
+            each["metadata"]["labels"] = each["metadata"]["labels"] | (
+                {label: "true"} if label else {}
+            )
     assert lose(snapshot(nodes, others), "m0").survives is survives
 
 
 def test_which_of_two_lost_control_plane_nodes_is_remediated_is_not_known():
     nodes, *others = control_plane(budget("guard"))
-    nodes += [{**nodes[0], "metadata": {**nodes[0]["metadata"], "name": name}} for name in ("m3", "m4")]
+    nodes += [
+        {**nodes[0], "metadata": {**nodes[0]["metadata"], "name": name}} for name in ("m3", "m4")
+    ]
     found = lose(snapshot(nodes, others), "m0", "m1")
     assert found.survives is None
     assert any("whether m0 or m1 is remediated" in what for what in found.unseen)

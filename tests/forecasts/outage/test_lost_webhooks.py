@@ -21,33 +21,59 @@ from virt_admit.forecasts.repair.repair_plan import Goal
 from virt_admit.reports.outage import text
 
 NODES = [node("n1"), node("n2"), node("n3")]
-OTHERS = [manifest("v1", "Service", "kubernetes", "default"), manifest("v1", "Namespace", "kube-system")]
+OTHERS = [
+    manifest("v1", "Service", "kubernetes", "default"),
+    manifest("v1", "Namespace", "kube-system"),
+]
 OUTSIDE = {"matchExpressions": [{"key": "policy", "operator": "DoesNotExist"}]}
 SHOP = {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}
 
 
 def rule(resource, operation="CREATE", group="", **more):
-    return {"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]} | more
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": [operation],
+        "resources": [resource],
+    } | more
 
 
 def policy(*rules, nodes=("n1",), endpoints=None, kind="ReplicaSet", **fields):
-    """Return a webhook that fails closed, with its pods; its own namespace has the label ``policy``."""
+    """Return a webhook that fails closed, with its pods;
+    its own namespace has the label ``policy``.
+    """
     pods = []
     for on in nodes:
-        found = deployed(f"policy-{on}", on, "1Gi", kind) if kind else pod(f"policy-{on}-1", on, "1Gi")
+        found = (
+            deployed(f"policy-{on}", on, "1Gi", kind) if kind else pod(f"policy-{on}-1", on, "1Gi")
+        )
         found["metadata"] |= {"namespace": "policies", "labels": {"app": "policy"}}
         pods.append(found)
     ready = [
-        {"conditions": {"ready": True}, "nodeName": on, "targetRef": {"kind": "Pod", "name": f"policy-{on}-1"}}
+        {
+            "conditions": {"ready": True},
+            "nodeName": on,
+            "targetRef": {"kind": "Pod", "name": f"policy-{on}-1"},
+        }
         for on in (nodes if endpoints is None else endpoints)
     ]
     labels = {"labels": {"kubernetes.io/service-name": "policy"}}
-    hook = {"name": "policy.example.com", "clientConfig": {"service": {"name": "policy", "namespace": "policies"}}}
+    hook = {
+        "name": "policy.example.com",
+        "clientConfig": {"service": {"name": "policy", "namespace": "policies"}},
+    }
     configuration = "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "policy"
     return [
         manifest("v1", "Namespace", "policies", metadata={"labels": {"policy": "none"}}),
         manifest("v1", "Service", "policy", "policies", spec={"selector": {"app": "policy"}}),
-        manifest("discovery.k8s.io/v1", "EndpointSlice", "policy-1", "policies", metadata=labels, endpoints=ready),
+        manifest(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            "policy-1",
+            "policies",
+            metadata=labels,
+            endpoints=ready,
+        ),
         manifest(*configuration, webhooks=[hook | {"rules": list(rules)} | fields]),
         *pods,
     ]
@@ -55,7 +81,10 @@ def policy(*rules, nodes=("n1",), endpoints=None, kind="ReplicaSet", **fields):
 
 PODS, VMIS = rule("pods"), rule("virtualmachineinstances", "CREATE", "kubevirt.io")
 EVERYTHING = rule("*/*", "*", "*")
-LEASES, STATUS = rule("leases", "UPDATE", "coordination.k8s.io"), rule("nodes/status", "UPDATE", scope="Cluster")
+LEASES, STATUS = (
+    rule("leases", "UPDATE", "coordination.k8s.io"),
+    rule("nodes/status", "UPDATE", scope="Cluster"),
+)
 UNCLEAR = [{"expression": "object.spec.x.all(y, y > 1)"}]
 ITSELF, NOTICE = "and it refuses its own new pod", "by which Kubernetes notices that a node is lost"
 
@@ -78,10 +107,22 @@ ITSELF, NOTICE = "and it refuses its own new pod", "by which Kubernetes notices 
         (policy(PODS, matchConditions=UNCLEAR), None, ITSELF),
         (policy(PODS, namespaceSelector=OUTSIDE), True, ""),
         (policy(PODS, namespaceSelector=OUTSIDE, kind="StatefulSet"), True, ""),
-        (policy(PODS, namespaceSelector=OUTSIDE, kind=""), False, "and no node that is left runs its pod"),
-        (policy(PODS, namespaceSelector=OUTSIDE, kind="DaemonSet"), False, "and no node that is left runs its pod"),
+        (
+            policy(PODS, namespaceSelector=OUTSIDE, kind=""),
+            False,
+            "and no node that is left runs its pod",
+        ),
+        (
+            policy(PODS, namespaceSelector=OUTSIDE, kind="DaemonSet"),
+            False,
+            "and no node that is left runs its pod",
+        ),
         (policy(VMIS), True, ""),
-        (policy(VMIS, endpoints=()), False, "fails closed, and Service policies/policy has no ready endpoint"),
+        (
+            policy(VMIS, endpoints=()),
+            False,
+            "fails closed, and Service policies/policy has no ready endpoint",
+        ),
         (policy(rule("deployments", group="apps")), True, ""),
     ],
 )
@@ -96,9 +137,13 @@ def test_a_webhook_on_the_lost_node(parts, survives, says):
         assert "kubectl describe" in row.remedy
 
 
-@pytest.mark.parametrize(("parts", "waits"), [(policy(VMIS), True), (policy(VMIS, nodes=("n1", "n2")), False)])
+@pytest.mark.parametrize(
+    ("parts", "waits"), [(policy(VMIS), True), (policy(VMIS, nodes=("n1", "n2")), False)]
+)
 def test_the_start_waits_until_the_webhook_runs_elsewhere(parts, waits):
-    answer = lose(snapshot(NODES, OTHERS, vm("db", "n1", "20Gi"), nhc("FenceAgentsRemediation"), parts), "n1")
+    answer = lose(
+        snapshot(NODES, OTHERS, vm("db", "n1", "20Gi"), nhc("FenceAgentsRemediation"), parts), "n1"
+    )
     says = "webhook policy.example.com started elsewhere"
     assert (says in {part.what for part in answer.outages[0].vms[0].parts}) is waits
     assert (f"{says} 5-120 s (its Deployment)" in text.text(answer)) is waits
@@ -116,14 +161,19 @@ def test_endpoints_that_cannot_be_read():
         parts = NODES, OTHERS, vm("db", "n1", "20Gi"), nhc(), policy(rules, endpoints=())
         answer = lose(snapshot(*parts, unreadable=("endpointslices.discovery.k8s.io",)), "n1")
         assert answer.survives is survives
-        assert all("whether webhook policy.example.com still answers is not known" in why for why in answer.because)
+        assert all(
+            "whether webhook policy.example.com still answers is not known" in why
+            for why in answer.because
+        )
 
 
 def test_the_plan_names_the_webhook():
     parts = NODES, OTHERS, vm("db", "n1", "20Gi"), nhc(), policy(PODS)
     (left,) = repair(snapshot(*parts), Goal.OUTAGE).remaining
     assert left.problem.cause == "WebhookLost"
-    assert "exclude namespace policies by its namespaceSelector, or run a second replica" in left.why
+    assert (
+        "exclude namespace policies by its namespaceSelector, or run a second replica" in left.why
+    )
 
 
 def test_what_a_live_cluster_keeps():

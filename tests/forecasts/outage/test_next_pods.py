@@ -39,8 +39,8 @@ def remedy(words, *, of_vm):
 
 def test_a_restart_rids_it_of_that_selector():
     assert remedy("free disk space on w2", of_vm=False) == (
-        "free disk space on w2, or restart the VM, as the node selector of its VMI names w2, which its VM does not: "
-        "virtctl restart erp -n vms"
+        "free disk space on w2, or restart the VM, as the node selector of its VMI names w2, which "
+        "its VM does not: virtctl restart erp -n vms"
     )
     assert "of its VMI" not in remedy("free disk space on w2", of_vm=True)
 
@@ -53,7 +53,10 @@ def test_a_selector_of_the_vm_stays():
     assert next_pod(of_vm=True)[HOST] == "w2"
 
 
-POLICY = 'pods "virt-launcher-erp-x" is forbidden: violates PodSecurity "restricted:latest": seccompProfile'
+POLICY = (
+    'pods "virt-launcher-erp-x" is forbidden: violates PodSecurity "restricted:latest": '
+    "seccompProfile"
+)
 HOOK = 'admission webhook "macs.example" denied the request: in use'
 
 
@@ -71,7 +74,9 @@ def test_what_refuses_the_target_pod_refuses_the_next_pod():
     found = refused(POLICY)
 
     assert found is not None
-    assert found.reason.startswith("its new pod is refused as its target pod is: violates PodSecurity")
+    assert found.reason.startswith(
+        "its new pod is refused as its target pod is: violates PodSecurity"
+    )
     assert "kubectl label namespace vms" in found.remedy
 
 

@@ -1,4 +1,7 @@
-"""When KubeVirt creates the next VMI of a lost VM. ``tests/upstream/restarts.py`` compares the same with its controllers."""
+"""When KubeVirt creates the next VMI of a lost VM.
+
+``tests/upstream/restarts.py`` compares the same with its controllers.
+"""
 
 import pytest
 
@@ -53,11 +56,16 @@ def test_volumes_are_detached_during_the_back_off():
     assert part(row, "detached") == (60, 110)
 
 
-# --- replica sets --------------------------------------------------------------------------------------------------
+# --- replica sets ---------------------------------------------------------------------------------
 
 
 def replica(**spec):
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet", "name": "web", "uid": "rs"}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstanceReplicaSet",
+        "name": "web",
+        "uid": "rs",
+    }
     made = vm("web-1", "n1", strategy=None, **spec)
     made[0]["metadata"]["ownerReferences"] = [owner | {"controller": True}]
     return made
@@ -67,7 +75,10 @@ def test_a_replica_set_needs_no_health_check():
     (row,) = rows(replica())
 
     assert row.outcome == "restarts"
-    assert row.reason == "its replica set makes another; it does once the old pod is marked for deletion"
+    assert (
+        row.reason
+        == "its replica set makes another; it does once the old pod is marked for deletion"
+    )
     assert part(row, "old pod marked for deletion") == (300, 300)
     assert row.at == (50 + 300 + 10, 55 + 300 + 120)
 
@@ -98,19 +109,24 @@ def test_a_replica_set_waits_forever(parts, loses):
 
 @pytest.mark.parametrize(("paused", "outcome"), [(True, "stays off"), (False, "restarts")])
 def test_a_paused_replica_set_makes_no_other(paused, outcome):
-    (row,) = rows(replica(), manifest("kubevirt.io/v1", VMIRS.kind, "web", "shop", spec={"paused": paused}), nhc())
+    (row,) = rows(
+        replica(),
+        manifest("kubevirt.io/v1", VMIRS.kind, "web", "shop", spec={"paused": paused}),
+        nhc(),
+    )
 
     assert row.outcome == outcome
 
 
-# --- pods that have ended, VMIs that are being deleted ---------------------------------------------------------------
+# --- pods that have ended, VMIs that are being deleted --------------------------------------------
 
 
 def test_virt_controller_removes_a_pod_that_has_ended():
     made = vm("db", "n1")
     made[-1]["status"]["phase"] = "Failed"
     larger = node("n6")
-    larger["status"]["allocatable"]["ephemeral-storage"] = "50Gi"  # what a pod that KubeVirt renders asks for, too
+    # what a pod that KubeVirt renders asks for, too
+    larger["status"]["allocatable"]["ephemeral-storage"] = "50Gi"
     (row,) = rows(made, larger)
 
     assert row.outcome == "restarts"

@@ -1,4 +1,6 @@
-"""``explain`` of a health check, ``node-without-health-check`` and ``outage`` say the same about a node."""
+"""``explain`` of a health check, ``node-without-health-check`` and ``outage`` say the same about a
+node.
+"""
 
 from tests import blindness
 from tests.forecasts.outage import losses
@@ -43,7 +45,9 @@ def clusters():
 def test_a_check_acts_on_a_node_for_the_rule_if_it_does_after_a_loss():
     said = set()
     for cluster in clusters():
-        down = any(each.condition("Ready")["status"].text != "True" for each in cluster.known(kinds.NODE))
+        down = any(
+            each.condition("Ready")["status"].text != "True" for each in cluster.known(kinds.NODE)
+        )
         for each in () if down else cluster.known(kinds.NODE):
             lost = health_actors.coverage(each.name, Loss((each.name,), cluster))
             covered = each.name in coverage.coverage(cluster).nodes
@@ -53,7 +57,13 @@ def test_a_check_acts_on_a_node_for_the_rule_if_it_does_after_a_loss():
 
 
 def test_vms_without_room_wait_for_explain_too():
-    objects = [NODES, filler("n2", "40Gi"), filler("n3", "40Gi"), vm("db", "n1", "30Gi"), vm("web", "n1", "10Gi")]
+    objects = [
+        NODES,
+        filler("n2", "40Gi"),
+        filler("n3", "40Gi"),
+        vm("db", "n1", "30Gi"),
+        vm("web", "n1", "10Gi"),
+    ]
     cluster = snapshot(objects, nhc())
     lost = {row.vmi.name: row for row in outage(("n1",), cluster).vms}
     found = {fate.vmi.name: fate for fate in check_restarts.fates(["n1"], cluster)}
@@ -64,5 +74,7 @@ def test_vms_without_room_wait_for_explain_too():
 
 
 def test_a_node_that_is_never_confirmed_down_keeps_its_vms():
-    (found,) = check_restarts.fates(["n1"], snapshot(NODES, vm("db", "n1"), nhc()), {"n1": "no Machine exists"})
+    (found,) = check_restarts.fates(
+        ["n1"], snapshot(NODES, vm("db", "n1"), nhc()), {"n1": "no Machine exists"}
+    )
     assert (found.comes, found.why) == (False, "no Machine exists")

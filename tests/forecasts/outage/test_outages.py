@@ -3,7 +3,18 @@
 import pytest
 
 from tests.forecasts.outage import losses
-from tests.forecasts.outage.losses import claim, deployed, disk, filler, lose, master, nhc, node, snapshot, vm
+from tests.forecasts.outage.losses import (
+    claim,
+    deployed,
+    disk,
+    filler,
+    lose,
+    master,
+    nhc,
+    node,
+    snapshot,
+    vm,
+)
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.placement import candidates
@@ -22,7 +33,9 @@ def only(found):
 
 
 def test_free_memory_in_pieces_is_not_room():
-    found = lose(snapshot(NODES, FULL, vm("db", "n1", "30Gi"), vm("web", "n1", "10Gi"), nhc()), "n1")
+    found = lose(
+        snapshot(NODES, FULL, vm("db", "n1", "30Gi"), vm("web", "n1", "10Gi"), nhc()), "n1"
+    )
 
     assert found.survives is False
     assert only(found).room.fits is False
@@ -33,7 +46,9 @@ def test_free_memory_in_pieces_is_not_room():
 
 
 def test_vms_that_fit_restart_after_detection_patience_fence_and_start():
-    found = lose(snapshot(NODES, FULL, vm("db", "n1", "20Gi"), vm("web", "n1", "20Gi"), nhc()), "n1")
+    found = lose(
+        snapshot(NODES, FULL, vm("db", "n1", "20Gi"), vm("web", "n1", "20Gi"), nhc()), "n1"
+    )
 
     assert found.survives is True
     assert outcomes(found) == {"db": "restarts", "web": "restarts"}
@@ -62,7 +77,9 @@ def test_without_a_health_check_and_without_room_both_are_said():
     rows = {row.vmi.name: row for row in only(found).vms}
     assert rows["db"].outcome == "never restarts"
     assert rows["db"].reason.startswith("no health check watches n1; and no node takes it: ")
-    assert rows["db"].remedy == "free room or add a node, and create a health check that acts for n1"
+    assert (
+        rows["db"].remedy == "free room or add a node, and create a health check that acts for n1"
+    )
     assert rows["db"].by_hand is None
     assert "room" not in rows["web"].remedy
     assert rows["web"].by_hand is not None
@@ -75,15 +92,22 @@ def test_a_vm_that_no_node_takes_for_another_cause_than_room_needs_no_room():
     (row,) = only(lose(snapshot(NODES, down, pinned), "n1")).vms
 
     assert "no node takes it: on n2 node selector rack=r1" in row.reason
-    way = "add a node that takes it, or let n2 take it (node selector rack=r1), and create a health check"
+    way = (
+        "add a node that takes it, or let n2 take it (node selector rack=r1), and create a health "
+        "check"
+    )
     assert row.remedy.startswith(way)
 
 
 def test_without_a_health_check_vms_may_take_the_room_of_each_other():
-    found = lose(snapshot(NODES, FULL, [vm(name, "n1", "20Gi") for name in ("db", "mail", "web")]), "n1")
+    found = lose(
+        snapshot(NODES, FULL, [vm(name, "n1", "20Gi") for name in ("db", "mail", "web")]), "n1"
+    )
 
     assert only(found).room.fits is False
-    assert {row.reason for row in only(found).vms} == {"no health check watches n1; and not all VMs find a place"}
+    assert {row.reason for row in only(found).vms} == {
+        "no health check watches n1; and not all VMs find a place"
+    }
 
 
 def zoned(*zones):
@@ -116,7 +140,10 @@ def test_the_drain_of_a_dead_node_waits_for_vms_that_must_migrate():
 
     (row,) = only(found).vms
     assert row.outcome == "restarts"
-    assert sum(part.low for part in row.parts if part.what in ("detected", "waited", "remediated")) == 411
+    assert (
+        sum(part.low for part in row.parts if part.what in ("detected", "waited", "remediated"))
+        == 411
+    )
     assert row.at.high is None
 
 
@@ -126,11 +153,16 @@ WORKERS = [f"n{index}" for index in range(6)]
 
 def in_trouble(*vms):
     """Lose five of nine nodes without zones."""
-    return lose(snapshot(MASTERS, [node(name) for name in WORKERS], vms, losses.machines(*WORKERS)), *WORKERS[:5])
+    return lose(
+        snapshot(MASTERS, [node(name) for name in WORKERS], vms, losses.machines(*WORKERS)),
+        *WORKERS[:5],
+    )
 
 
 def test_the_drain_never_ends_where_kubernetes_deletes_no_pods():
-    found = in_trouble(*(vm(f"db-{name}", name, evictionStrategy="LiveMigrate") for name in WORKERS[:2]))
+    found = in_trouble(
+        *(vm(f"db-{name}", name, evictionStrategy="LiveMigrate") for name in WORKERS[:2])
+    )
 
     for row in only(found).vms:
         assert row.outcome == "never restarts"
@@ -138,7 +170,9 @@ def test_the_drain_never_ends_where_kubernetes_deletes_no_pods():
 
 
 def test_one_node_may_be_tainted_before_its_zone_is_in_trouble():
-    """Seen in kube-controller-manager's own controllers: seed 32 of ``tests/upstream/clocks.py``."""
+    """Seen in kube-controller-manager's own controllers:
+    seed 32 of ``tests/upstream/clocks.py``.
+    """
     found = in_trouble(vm("db", "n0", evictionStrategy="LiveMigrate"))
 
     (row,) = only(found).vms
@@ -167,7 +201,9 @@ def test_words_of_the_run_strategy():
 
 
 def test_a_vm_that_is_off_afterwards_does_not_count_against_survival():
-    assert lose(snapshot(NODES, vm("manual", "n1", strategy="Manual"), nhc()), "n1").survives is True
+    assert (
+        lose(snapshot(NODES, vm("manual", "n1", strategy="Manual"), nhc()), "n1").survives is True
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +217,11 @@ def test_a_vm_bound_to_its_node_waits_for_it(spec):
     only_here = {
         "required": {
             "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}
+                {
+                    "matchExpressions": [
+                        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+                    ]
+                }
             ]
         }
     }
@@ -202,12 +242,16 @@ def test_a_vm_bound_to_its_node_waits_for_it(spec):
     ],
 )
 def test_disks_of_one_node_wait_for_the_force_detach(remediator, mode, detached):
-    cluster = snapshot(NODES, claim("disk", mode), vm("db", "n1", volumes=[disk("disk")]), nhc(remediator))
+    cluster = snapshot(
+        NODES, claim("disk", mode), vm("db", "n1", volumes=[disk("disk")]), nhc(remediator)
+    )
     (row,) = only(lose(cluster, "n1")).vms
 
     assert row.outcome == "restarts"
     assert {part.what: part.low for part in row.parts}["detached"] == detached
-    assert ("remediated", 0, 320) in {(part.what, part.low, part.high) for part in row.parts} or "Self" in remediator
+    assert ("remediated", 0, 320) in {
+        (part.what, part.low, part.high) for part in row.parts
+    } or "Self" in remediator
 
 
 def test_other_pods_compete_for_the_same_room():
@@ -224,19 +268,29 @@ def test_other_pods_compete_for_the_same_room():
 
 @pytest.mark.parametrize(("priority", "survives"), [(1000, True), (-1, False)])
 def test_priority_decides_between_vms_and_other_pods(priority, survives):
-    objects = [filler("n3", "64Gi"), filler("n2", "40Gi"), vm("db", "n1", "20Gi", priority=priority)]
+    objects = [
+        filler("n3", "64Gi"),
+        filler("n2", "40Gi"),
+        vm("db", "n1", "20Gi", priority=priority),
+    ]
     objects[0]["spec"]["priority"] = objects[1]["spec"]["priority"] = 2000
     found = lose(snapshot(NODES, objects, deployed("web", "n1", "10Gi"), nhc()), "n1")
     assert found.survives is survives
 
 
 def test_which_of_equal_vms_waits_is_chance():
-    objects = [filler("n2", "54Gi"), filler("n3", "64Gi"), [vm(f"vm{index}", "n1", "10Gi") for index in range(3)]]
+    objects = [
+        filler("n2", "54Gi"),
+        filler("n3", "64Gi"),
+        [vm(f"vm{index}", "n1", "10Gi") for index in range(3)],
+    ]
     found = lose(snapshot(NODES, objects, nhc()), "n1")
 
     assert found.survives is False
     assert [short.vms for short in only(found).room.short if short.resource == "memory"] == [2]
-    assert [short.amount for short in only(found).room.short if short.resource == "memory"] == [20 * 2**30]
+    assert [short.amount for short in only(found).room.short if short.resource == "memory"] == [
+        20 * 2**30
+    ]
     assert set(outcomes(found).values()) == {"unknown"}
 
 
@@ -254,7 +308,9 @@ def test_preemption_names_the_vms_that_it_shuts_down():
     objects[1]["spec"]["priority"] = 2000
     found = lose(snapshot(NODES, objects, nhc()), "n1")
     assert found.survives is None
-    assert found.because[0].startswith("shop/db: no node takes it now, and kube-scheduler would preempt pods")
+    assert found.because[0].startswith(
+        "shop/db: no node takes it now, and kube-scheduler would preempt pods"
+    )
     assert "shut down: shop/victim" in found.because[0]
 
 
@@ -275,7 +331,10 @@ def test_any_two_nodes():
 
 
 def test_what_can_still_start_is_what_the_worst_loss_leaves():
-    found = outages(Question(worst=1), snapshot(NODES, FULL, filler("n1", "10Gi"), vm("db", "n1", "30Gi"), nhc()))
+    found = outages(
+        Question(worst=1),
+        snapshot(NODES, FULL, filler("n1", "10Gi"), vm("db", "n1", "30Gi"), nhc()),
+    )
     free = (64 - 40) * 3
     assert found.capacity["memory"] == (free - (24 + 30)) * 2**30
 
@@ -288,7 +347,9 @@ def test_a_yes_needs_all_that_it_rests_on(kind):
 
 
 def test_unread_health_checks_may_act():
-    unread = tuple(f"{plural}.{group}" for plural, group in (("nodehealthchecks", "remediation.medik8s.io"),))
+    unread = tuple(
+        f"{plural}.{group}" for plural, group in (("nodehealthchecks", "remediation.medik8s.io"),)
+    )
     found = lose(snapshot(NODES, vm("db", "n1"), unreadable=unread), "n1")
     assert found.survives is None
     assert outcomes(found) == {"db": "unknown"}
@@ -359,7 +420,11 @@ def test_a_loss_keeps_no_copy_of_the_cluster():
 
 
 def test_the_lowest_priority_of_what_is_left():
-    cluster = snapshot([node("n1"), node("n2"), node("n3")], vm("db", "n1", priority=5), vm("web", "n2", priority=-7))
+    cluster = snapshot(
+        [node("n1"), node("n2"), node("n3")],
+        vm("db", "n1", priority=5),
+        vm("web", "n2", priority=-7),
+    )
     whole = candidates.scheduler(cluster).state
     left = whole.without_nodes({"n2"})
     assert (whole.lowest_priority(9), left.lowest_priority(9)) == (-7, 5)

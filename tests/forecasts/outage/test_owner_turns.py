@@ -18,17 +18,25 @@ FOREVER = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effe
 def owned(name, kind, owner, **changed):
     reference = {"apiVersion": CORE, "kind": kind, "name": owner, "controller": True, "uid": owner}
     more = {"cluster.x-k8s.io/deployment-name": "workers"} if kind == "MachineSet" else {}
-    metadata = {"labels": LABELS | more, "ownerReferences": [reference]} | changed.pop("metadata", {})
+    metadata = {"labels": LABELS | more, "ownerReferences": [reference]} | changed.pop(
+        "metadata", {}
+    )
     status = {"nodeRef": {"name": name}} | changed.pop("status", {})
     spec = {"clusterName": "prod"} | changed
-    return manifest(CORE, "Machine", f"machine-{name}", "capi", metadata=metadata, spec=spec, status=status)
+    return manifest(
+        CORE, "Machine", f"machine-{name}", "capi", metadata=metadata, spec=spec, status=status
+    )
 
 
 def check():
     spec = {
         "clusterName": "prod",
         "selector": {"matchLabels": {"pool": "all"}},
-        "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "Unknown", "timeoutSeconds": 60}]},
+        "checks": {
+            "unhealthyNodeConditions": [
+                {"type": "Ready", "status": "Unknown", "timeoutSeconds": 60}
+            ]
+        },
     }
     return manifest(CORE, "MachineHealthCheck", "all", "capi", spec=spec)
 
@@ -37,7 +45,10 @@ def management(control=None, topology=None):
     spec = {"controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "cp"}}
     spec |= {"topology": {"version": topology}} if topology else {}
     status = {
-        "conditions": [{"type": each, "status": "True"} for each in ("InfrastructureReady", "ControlPlaneInitialized")]
+        "conditions": [
+            {"type": each, "status": "True"}
+            for each in ("InfrastructureReady", "ControlPlaneInitialized")
+        ]
     }
     yield manifest(CORE, "Cluster", "prod", "capi", spec=spec, status=status)
     found = {"spec": {"version": "v1.34.2"}, "status": {"version": "v1.34.2"}} | (control or {})
@@ -84,16 +95,23 @@ def test_a_machine_set_deletes_its_machines():
 def test_a_machine_set_that_may_delete_none(deployment):
     found = actor("n1", [NODES, list(management()), list(workers(deployment=deployment))])
     assert found.says == (
-        "MachineHealthCheck all refuses: MachineDeployment workers allows maxInFlight 0, so it deletes no unhealthy Machine"
+        "MachineHealthCheck all refuses: MachineDeployment workers allows maxInFlight 0, so it "
+        "deletes no unhealthy Machine"
     )
 
 
 def test_the_annotation_pauses_a_machine_set():
-    found = actor("n1", [NODES, list(management()), list(workers(notes={"cluster.x-k8s.io/paused": ""}))])
-    assert found.refuses == "MachineSet workers-1 is paused by the annotation cluster.x-k8s.io/paused"
+    found = actor(
+        "n1", [NODES, list(management()), list(workers(notes={"cluster.x-k8s.io/paused": ""}))]
+    )
+    assert (
+        found.refuses == "MachineSet workers-1 is paused by the annotation cluster.x-k8s.io/paused"
+    )
 
 
-@pytest.mark.parametrize(("limit", "certain"), [(1, False), (2, True), ("34%", True), ("33%", False)])
+@pytest.mark.parametrize(
+    ("limit", "certain"), [(1, False), (2, True), ("34%", True), ("33%", False)]
+)
 def test_one_deletion_that_never_ends_holds_up_the_next(limit, certain):
     """33 % of three Machines are one, 34 % are two: Cluster API rounds up."""
     some = list(workers(deployment={"remediation": {"maxInFlight": limit}}))
@@ -101,7 +119,10 @@ def test_one_deletion_that_never_ends_holds_up_the_next(limit, certain):
     found = actor("n1", [NODES, list(management()), some, stays], ["n2"])
     assert not found.refuses
     assert found.certain is certain
-    said = "whether MachineSet workers-1 deletes machine-n1: MachineDeployment workers allows maxInFlight"
+    said = (
+        "whether MachineSet workers-1 deletes machine-n1: MachineDeployment workers allows "
+        "maxInFlight"
+    )
     assert certain or f"{said} {limit}, and the deletion of machine-n2 may not end" in found.unseen
 
 
@@ -112,7 +133,11 @@ def test_two_deletions_that_end_need_no_more_than_time():
 
 def test_a_machine_of_an_older_revision_is_left_to_the_roll_out():
     found = actor("n1", [NODES, list(management()), list(workers(revision="2"))])
-    assert [each for each in found.unseen if "only the roll-out of its MachineDeployment deletes" in each]
+    assert [
+        each
+        for each in found.unseen
+        if "only the roll-out of its MachineDeployment deletes" in each
+    ]
 
 
 UPGRADING = {
@@ -138,7 +163,11 @@ def test_an_upgrade_of_the_control_plane_holds_up_machine_sets(control, topology
     says = "whether MachineSet workers-1 deletes machine-n1: its preflight check "
     says += f"ControlPlaneIsStable waits, as KubeadmControlPlane cp {why}"
     assert found.unseen == ((says,) if why else ())
-    skips = {"machineset.cluster.x-k8s.io/skip-preflight-checks": "KubeadmVersionSkew, ControlPlaneIsStable"}
+    skips = {
+        "machineset.cluster.x-k8s.io/skip-preflight-checks": (
+            "KubeadmVersionSkew, ControlPlaneIsStable"
+        )
+    }
     assert actor("n1", [NODES, above, list(workers(notes=skips))]).certain
 
 
@@ -164,8 +193,9 @@ def test_workers_of_another_version_are_not_replaced(version, bootstrap, topolog
     above = list(management(topology=topology))
     found = actor("n1", [NODES, above, list(workers(template=template))])
     said = (
-        f"whether MachineSet workers-1 deletes machine-n1: its preflight check {fails} waits, as the "
-        f"version of the MachineSet is {version}, and that of KubeadmControlPlane cp is v1.34.2"
+        f"whether MachineSet workers-1 deletes machine-n1: its preflight check {fails} waits, as "
+        f"the version of the MachineSet is {version}, and that of KubeadmControlPlane cp is "
+        "v1.34.2"
     )
     assert found.unseen == ((said,) if fails else ())
     skips = {"machineset.cluster.x-k8s.io/skip-preflight-checks": fails}
@@ -212,7 +242,10 @@ def masters(count=3, **first):
     names = [f"cp-{number}" for number in range(count)]
     return [
         *(master(name) for name in names),
-        *(owned(name, "KubeadmControlPlane", "cp", **(first if name == "cp-0" else {})) for name in names),
+        *(
+            owned(name, "KubeadmControlPlane", "cp", **(first if name == "cp-0" else {}))
+            for name in names
+        ),
     ]
 
 
@@ -279,19 +312,26 @@ def test_a_replacement_that_fails_too_is_replaced_later(remediation, retries, un
     if older:
         named = {key: value for key, value in remediation.items() if key == "maxRetry"}
         durations = {key: f"{value}s" for key, value in remediation.items() if key != "maxRetry"}
-        remediation = named | {key.removesuffix("Seconds"): value for key, value in durations.items()}
+        remediation = named | {
+            key.removesuffix("Seconds"): value for key, value in durations.items()
+        }
     spec = {"version": "v1.34.2", "remediationStrategy" if older else "remediation": remediation}
-    data = json.dumps({"machine": "machine-x", "timestamp": "2026-01-01T11:50:00Z", "retryCount": retries})
+    data = json.dumps(
+        {"machine": "machine-x", "timestamp": "2026-01-01T11:50:00Z", "retryCount": retries}
+    )
     objects = masters()
     objects[3]["metadata"]["annotations"] = {"controlplane.cluster.x-k8s.io/remediation-for": data}
     for each in objects[:3]:
         each["status"]["conditions"][0]["lastHeartbeatTime"] = NOW
-    found = actor("cp-0", [objects, list(management({"spec": spec, "status": {"version": "v1.34.2"}}))])
+    found = actor(
+        "cp-0", [objects, list(management({"spec": spec, "status": {"version": "v1.34.2"}}))]
+    )
     assert found.certain is not bool(until)
     if until:
         (said,) = found.unseen
         assert said.startswith(
-            "whether KubeadmControlPlane cp deletes machine-cp-0: it replaces machine-x, so that it stays"
+            "whether KubeadmControlPlane cp deletes machine-cp-0: it replaces machine-x, so that "
+            "it stays"
         )
         assert until in said
 
@@ -300,7 +340,8 @@ LATE = '{"machine": "x", "timestamp": "9998-12-31T00:00:00Z"}'
 
 
 @pytest.mark.parametrize(
-    "data", ["", "{", "[]", '{"machine": 1}', '{"machine": "x", "timestamp": "?"}', "[" * 100000, LATE]
+    "data",
+    ["", "{", "[]", '{"machine": 1}', '{"machine": "x", "timestamp": "?"}', "[" * 100000, LATE],
 )
 def test_a_note_that_cannot_be_read_says_nothing(data):
     objects = masters()

@@ -55,7 +55,10 @@ def test_machines_and_volumes():
 
 def test_machines_that_are_being_deleted():
     under_way = test_deletion_under_way
-    limited, notes = {"nodeDrainTimeout": "5m"}, {"pre-drain.delete.hook.machine.cluster.x-k8s.io/hook": "owner"}
+    limited, notes = (
+        {"nodeDrainTimeout": "5m"},
+        {"pre-drain.delete.hook.machine.cluster.x-k8s.io/hook": "owner"},
+    )
     own = [
         under_way.capi(under_way.machine(under_way.LONG)),
         under_way.capi(under_way.machine(under_way.SHORT, **limited)),

@@ -1,4 +1,6 @@
-"""VMs of a lost node whose new launcher pod the API server refuses, whatever becomes of the node."""
+"""VMs of a lost node whose new launcher pod the API server refuses,
+whatever becomes of the node.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ NODES = [node("n1"), node("n2"), node("n3")]
 
 
 def limit_range(**limits: Any) -> Any:
-    return manifest("v1", "LimitRange", "defaults", "shop", spec={"limits": [{"type": "Container", **limits}]})
+    return manifest(
+        "v1", "LimitRange", "defaults", "shop", spec={"limits": [{"type": "Container", **limits}]}
+    )
 
 
 def quota(hard: str, used: str) -> Any:
     usage = {"hard": {"requests.memory": hard}, "used": {"requests.memory": used}}
-    return manifest("v1", "ResourceQuota", "limits", "shop", spec={"hard": usage["hard"]}, status=usage)
+    return manifest(
+        "v1", "ResourceQuota", "limits", "shop", spec={"hard": usage["hard"]}, status=usage
+    )
 
 
 def lost(*objects: Any) -> LostVm:
@@ -32,7 +38,9 @@ def test_a_default_below_the_request(check: tuple[Any, ...]) -> None:
     found = lost(limit_range(default={"memory": "1Gi"}), *check)
     assert found.outcome == "never restarts"
     assert found.by_hand is None
-    assert found.reason.startswith("LimitRange defaults: container compute: memory: the default limit 1Gi is below the")
+    assert found.reason.startswith(
+        "LimitRange defaults: container compute: memory: the default limit 1Gi is below the"
+    )
     assert found.reason.endswith("every new pod of it is refused")
     assert found.remedy.endswith(": kubectl edit limitrange defaults -n shop")
 
@@ -46,15 +54,23 @@ def test_a_quota_was_lowered_below_what_others_use() -> None:
 
 @pytest.mark.parametrize(
     "allowed",
-    [limit_range(default={"memory": "100Gi"}), limit_range(max={"cpu": "64"}), quota("21Gi", "20Gi")],
+    [
+        limit_range(default={"memory": "100Gi"}),
+        limit_range(max={"cpu": "64"}),
+        quota("21Gi", "20Gi"),
+    ],
 )
 def test_what_refuses_nothing_or_only_a_second_pod(allowed: Any) -> None:
     assert lost(allowed, nhc()).outcome == "restarts"
 
 
-@pytest.mark.parametrize(("phase", "outcome"), [("Running", "restarts"), ("Succeeded", "never restarts")])
+@pytest.mark.parametrize(
+    ("phase", "outcome"), [("Running", "restarts"), ("Succeeded", "never restarts")]
+)
 def test_a_quota_counts_no_pod_that_has_ended(phase: str, outcome: str) -> None:
     """What a pod of the lost node has is freed, unless the quota has not counted it."""
     requests = {"containers": [{"name": "a", "resources": {"requests": {"memory": "50Gi"}}}]}
-    other = manifest("v1", "Pod", "job", "shop", spec={"nodeName": "n1", **requests}, status={"phase": phase})
+    other = manifest(
+        "v1", "Pod", "job", "shop", spec={"nodeName": "n1", **requests}, status={"phase": phase}
+    )
     assert lost(quota("40Gi", "60Gi"), other, nhc()).outcome == outcome

@@ -30,7 +30,9 @@ def test_a_vm_that_began_to_run_is_named_once_the_room_ran_out():
     found = crossing(before, reserve(world(vm("small", "n2", "2Gi"), vm("db", "n2", "10Gi"))))
     assert (found.resource, found.missing, found.vms) == ("memory", 4 * 2**30, {("shop", "db")})
     short = reserve(world(vm("db", "n2", "10Gi")))
-    assert crossing(short, reserve(world(vm("db", "n2", "10Gi"), vm("later", "n2", "2Gi")))) is None, "short before"
+    assert (
+        crossing(short, reserve(world(vm("db", "n2", "10Gi"), vm("later", "n2", "2Gi")))) is None
+    ), "short before"
 
 
 def test_cordons_and_migrations_are_no_crossing():
@@ -55,7 +57,10 @@ def test_an_event_names_the_vm_until_there_is_room_again():
     (result,) = metrics.started
     ((_, body),) = cluster_writer.addressed_events(result, NOW)
     assert (body["involvedObject"]["name"], body["reason"]) == ("db", "NoFailover")
-    assert "since this VM runs, the loss of n1 leaves VMs without room: 2Gi of memory short" in body["message"]
+    assert (
+        "since this VM runs, the loss of n1 leaves VMs without room: 2Gi of memory short"
+        in body["message"]
+    )
     metrics.estimate(snapshot(NODES, FULL, vm("db", "n2", "10Gi"), unreadable=("pods",)))
     assert metrics.started == (result,), "unread is not room"
     metrics.estimate(world())

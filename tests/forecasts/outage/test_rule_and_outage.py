@@ -1,4 +1,6 @@
-"""``outage --worst 1`` never survives after a certain no of the rules on failover capacity, and their sums agree."""
+"""``outage --worst 1`` never survives after a certain no of the rules on failover capacity,
+and their sums agree.
+"""
 
 from tests.forecasts.outage import losses
 from tests.forecasts.outage.losses import filler, nhc, node, snapshot, vm
@@ -42,12 +44,19 @@ def test_random_clusters_that_lose_two_nodes():
 
 def test_a_lighter_pair_is_short_where_the_vms_of_the_heaviest_are_bound_to_it():
     bound = {"kubernetes.io/hostname": "n1"}
-    objects = [*NODES, node("n4"), vm("bound", "n1", "60Gi", nodeSelector=bound), vm("db", "n2", "50Gi")]
+    objects = [
+        *NODES,
+        node("n4"),
+        vm("bound", "n1", "60Gi", nodeSelector=bound),
+        vm("db", "n2", "50Gi"),
+    ]
     cluster = snapshot(objects, vm("web", "n3", "50Gi"), filler("n4", "30Gi"))
     room = failover_room.room(cluster)
     heaviest, *lighter = room.losses("memory", Tolerance(nodes=2))
     assert len(lighter) == 5
-    assert [each.weight for each in lighter] == sorted((each.weight for each in lighter), reverse=True)
+    assert [each.weight for each in lighter] == sorted(
+        (each.weight for each in lighter), reverse=True
+    )
     assert heaviest.weight >= lighter[0].weight
     found = certain_no(cluster, Tolerance(nodes=2))
     assert found.loss.nodes == {"n2", "n3"}
@@ -56,7 +65,13 @@ def test_a_lighter_pair_is_short_where_the_vms_of_the_heaviest_are_bound_to_it()
 
 def test_the_sums_of_the_rule_are_the_capacity():
     for memory in ("10Gi", "30Gi", "60Gi"):
-        objects = [NODES, vm("db", "n1", memory), vm("web", "n2", "8Gi"), filler("n3", "20Gi"), nhc()]
+        objects = [
+            NODES,
+            vm("db", "n1", memory),
+            vm("web", "n2", "8Gi"),
+            filler("n3", "20Gi"),
+            nhc(),
+        ]
         cluster = snapshot(objects)
         room = failover_room.room(cluster)
         (worst, *_) = room.losses("memory", ONE_NODE)
@@ -66,7 +81,13 @@ def test_the_sums_of_the_rule_are_the_capacity():
 
 
 def test_room_in_pieces_is_a_no_of_both():
-    objects = [NODES, filler("n2", "40Gi"), filler("n3", "40Gi"), vm("db", "n1", "30Gi"), vm("web", "n1", "10Gi")]
+    objects = [
+        NODES,
+        filler("n2", "40Gi"),
+        filler("n3", "40Gi"),
+        vm("db", "n1", "30Gi"),
+        vm("web", "n1", "10Gi"),
+    ]
     cluster = snapshot(objects, nhc())
     assert certain_no(cluster).vms == 1
     assert outages(Question(worst=1), cluster).survives is False

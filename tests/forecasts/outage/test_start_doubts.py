@@ -1,8 +1,20 @@
-"""VMs of a lost node that find room, and may not start there: the pod network of a node, and volumes that stay."""
+"""VMs of a lost node that find room, and may not start there: the pod network of a node,
+and volumes that stay.
+"""
 
 import pytest
 
-from tests.forecasts.outage.losses import claim, deployed, disk, lose, manifest, nhc, node, snapshot, vm
+from tests.forecasts.outage.losses import (
+    claim,
+    deployed,
+    disk,
+    lose,
+    manifest,
+    nhc,
+    node,
+    snapshot,
+    vm,
+)
 
 NOW = "2027-03-01T11:00:00Z"
 NODES = [node("n1"), node("n2"), node("n3")]
@@ -16,7 +28,9 @@ def at(cluster):
 def cilium(on, *, ready="False", since="2027-03-01T10:00:00Z"):
     found = deployed(f"cilium-{on}", on, "1Gi", "DaemonSet")
     found["metadata"]["labels"] = {"k8s-app": "cilium"}
-    found["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": since}]
+    found["status"]["conditions"] = [
+        {"type": "Ready", "status": ready, "lastTransitionTime": since}
+    ]
     return found
 
 
@@ -37,7 +51,10 @@ def test_a_node_without_pod_network(daemon, survives):
     assert found.survives is survives
     assert row.outcome == ("unknown" if survives is None else "restarts")
     if survives is None:
-        assert "kube-scheduler may choose n2, and the pod network on n2 does not work" in found.because[0]
+        assert (
+            "kube-scheduler may choose n2, and the pod network on n2 does not work"
+            in found.because[0]
+        )
         assert row.remedy.endswith("kubectl cordon n2")
 
 
@@ -75,7 +92,11 @@ def test_a_driver_that_detaches_nothing_from_the_lost_node(attachment, mode, sur
     assert found.survives is survives
     if survives is None:
         says = (
-            "block.example.com has not detached volume pv-old from n1 for 300 min (device is busy), so its own volumes"
+            "block.example.com has not detached volume pv-old from n1 for 300 min (device is "
+            "busy), so its own volumes"
         )
         assert says in row.reason
-        assert row.remedy == "repair the driver: kubectl describe volumeattachments.storage.k8s.io csi-old"
+        assert (
+            row.remedy
+            == "repair the driver: kubectl describe volumeattachments.storage.k8s.io csi-old"
+        )

@@ -17,7 +17,11 @@ LINSTOR = "linstor.csi.linbit.com"
 
 
 def pod(name, on, image="", owner="", namespace=NAMESPACE):
-    metadata = {"ownerReferences": [{"kind": "DaemonSet", "name": owner, "controller": True}]} if owner else {}
+    metadata = (
+        {"ownerReferences": [{"kind": "DaemonSet", "name": owner, "controller": True}]}
+        if owner
+        else {}
+    )
     spec = {"nodeName": on, "containers": [{"name": "csi", "image": image}]}
     return manifest("v1", "Pod", name, namespace, metadata=metadata, spec=spec)
 
@@ -34,7 +38,9 @@ def plugin(release="v0.18.0"):
 
 def busy(*objects, driver=LINSTOR, error=ERROR, on="a", parameters=()):
     spec = {"csi": {"driver": driver, "volumeHandle": "handle"}, "storageClassName": "two"}
-    kind = manifest("storage.k8s.io/v1", "StorageClass", "two", provisioner=driver, parameters=dict(parameters))
+    kind = manifest(
+        "storage.k8s.io/v1", "StorageClass", "two", provisioner=driver, parameters=dict(parameters)
+    )
     cluster = complete(manifest("v1", "PersistentVolume", "pv", spec=spec), kind, *objects)
     return busy_volumes.of("pv", "b", error, [pod("guest", on)], cluster)
 
@@ -65,9 +71,9 @@ def test_another_cause_is_not_guessed(change, objects):
     found = busy(*objects, **change)
 
     assert not found.lasts
-    assert (
-        found.words
-        == "the volume is open on a, where pod guest uses it, and its storage does not let b open it as well"
+    assert found.words == (
+        "the volume is open on a, where pod guest uses it, and its storage does not let b open "
+        "it as well"
     )
     assert found.remedy.startswith(
         "see what the driver logs about it on b, and whether its storage lets two nodes open"
@@ -80,14 +86,20 @@ def test_a_volume_that_is_open_nowhere_else_is_not_busy(change):
 
 
 @pytest.mark.parametrize(
-    ("volume", "called"), [("pv-of-a-long-name", "claim disk (volume pv-of-a-long-name)"), ("ca", 'volume "ca"')]
+    ("volume", "called"),
+    [("pv-of-a-long-name", "claim disk (volume pv-of-a-long-name)"), ("ca", 'volume "ca"')],
 )
 def test_a_long_error_keeps_the_names_of_its_volume(volume, called):
     guest = pod("guest", "b")
-    guest.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    guest.data["spec"]["volumes"] = [
+        {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}
+    ]
     bound = {"volumeName": "pv-of-a-long-name"}
     claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec=bound)
-    error = f'MapVolume.MapPodDevice failed for volume "{volume}" : {"first words " * 20}: the last ones'
+    error = (
+        f'MapVolume.MapPodDevice failed for volume "{volume}" : {"first words " * 20}: the last '
+        "ones"
+    )
     cluster = complete(guest, claim, warning(guest, "FailedMapVolume", error))
 
     said = pod_starts.failure(guest, cluster)
@@ -134,8 +146,15 @@ def test_a_node_that_is_well_or_fenced_is_not_named(node):
 
 
 def left_in_use(phase="Pending"):
-    """Return a cluster whose lost node had a volume in use at last that a pod of another node needs."""
-    volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": "csi.example", "volumeHandle": "handle"}})
+    """Return a cluster whose lost node had a volume in use at last that a pod of another node
+    needs.
+    """
+    volume = manifest(
+        "v1",
+        "PersistentVolume",
+        "pv",
+        spec={"csi": {"driver": "csi.example", "volumeHandle": "handle"}},
+    )
     spec = {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]}
     claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec=spec)
     waiting = pod("new", "b")

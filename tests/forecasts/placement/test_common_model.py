@@ -1,4 +1,6 @@
-"""The CPU model that all nodes offer, and the remedy for VMs that host-model binds to a processor."""
+"""The CPU model that all nodes offer, and the remedy for VMs that host-model binds to a
+processor.
+"""
 
 import pytest
 
@@ -33,12 +35,24 @@ NEW = offering("new", "Skylake", "Skylake", "Haswell", "Broadwell-v1", "Conroe")
         ([offering("a", "X", "Conroe"), offering("b", "X", "Conroe")], ""),
         ([OLD, node("labelled", runs_vms=False)], "Haswell"),
         (
-            [offering("a", "X", "Haswell", "Broadwell", "Skylake-Server"), offering("b", "X", "Haswell", "Broadwell")],
+            [
+                offering("a", "X", "Haswell", "Broadwell", "Skylake-Server"),
+                offering("b", "X", "Haswell", "Broadwell"),
+            ],
             "Broadwell",
         ),
         ([offering("a", "X", "Haswell-noTSX", "Haswell-IBRS", "Haswell"), NEW, OLD], "Haswell"),
-        ([offering("a", "X", "Haswell-IBRS", "Broadwell"), offering("b", "X", "Haswell-IBRS", "Broadwell")], ""),
-        ([offering("a", "Future", "Future", "Other"), offering("b", "Newer", "Future", "Other")], "Future"),
+        (
+            [
+                offering("a", "X", "Haswell-IBRS", "Broadwell"),
+                offering("b", "X", "Haswell-IBRS", "Broadwell"),
+            ],
+            "",
+        ),
+        (
+            [offering("a", "Future", "Future", "Other"), offering("b", "Newer", "Future", "Other")],
+            "Future",
+        ),
         ([], ""),
     ],
 )
@@ -62,7 +76,10 @@ def test_only_the_nodes_that_a_vm_may_use_count():
 
 
 def test_the_features_that_a_model_lacks():
-    required = {f"host-model-required-features.node.kubevirt.io/{name}": "true" for name in ("vmx", "avx512f", "aes")}
+    required = {
+        f"host-model-required-features.node.kubevirt.io/{name}": "true"
+        for name in ("vmx", "avx512f", "aes")
+    }
     assert lost_features("Haswell", node("a", required)) == ("avx512f", "vmx")
     assert lost_features("Future", node("a", required)) == ()
 
@@ -84,8 +101,17 @@ def test_a_newer_model_has_all_features_of_an_older_one(better, model):
 @pytest.mark.parametrize(
     ("nodes", "remedy"),
     [
-        ([OLD, NEW], "set CPU model Haswell, which every node offers, and restart the VM, or set None and restart it"),
-        ([OLD, offering("amd", "EPYC", "EPYC")], "add a node with the same processor, or set None and restart it"),
+        (
+            [OLD, NEW],
+            (
+                "set CPU model Haswell, which every node offers, and restart the VM, or set None "
+                "and restart it"
+            ),
+        ),
+        (
+            [OLD, offering("amd", "EPYC", "EPYC")],
+            "add a node with the same processor, or set None and restart it",
+        ),
     ],
 )
 def test_nobody_is_told_to_change_a_processor(nodes, remedy):
@@ -111,7 +137,10 @@ def test_a_model_that_is_only_the_host_model_of_nodes():
 def test_a_model_that_no_node_has_at_all():
     cluster = complete(kubevirt(), OLD, offering("amd", "EPYC", "EPYC"))
     assert host_only(["CPU model Skylake"], cluster) == ""
-    assert other_model(["CPU model Skylake"], cluster, starts=False) == "add a node that offers CPU model Skylake"
+    assert (
+        other_model(["CPU model Skylake"], cluster, starts=False)
+        == "add a node that offers CPU model Skylake"
+    )
     assert other_model(["cordoned"], cluster, starts=True) == ""
 
 

@@ -26,7 +26,12 @@ def test_a_fence_is_not_undone_for_a_driver(key, by_people):
     found = driver_daemons.absent(ROOK, "w2", Snapshot(map(Object, items), ["*"]))
 
     assert f"does not tolerate taint {key}=gpu:NoSchedule" in found.why
-    assert ("take the taint off w2" in found.remedy) is ("tolerate" in found.remedy) is found.lasts is by_people
+    assert (
+        ("take the taint off w2" in found.remedy)
+        is ("tolerate" in found.remedy)
+        is found.lasts
+        is by_people
+    )
 
 
 def remedy(change):
@@ -41,13 +46,19 @@ def without_rook(items):
 
 
 def test_rook_is_named_only_where_it_runs():
-    assert remedy(lambda items: None).endswith(": kubectl edit configmap rook-ceph-operator-config -n rook-ceph")
+    assert remedy(lambda items: None).endswith(
+        ": kubectl edit configmap rook-ceph-operator-config -n rook-ceph"
+    )
     told = remedy(without_rook)
     assert "Rook" not in told
-    assert "let DaemonSet rook-ceph/csi-rbdplugin tolerate it, also in its chart or operator (or, as a decision" in told
+    assert (
+        "let DaemonSet rook-ceph/csi-rbdplugin tolerate it, also in its chart or operator (or, "
+        "as a decision"
+    ) in told
     assert told.endswith(
-        ': kubectl patch daemonset csi-rbdplugin -n rook-ceph --type=json -p \'[{"op":"add","path":'
-        '"/spec/template/spec/tolerations","value":[{"key":"dedicated","operator":"Exists","effect":"NoSchedule"}]}]\''
+        """: kubectl patch daemonset csi-rbdplugin -n rook-ceph --type=json -p '[{"op":"add","""
+        '"path":"/spec/template/spec/tolerations","value":[{"key":"dedicated","operator":"Exists",'
+        """"effect":"NoSchedule"}]}]'"""
     )
 
 

@@ -1,4 +1,6 @@
-"""A driver whose controller does not know a node: the object that is missing is named, and the pod that makes it."""
+"""A driver whose controller does not know a node: the object that is missing is named,
+and the pod that makes it.
+"""
 
 import pytest
 
@@ -25,7 +27,9 @@ def plugin(name="acme-csi-node-x", on="w3", ready="True"):
     owner = {"kind": "DaemonSet", "name": "acme-csi-node", "controller": True}
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
     metadata = {"ownerReferences": [owner]}
-    return manifest("v1", "Pod", name, "acme", metadata=metadata, spec={"nodeName": on}, status=status)
+    return manifest(
+        "v1", "Pod", name, "acme", metadata=metadata, spec={"nodeName": on}, status=status
+    )
 
 
 NODES = [item for name in ("w1", "w2", "w3") for item in (node(name), csi_node(name))]
@@ -71,7 +75,10 @@ def test_without_such_objects_only_the_error_says_so():
 
 
 def test_objects_that_may_exist_unread_are_not_missing():
-    assert "exists, as" not in unknown(own("w1"), own("w2"), plugin(), cluster=lambda *some: Snapshot(some)).words
+    assert (
+        "exists, as"
+        not in unknown(own("w1"), own("w2"), plugin(), cluster=lambda *some: Snapshot(some)).words
+    )
 
 
 def test_another_error_is_no_fault_of_the_node():
@@ -88,7 +95,9 @@ def attachment(number, error=ERROR):
     status = {"attached": not error, **({"attachError": {"message": error}} if error else {})}
     own_claim = {"volumeName": f"pv{number}"}
     return [
-        manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{number}", spec=spec, status=status),
+        manifest(
+            "storage.k8s.io/v1", "VolumeAttachment", f"csi-{number}", spec=spec, status=status
+        ),
         manifest("v1", "PersistentVolumeClaim", f"disk{number}", NAMESPACE, spec=own_claim),
     ]
 
@@ -105,8 +114,12 @@ def test_a_fault_of_an_attachment_names_the_claims_that_it_hits(other, like):
 
 
 def test_an_event_alone_tells_it_too():
-    pod = manifest("v1", "Pod", "launcher", NAMESPACE, spec={"nodeName": "w3"}, status={"phase": "Pending"})
-    said = warning(pod, "FailedAttachVolume", f'AttachVolume.Attach failed for volume "pv" : {ERROR}')
+    pod = manifest(
+        "v1", "Pod", "launcher", NAMESPACE, spec={"nodeName": "w3"}, status={"phase": "Pending"}
+    )
+    said = warning(
+        pod, "FailedAttachVolume", f'AttachVolume.Attach failed for volume "pv" : {ERROR}'
+    )
     volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": DRIVER}})
     cluster = complete(*NODES, own("w1"), own("w2"), plugin(), pod, volume, said)
 

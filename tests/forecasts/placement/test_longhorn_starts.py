@@ -1,4 +1,6 @@
-"""What Longhorn waits for while a pod waits for a volume: the object of Longhorn is named, and what repairs it."""
+"""What Longhorn waits for while a pod waits for a volume: the object of Longhorn is named,
+and what repairs it.
+"""
 
 import pytest
 
@@ -32,18 +34,30 @@ def replica(name, on, state, wanted="running", **fields):
 
 
 def volume(to="", on="", driver=longhorn_starts.DRIVER):
-    """Return a PersistentVolume with its volume of Longhorn; ``to``: the node to which that migrates."""
+    """Return a PersistentVolume with its volume of Longhorn; ``to``:
+    the node to which that migrates.
+    """
     csi = {"driver": driver, "volumeHandle": "v1"}
     spec = {"migrationNodeID": to, "nodeID": on}
     status = {"currentNodeID": on, "state": "attached" if on else "attaching"}
-    return [manifest("v1", "PersistentVolume", "pv", spec={"csi": csi}), own("Volume", "v1", spec, status=status)]
+    return [
+        manifest("v1", "PersistentVolume", "pv", spec={"csi": csi}),
+        own("Volume", "v1", spec, status=status),
+    ]
 
 
 def image(on, deployed):
-    return own("EngineImage", "ei-1", {"image": IMAGE}, status={"nodeDeploymentMap": {on: deployed, "b": True}})
+    return own(
+        "EngineImage",
+        "ei-1",
+        {"image": IMAGE},
+        status={"nodeDeploymentMap": {on: deployed, "b": True}},
+    )
 
 
-DAEMON = manifest("apps/v1", "DaemonSet", "engine-image-ei-1", LONGHORN, spec={"template": {"spec": {}}})
+DAEMON = manifest(
+    "apps/v1", "DaemonSet", "engine-image-ei-1", LONGHORN, spec={"template": {"spec": {}}}
+)
 STARTING = [
     *volume(),
     engine("v1-e-0", "b", "stopped", "stopped"),
@@ -59,7 +73,13 @@ def found(*objects, on="b"):
 def daemon_pod(of, on, **status):
     owner = {"kind": "DaemonSet", "name": of, "controller": True}
     return manifest(
-        "v1", "Pod", f"{of}-x", LONGHORN, metadata={"ownerReferences": [owner]}, spec={"nodeName": on}, status=status
+        "v1",
+        "Pod",
+        f"{of}-x",
+        LONGHORN,
+        metadata={"ownerReferences": [owner]},
+        spec={"nodeName": on},
+        status=status,
     )
 
 
@@ -68,12 +88,13 @@ def test_a_replica_waits_for_an_engine_image_that_its_node_does_not_take():
     cause = found(*STARTING, image("a", False), DAEMON, tainted)
 
     assert cause.words == (
-        "Longhorn waits for replica …-r-1 on a (stopped): engine image ei-1 is not deployed there, DaemonSet "
-        "longhorn-system/engine-image-ei-1 does not tolerate taint dedicated=storage:NoSchedule"
+        "Longhorn waits for replica …-r-1 on a (stopped): engine image ei-1 is not deployed there, "
+        "DaemonSet longhorn-system/engine-image-ei-1 does not tolerate taint "
+        "dedicated=storage:NoSchedule"
     )
     assert (
-        "by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached (or, as a decision, "
-        "take the taint off a)"
+        "by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are "
+        "detached (or, as a decision, take the taint off a)"
     ) in cause.remedy
     assert cause.lasts
 
@@ -82,7 +103,10 @@ def test_the_pod_of_an_engine_image_is_broken():
     pod = daemon_pod("engine-image-ei-1", "a", conditions=[{"type": "Ready", "status": "False"}])
     cause = found(*STARTING, image("a", False), DAEMON, node("a"), pod)
 
-    assert "engine image ei-1 is not deployed there, pod engine-image-ei-1-x is not ready" in cause.words
+    assert (
+        "engine image ei-1 is not deployed there, pod engine-image-ei-1-x is not ready"
+        in cause.words
+    )
     assert not cause.lasts
 
 
@@ -102,7 +126,12 @@ def test_the_pod_of_an_engine_image_is_broken():
         ),
         ([], "replica …-r-1 on a (stopped)", "kubectl describe replica v1-r-1"),
     ],
-    ids=["its node is silent", "its instance manager fails", "nothing says why", "no pod is known either"],
+    ids=[
+        "its node is silent",
+        "its instance manager fails",
+        "nothing says why",
+        "no pod is known either",
+    ],
 )
 def test_what_keeps_a_replica_from_starting(more, says, remedy):
     cause = found(*STARTING, *more)
@@ -113,8 +142,14 @@ def test_what_keeps_a_replica_from_starting(more, says, remedy):
 
 def test_longhorn_itself_says_why():
     about = {"kind": "Replica", "name": "v1-r-1", "namespace": LONGHORN}
-    said = {"reason": "FailedStarting", "message": "Error starting v1-r-1: no port is free", "type": "Warning"}
-    event = manifest("v1", "Event", "x", LONGHORN, involvedObject=about, lastTimestamp=ago(20), **said)
+    said = {
+        "reason": "FailedStarting",
+        "message": "Error starting v1-r-1: no port is free",
+        "type": "Warning",
+    }
+    event = manifest(
+        "v1", "Event", "x", LONGHORN, involvedObject=about, lastTimestamp=ago(20), **said
+    )
     refused = {"type": "InstanceCreation", "status": "False", "message": "disk is gone"}
     stopped = engine("v1-e-0", "b", "error", conditions=[refused])
 
@@ -136,7 +171,9 @@ COPIED = [
 
 
 def release(version):
-    return manifest("longhorn.io/v1beta2", "Setting", "current-longhorn-version", LONGHORN, value=version)
+    return manifest(
+        "longhorn.io/v1beta2", "Setting", "current-longhorn-version", LONGHORN, value=version
+    )
 
 
 @pytest.mark.parametrize("known", [[], [release("v1.10.1")]])
@@ -159,24 +196,48 @@ def test_a_release_that_ignores_the_time_is_not_blamed():
 
 
 def test_a_volume_is_kept_on_another_node():
-    tickets = {"csi-1": {"nodeID": "b", "type": "csi-attacher"}, "ui": {"nodeID": "c", "type": "longhorn-api"}}
-    said = {"type": "Satisfied", "status": "False", "message": "the volume is currently attached to different node c "}
+    tickets = {
+        "csi-1": {"nodeID": "b", "type": "csi-attacher"},
+        "ui": {"nodeID": "c", "type": "longhorn-api"},
+    }
+    said = {
+        "type": "Satisfied",
+        "status": "False",
+        "message": "the volume is currently attached to different node c ",
+    }
     status = {"attachmentTicketStatuses": {"csi-1": {"satisfied": False, "conditions": [said]}}}
-    kept = own("VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets}, status=status)
+    kept = own(
+        "VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets}, status=status
+    )
     cause = found(*volume(on="c"), engine("v1-e-0", "c", "running"), kept)
 
-    assert cause.words.endswith("attached to different node c; ticket ui (longhorn-api) keeps it on c")
+    assert cause.words.endswith(
+        "attached to different node c; ticket ui (longhorn-api) keeps it on c"
+    )
     assert cause.remedy.startswith("end what uses the volume on c")
 
 
 def test_no_migration_of_a_volume_starts_before_the_last_one_has_ended():
     tickets = {"csi-1": {"nodeID": "b"}, "csi-2": {"nodeID": "a"}, "csi-3": {"nodeID": "c"}}
-    said = {"type": "Satisfied", "status": "False", "message": "the volume is currently attached to different node a"}
+    said = {
+        "type": "Satisfied",
+        "status": "False",
+        "message": "the volume is currently attached to different node a",
+    }
     status = {"attachmentTicketStatuses": {"csi-1": {"satisfied": False, "conditions": [said]}}}
-    kept = own("VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets}, status=status)
-    cause = found(*volume(on="a", to="c"), engine("v1-e-0", "a", "running"), engine("v1-e-1", "c", "running"), kept)
+    kept = own(
+        "VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets}, status=status
+    )
+    cause = found(
+        *volume(on="a", to="c"),
+        engine("v1-e-0", "a", "running"),
+        engine("v1-e-1", "c", "running"),
+        kept,
+    )
 
-    assert cause.words.startswith("Longhorn still migrates it from a to c, and starts no other migration")
+    assert cause.words.startswith(
+        "Longhorn still migrates it from a to c, and starts no other migration"
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,10 +246,15 @@ def test_no_migration_of_a_volume_starts_before_the_last_one_has_ended():
         pytest.param([], id="nothing is known"),
         pytest.param(volume(), id="no engine is known"),
         pytest.param(
-            [*volume(on="b"), engine("v1-e-0", "b", "running"), replica("v1-r-1", "a", "stopped")], id="it runs"
+            [*volume(on="b"), engine("v1-e-0", "b", "running"), replica("v1-r-1", "a", "stopped")],
+            id="it runs",
         ),
-        pytest.param([*volume(driver="other")[:1], *STARTING[1:]], id="the volume is not of Longhorn"),
-        pytest.param([*volume(to="b", on="a"), engine("v1-e-1", "b", "running")], id="both engines run"),
+        pytest.param(
+            [*volume(driver="other")[:1], *STARTING[1:]], id="the volume is not of Longhorn"
+        ),
+        pytest.param(
+            [*volume(to="b", on="a"), engine("v1-e-1", "b", "running")], id="both engines run"
+        ),
     ],
 )
 def test_a_volume_of_which_nothing_is_wrong_is_not_blamed(objects):
@@ -196,9 +262,16 @@ def test_a_volume_of_which_nothing_is_wrong_is_not_blamed(objects):
 
 
 CLAIM = manifest(
-    "v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec={"accessModes": ["ReadWriteMany"], "volumeName": "pv"}
+    "v1",
+    "PersistentVolumeClaim",
+    "disk",
+    NAMESPACE,
+    spec={"accessModes": ["ReadWriteMany"], "volumeName": "pv"},
 )
-LATE = "rpc error: code = DeadlineExceeded desc = volume v1 failed to attach to node b with attachmentID csi-b"
+LATE = (
+    "rpc error: code = DeadlineExceeded desc = volume v1 failed to attach to node b with "
+    "attachmentID csi-b"
+)
 
 
 def moving(*objects, failed=True, event=False):
@@ -207,8 +280,12 @@ def moving(*objects, failed=True, event=False):
     pod.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
     status = {"attached": False} | ({"attachError": {"message": LATE}} if failed else {})
     spec = {"nodeName": "b", "source": {"persistentVolumeName": "pv"}}
-    attachment = manifest("storage.k8s.io/v1", "VolumeAttachment", "csi-b", spec=spec, status=status)
-    said = warning(pod, "FailedAttachVolume", f'AttachVolume.Attach failed for volume "pv" : {LATE}')
+    attachment = manifest(
+        "storage.k8s.io/v1", "VolumeAttachment", "csi-b", spec=spec, status=status
+    )
+    said = warning(
+        pod, "FailedAttachVolume", f'AttachVolume.Attach failed for volume "pv" : {LATE}'
+    )
     more = [said] if event else [attachment]
     return row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod, CLAIM, *more, *objects))
 
@@ -218,11 +295,15 @@ def test_a_migration_that_meets_the_same_cause_again_has_no_end(event):
     result = moving(*COPIED, event=event)
 
     assert result.outcome == BLOCKS
-    assert "cannot be attached (DeadlineExceeded): Longhorn's migration engine …-e-1 does not run" in result.reason
+    assert (
+        "cannot be attached (DeadlineExceeded): Longhorn's migration engine …-e-1 does not run"
+        in result.reason
+    )
     assert "Each retry fails alike" in result.reason
     assert (
-        "kubectl get engines.longhorn.io,replicas.longhorn.io -n longhorn-system -l longhornvolume=v1" in result.remedy
-    )
+        "kubectl get engines.longhorn.io,replicas.longhorn.io -n longhorn-system -l "
+        "longhornvolume=v1"
+    ) in result.remedy
     assert not risky(f"{result.reason}: {result.remedy}")
 
 
@@ -231,13 +312,13 @@ def test_without_objects_of_longhorn_the_error_of_the_driver_remains():
 
     assert result.outcome == UNKNOWN
     assert (
-        "cannot be attached: rpc error: code = DeadlineExceeded desc = volume v1 failed to attach to node b"
-        in result.reason
-    )
+        "cannot be attached: rpc error: code = DeadlineExceeded desc = volume v1 failed to "
+        "attach to node b"
+    ) in result.reason
     assert (
-        "see what the controller of driver driver.longhorn.io logs about it: kubectl describe persistentvolume pv"
-        in result.remedy
-    )
+        "see what the controller of driver driver.longhorn.io logs about it: kubectl describe "
+        "persistentvolume pv"
+    ) in result.remedy
 
 
 def test_a_migration_whose_engine_just_starts_is_not_stuck():

@@ -1,9 +1,21 @@
-"""What refuses a migration besides the nodes: limits of KubeVirt, quotas, hotplugged volumes, state, hostPath volumes."""
+"""What refuses a migration besides the nodes: limits of KubeVirt, quotas, hotplugged volumes,
+state, hostPath volumes.
+"""
 
 import pytest
 
 from tests.builders import complete, kubevirt, manifest, node, vmi
-from tests.forecasts.drain.test_capacity import CLAIM, DISK, FULL, HOSTS, LAUNCHER, MIGRATABLE, NS, QUOTA, VOLUME
+from tests.forecasts.drain.test_capacity import (
+    CLAIM,
+    DISK,
+    FULL,
+    HOSTS,
+    LAUNCHER,
+    MIGRATABLE,
+    NS,
+    QUOTA,
+    VOLUME,
+)
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.placement import migration_demand, quotas
@@ -13,8 +25,18 @@ from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
 
 HOT = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
-STATE = [{"name": "persistent-state-for-db", "persistentVolumeClaimInfo": {"accessModes": ["ReadWriteOnce"]}}]
-SHARED_STATE = [{"name": "persistent-state-for-db", "persistentVolumeClaimInfo": {"accessModes": ["ReadWriteMany"]}}]
+STATE = [
+    {
+        "name": "persistent-state-for-db",
+        "persistentVolumeClaimInfo": {"accessModes": ["ReadWriteOnce"]},
+    }
+]
+SHARED_STATE = [
+    {
+        "name": "persistent-state-for-db",
+        "persistentVolumeClaimInfo": {"accessModes": ["ReadWriteMany"]},
+    }
+]
 TPM = {"tpm": {"persistent": True}}
 
 
@@ -41,7 +63,12 @@ def row(subject, *objects, without=()):
 
 def quota(hard, used=None, **spec):
     return manifest(
-        "v1", "ResourceQuota", "team", "shop", spec={"hard": hard, **spec}, status={"hard": hard, "used": used}
+        "v1",
+        "ResourceQuota",
+        "team",
+        "shop",
+        spec={"hard": hard, **spec},
+        status={"hard": hard, "used": used},
     )
 
 
@@ -52,12 +79,20 @@ def bound(name="data", **spec):
 
 
 def only_on(*nodes):
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}]}]
+    terms = [
+        {
+            "matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
+            ]
+        }
+    ]
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
 
 
 def named(name):
-    return node(name, {"kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}, allocatable=ROOMY)
+    return node(
+        name, {"kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}, allocatable=ROOMY
+    )
 
 
 ROOMY = {"cpu": "64", "memory": "512Gi", "pods": "250"}
@@ -66,10 +101,15 @@ THREE = [named("n2"), named("n3"), named("n4")]
 
 def test_nothing_refuses_it():
     assert row(running())[0].outcome is VmOutcome.MIGRATES
-    assert row(running(HOT, devices=TPM, status={"volumeStatus": STATE}), *bound())[0].outcome is VmOutcome.MIGRATES
+    assert (
+        row(running(HOT, devices=TPM, status={"volumeStatus": STATE}), *bound())[0].outcome
+        is VmOutcome.MIGRATES
+    )
 
 
-@pytest.mark.parametrize("limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"])
+@pytest.mark.parametrize(
+    "limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"]
+)
 def test_a_limit_of_0_starts_no_migration(limit):
     found, plan = row(running(), kubevirt(migrations={limit: 0}))
 
@@ -127,7 +167,9 @@ def test_a_quota_that_does_not_say_what_it_counted_is_unread(used):
 
 
 def test_a_quota_that_refuses_counts_more_than_one_that_does_not_say_what_it_counted():
-    uncounted = Object({**quota({"pods": "9"}).data, "metadata": {"name": "a-new-one", "namespace": "shop"}})
+    uncounted = Object(
+        {**quota({"pods": "9"}).data, "metadata": {"name": "a-new-one", "namespace": "shop"}}
+    )
     found, _ = row(running(), uncounted, quota({"pods": "1"}, {"pods": "1"}))
 
     assert found.outcome is VmOutcome.BLOCKS
@@ -164,7 +206,11 @@ def test_a_quota_for_priority_classes(operator, values, priority, counts):
 
 def test_the_pod_that_attaches_volumes_has_no_priority_class():
     def outcome(operator, free):
-        expression = {"scopeName": "PriorityClass", "operator": operator, "values": ["high"] * (operator == "In")}
+        expression = {
+            "scopeName": "PriorityClass",
+            "operator": operator,
+            "values": ["high"] * (operator == "In"),
+        }
         selector = {"matchExpressions": [expression]}
         limited = quota({"pods": "2"}, {"pods": str(2 - free)}, scopeSelector=selector)
         return row(running(HOT, priorityClassName="high"), limited, *bound())[0].outcome
@@ -178,7 +224,10 @@ def test_the_pod_that_attaches_volumes_has_no_priority_class():
 def test_what_is_attached_for_a_while_needs_a_pod_too(volume):
     utility = {} if volume else {"utilityVolumes": [{"name": "data", "claimName": "data"}]}
     subject = running(*[volume] if volume else [], **utility)
-    assert migration_demand.demand(subject, complete(subject, LAUNCHER, kubevirt())).attachment is not None
+    assert (
+        migration_demand.demand(subject, complete(subject, LAUNCHER, kubevirt())).attachment
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,7 +240,9 @@ def test_what_is_attached_for_a_while_needs_a_pod_too(volume):
     ],
 )
 def test_a_quota_with_scopes(scopes, priority, counts):
-    found, _ = row(running(priorityClassName=priority), quota({"pods": "1"}, {"pods": "1"}, scopes=scopes))
+    found, _ = row(
+        running(priorityClassName=priority), quota({"pods": "1"}, {"pods": "1"}, scopes=scopes)
+    )
     assert (found.outcome is VmOutcome.BLOCKS) == counts
 
 
@@ -203,7 +254,10 @@ def test_a_limit_range_refuses_the_pod_that_attaches_volumes():
     sized = Object({**LAUNCHER.data, "spec": {**LAUNCHER.data["spec"], "containers": [SIZED]}})
 
     for refusing in (limits, least):
-        assert "attaches its volumes is refused" in row(running(HOT), sized, refusing, *bound())[0].reason
+        assert (
+            "attaches its volumes is refused"
+            in row(running(HOT), sized, refusing, *bound())[0].reason
+        )
         assert row(running(), sized, refusing)[0].outcome is VmOutcome.MIGRATES
 
 
@@ -211,18 +265,28 @@ def test_a_limit_range_refuses_the_pod_that_attaches_volumes():
 def test_hyperconverged_has_no_field_for_the_pods_that_attach_volumes(managed):
     own = kubevirt()
     own.data["status"] = {"observedKubeVirtVersion": "v1.8.0"}
-    own.data["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "hco-operator" if managed else "flux"}
+    own.data["metadata"]["labels"] = {
+        "app.kubernetes.io/managed-by": "hco-operator" if managed else "flux"
+    }
 
     found = quotas.attachment_remedy(complete(own))
     assert "in supportContainerResources of KubeVirt" in found
-    assert found.endswith("by HyperConverged's annotation kubevirt.kubevirt.io/jsonpatch") is managed
+    assert (
+        found.endswith("by HyperConverged's annotation kubevirt.kubevirt.io/jsonpatch") is managed
+    )
 
 
-SIZED = {"name": "compute", "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}}}
+SIZED = {
+    "name": "compute",
+    "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+}
 
 
 def test_the_pod_that_attaches_volumes_can_be_sized():
-    own = {"type": "hotplug-disk", "resources": {"requests": {"memory": "20M"}, "limits": {"cpu": "1"}}}
+    own = {
+        "type": "hotplug-disk",
+        "resources": {"requests": {"memory": "20M"}, "limits": {"cpu": "1"}},
+    }
     cluster = complete(running(HOT), LAUNCHER, kubevirt(supportContainerResources=[own]))
 
     (attaching,) = migration_demand.demand(running(HOT), cluster).attachment.containers
@@ -232,7 +296,8 @@ def test_the_pod_that_attaches_volumes_can_be_sized():
 
 
 @pytest.mark.parametrize(
-    ("version", "requests"), [("v1.0.1", (100, 80_000_000)), ("v1.1.1", (100, 80_000_000)), ("v1.2.0", (10, 2_000_000))]
+    ("version", "requests"),
+    [("v1.0.1", (100, 80_000_000)), ("v1.1.1", (100, 80_000_000)), ("v1.2.0", (10, 2_000_000))],
 )
 def test_what_the_pod_that_attaches_volumes_requests_by_release(version, requests):
     release = kubevirt()
@@ -245,7 +310,9 @@ def test_what_the_pod_that_attaches_volumes_requests_by_release(version, request
 
 @pytest.mark.parametrize("strategy", ["LiveMigrate", "None"])
 def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
-    """kube-scheduler places the launcher pod without them; the pod that attaches them has to follow."""
+    """kube-scheduler places the launcher pod without them;
+    the pod that attaches them has to follow.
+    """
     outcome = VmOutcome.MIGRATES if strategy == "LiveMigrate" else VmOutcome.RESTARTS
     vm = manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"runStrategy": "Always"})
     owned = {"ownerReferences": [{"kind": "VirtualMachine", "name": "db"}]}
@@ -262,7 +329,9 @@ def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
 
     found, plan = row(subject, vm, *THREE, *bound(**only_on("n2", "n3")))
     assert plan.drainable is (True if strategy == "None" else None)
-    assert "whether kube-scheduler chooses a node with the hotplugged volumes, not n4" in plan.unseen
+    assert (
+        "whether kube-scheduler chooses a node with the hotplugged volumes, not n4" in plan.unseen
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,7 +339,10 @@ def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
     [
         ([DISK, VOLUME, *FULL], "add a node or free that much on one, or make it a VirtualMachine"),
         ([VOLUME], "repair claim disk, and do not stop the VM before"),
-        ([Object({**DISK.data, "status": {"phase": "Lost"}})], "repair claim disk, and do not stop the VM before"),
+        (
+            [Object({**DISK.data, "status": {"phase": "Lost"}})],
+            "repair claim disk, and do not stop the VM before",
+        ),
     ],
 )
 def test_the_remedy_fits_the_cause(objects, remedy):
@@ -344,7 +416,9 @@ def test_a_vmi_that_does_not_end(deleted, grace, outcome):
     heard = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:00Z"}]
     here = Object({**HOSTS[0].data, "status": HOSTS[0].data["status"] | {"conditions": heard}})
     subject = running(terminationGracePeriodSeconds=grace)
-    subject = Object({**subject.data, "metadata": subject.data["metadata"] | {"deletionTimestamp": deleted}})
+    subject = Object(
+        {**subject.data, "metadata": subject.data["metadata"] | {"deletionTimestamp": deleted}}
+    )
 
     assert row(subject, here, HOSTS[1])[0].outcome is outcome
 

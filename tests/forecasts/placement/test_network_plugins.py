@@ -9,7 +9,10 @@ from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.messages import command_of
 
-TAKEN = "CrashLoopBackOff, it ends with exit code 1 (Calico node '{}' is already using the IPv{} address {})"
+TAKEN = (
+    "CrashLoopBackOff, it ends with exit code 1 (Calico node '{}' is already using the IPv{} "
+    "address {})"
+)
 
 
 def node(name, announced, *own):
@@ -19,14 +22,22 @@ def node(name, announced, *own):
 
 
 def daemon(owner=None):
-    owners = [{"apiVersion": "v1", "kind": owner, "name": "top", "controller": True}] if owner else []
-    return manifest("apps/v1", "DaemonSet", "calico-node", "kube-system", metadata={"ownerReferences": owners})
+    owners = (
+        [{"apiVersion": "v1", "kind": owner, "name": "top", "controller": True}] if owner else []
+    )
+    return manifest(
+        "apps/v1", "DaemonSet", "calico-node", "kube-system", metadata={"ownerReferences": owners}
+    )
 
 
 def remedy(why, *objects, complete=("*",), own="10.0.0.2"):
-    owners = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "calico-node", "controller": True}]
+    owners = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "calico-node", "controller": True}
+    ]
     metadata = {"labels": {"k8s-app": "calico-node"}, "ownerReferences": owners}
-    pod = manifest("v1", "Pod", "calico-b", "kube-system", metadata=metadata, spec={"nodeName": "n2"})
+    pod = manifest(
+        "v1", "Pod", "calico-b", "kube-system", metadata=metadata, spec={"nodeName": "n2"}
+    )
     cluster = Snapshot([pod, node("n2", "192.168.7.2/24", own), *objects], complete, time=ago())
     return network_plugins.repair(BrokenPod(pod, why, "", "as before"), cluster)
 
@@ -36,7 +47,10 @@ def remedy(why, *objects, complete=("*",), own="10.0.0.2"):
     [
         ("ImagePullBackOff", [daemon()]),
         ("BGP not established with 10.0.0.1", [daemon(), node("n1", "192.168.7.1/24", "10.0.0.1")]),
-        (TAKEN.format("n1", 4, "192.168.7.2"), [daemon(), node("n1", "192.168.7.1/24", "10.0.0.1")]),
+        (
+            TAKEN.format("n1", 4, "192.168.7.2"),
+            [daemon(), node("n1", "192.168.7.1/24", "10.0.0.1")],
+        ),
     ],
     ids=["another cause", "a second network of all nodes", "a conflict in the second network"],
 )
@@ -45,7 +59,9 @@ def test_the_address_is_left_alone(why, objects):
 
 
 def test_the_address_of_a_bridge_is_the_same_everywhere():
-    found = remedy(TAKEN.format("n1", 4, "172.18.0.1"), daemon(), node("n1", "172.18.0.1/16", "10.0.0.1"))
+    found = remedy(
+        TAKEN.format("n1", 4, "172.18.0.1"), daemon(), node("n1", "172.18.0.1/16", "10.0.0.1")
+    )
     assert "kubectl set env daemonset/calico-node" in found
     assert found.endswith(" IP_AUTODETECTION_METHOD=kubernetes-internal-ip")
 
@@ -54,15 +70,22 @@ def test_the_own_address_of_a_node_that_was_renamed():
     said = TAKEN.format("old-name", 4, "10.0.0.2")
     assert "calicoctl delete node old-name" in remedy(said, daemon())
     assert "METHOD" not in remedy(said, daemon())
-    for known in (remedy(said, daemon(), complete=()), remedy(said, daemon(), node("old-name", "10.0.0.2/24"))):
+    for known in (
+        remedy(said, daemon(), complete=()),
+        remedy(said, daemon(), node("old-name", "10.0.0.2/24")),
+    ):
         assert "calicoctl" not in known
         assert command_of(known) == "kubectl get nodes -o wide"
 
 
 def test_an_address_of_ipv6_has_a_setting_of_its_own():
     said = TAKEN.format("n1", 6, "fd00::2")
-    assert remedy(said, daemon(), own="fd00::9").endswith(" IP6_AUTODETECTION_METHOD=kubernetes-internal-ip")
-    assert "nodeAddressAutodetectionV6 of Installation top" in remedy(said, daemon("Installation"), own="fd00::9")
+    assert remedy(said, daemon(), own="fd00::9").endswith(
+        " IP6_AUTODETECTION_METHOD=kubernetes-internal-ip"
+    )
+    assert "nodeAddressAutodetectionV6 of Installation top" in remedy(
+        said, daemon("Installation"), own="fd00::9"
+    )
 
 
 @pytest.mark.parametrize("objects", [[], [daemon("Addon")]], ids=["not read", "another owner"])

@@ -15,7 +15,9 @@ NETWORK = [{"name": "lan", "multus": {"networkName": "vlan7"}}]
 
 def definition(labels=None, annotations=None):
     metadata = {"labels": labels or {}, "annotations": annotations or {}}
-    return manifest("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "vlan7", "shop", metadata=metadata)
+    return manifest(
+        "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "vlan7", "shop", metadata=metadata
+    )
 
 
 OF_HARVESTER = definition(labels={"network.harvesterhci.io/clusternetwork": "storage"})
@@ -38,7 +40,10 @@ def test_kube_scheduler_may_choose_a_node_although_none_has_the_network(network,
     (key,) = label
     row, found = judged(network, n1=label, n2={})
     assert row.outcome is VmOutcome.UNKNOWN
-    assert f"kube-scheduler chooses n2, which is without network vlan7 (label {key}), as is every" in row.reason
+    assert (
+        f"kube-scheduler chooses n2, which is without network vlan7 (label {key}), as is every"
+        in row.reason
+    )
     assert "in Harvester by a VlanConfig that selects it" in row.remedy
     assert found.drainable is None
 
@@ -70,9 +75,9 @@ def test_kube_scheduler_may_choose_a_node_without_the_network():
     row, found = judged(OF_HARVESTER, n1=HARVESTER, n2=HARVESTER, n3={})
     assert row.outcome is VmOutcome.UNKNOWN
     assert (
-        "whether kube-scheduler chooses a node with network vlan7 (label network.harvesterhci.io/storage), not n3"
-        in row.reason
-    )
+        "whether kube-scheduler chooses a node with network vlan7 (label "
+        "network.harvesterhci.io/storage), not n3"
+    ) in row.reason
     assert found.drainable is None
 
 
@@ -99,7 +104,9 @@ def test_a_selector_with_several_labels_says_nothing():
 
 
 def test_a_definition_that_cannot_be_read_leaves_it_open():
-    row, found = judged(None, n1={}, n2={}, unreadable=["network-attachment-definitions.k8s.cni.cncf.io"])
+    row, found = judged(
+        None, n1={}, n2={}, unreadable=["network-attachment-definitions.k8s.cni.cncf.io"]
+    )
     assert row.outcome is VmOutcome.UNKNOWN
     assert "network-attachment-definitions" in row.reason
     assert found.drainable is None
@@ -109,8 +116,8 @@ def test_no_target_pod_can_be_made_without_the_network():
     row, found = judged(None, n1={}, n2={})
     assert row.outcome is VmOutcome.BLOCKS
     assert (
-        "no target pod of it can be made: its network, NetworkAttachmentDefinition shop/vlan7, does not exist"
-        in row.reason
-    )
+        "no target pod of it can be made: its network, NetworkAttachmentDefinition shop/vlan7, "
+        "does not exist"
+    ) in row.reason
     assert "create NetworkAttachmentDefinition shop/vlan7 again" in row.remedy
     assert found.drainable is False

@@ -1,4 +1,6 @@
-"""Why no other node takes a VM, and the remedy: more room helps only where room is what is missing."""
+"""Why no other node takes a VM, and the remedy:
+more room helps only where room is what is missing.
+"""
 
 import pytest
 
@@ -8,17 +10,28 @@ from virt_admit.forecasts.placement import no_target
 from virt_admit.model.problems import ProblemCause
 
 GPU = {
-    "domain": {"cpu": {"model": "host-model"}, "devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}
+    "domain": {
+        "cpu": {"model": "host-model"},
+        "devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]},
+    }
 }
 DEVICE = {"name": "g", "deviceName": "bridge.network.kubevirt.io/br1"}
 LAN = {"domain": {"cpu": {"model": "host-model"}, "devices": {"hostDevices": [DEVICE]}}}
 LARGE = {"domain": {"cpu": {"model": "host-model"}, "devices": {}, "memory": {"guest": "900Gi"}}}
-DEDICATED = {"domain": {"cpu": {"model": "host-model", "cores": 2, "dedicatedCpuPlacement": True}, "devices": {}}}
+DEDICATED = {
+    "domain": {
+        "cpu": {"model": "host-model", "cores": 2, "dedicatedCpuPlacement": True},
+        "devices": {},
+    }
+}
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
 PAIR = {
     "requiredDuringSchedulingIgnoredDuringExecution": [
-        {"labelSelector": {"matchLabels": {"group": "pair"}}, "topologyKey": "kubernetes.io/hostname"}
+        {
+            "labelSelector": {"matchLabels": {"group": "pair"}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
     ]
 }
 DISK = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
@@ -36,13 +49,28 @@ def local_disk():
     ("spec", "remedy"),
     [
         (DISK, "move claim data to storage that the other nodes reach"),
-        ({"nodeSelector": {"kubernetes.io/hostname": "a"}}, "remove the node selector for a from the VM"),
-        ({"nodeSelector": {"zone": "x"}}, "set the label zone=x on another node, or remove the node selector from"),
-        ({"affinity": {"nodeAffinity": REQUIRED}}, "change its node affinity, or the labels of another node"),
-        (DEDICATED, "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"),
+        (
+            {"nodeSelector": {"kubernetes.io/hostname": "a"}},
+            "remove the node selector for a from the VM",
+        ),
+        (
+            {"nodeSelector": {"zone": "x"}},
+            "set the label zone=x on another node, or remove the node selector from",
+        ),
+        (
+            {"affinity": {"nodeAffinity": REQUIRED}},
+            "change its node affinity, or the labels of another node",
+        ),
+        (
+            DEDICATED,
+            "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node",
+        ),
         (GPU, "add a node that has nvidia.com/A100"),
         (LAN, "make bridge br1 on b or c, or let drains shut the guest down"),
-        ({"affinity": {"podAffinity": PAIR}}, "as a decision, make its required pod affinity a preferred one"),
+        (
+            {"affinity": {"podAffinity": PAIR}},
+            "as a decision, make its required pod affinity a preferred one",
+        ),
     ],
 )
 def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):
@@ -54,20 +82,30 @@ def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):
 
 def test_a_required_pod_affinity_is_named():
     found = no_target.nowhere_to_go(vmi(spec={"affinity": {"podAffinity": PAIR}}), cluster())
-    assert "pod affinity demands another pod with group=pair in the same kubernetes.io/hostname" in found.reason
+    assert (
+        "pod affinity demands another pod with group=pair in the same kubernetes.io/hostname"
+        in found.reason
+    )
 
 
 def test_room_and_devices_that_are_taken_are_missing_room():
     large = no_target.nowhere_to_go(vmi(spec=LARGE), cluster())
-    assert (large.cause, large.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
+    assert (large.cause, large.remedy.startswith("add a node or free that much")) == (
+        ProblemCause.NO_ROOM,
+        True,
+    )
     taken = [node(name) for name in ("b", "c")]
     for each in taken:
         each.data["status"]["allocatable"]["nvidia.com/A100"] = "1"
     two = {
-        "domain": GPU["domain"] | {"devices": {"gpus": [{"name": n, "deviceName": "nvidia.com/A100"} for n in "gh"]}}
+        "domain": GPU["domain"]
+        | {"devices": {"gpus": [{"name": n, "deviceName": "nvidia.com/A100"} for n in "gh"]}}
     }
     found = no_target.nowhere_to_go(vmi(spec=two), cluster(*taken))
-    assert (found.cause, found.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
+    assert (found.cause, found.remedy.startswith("add a node or free that much")) == (
+        ProblemCause.NO_ROOM,
+        True,
+    )
 
 
 AGENT = manifest("apps/v1", "DaemonSet", "ebs-csi-node", "kube-system")
@@ -80,7 +118,10 @@ AGENT = manifest("apps/v1", "DaemonSet", "ebs-csi-node", "kube-system")
             "drbd.linbit.com/lost-quorum",
             "repair what the high-availability controller of LINSTOR reports with that taint",
         ),
-        ("ebs.csi.aws.com/agent-not-ready", "repair what the agent of ebs.csi.aws.com reports with that taint"),
+        (
+            "ebs.csi.aws.com/agent-not-ready",
+            "repair what the agent of ebs.csi.aws.com reports with that taint",
+        ),
         ("dedicated", "remove the taint from one of the nodes, or let the VM tolerate it"),
     ],
 )
@@ -141,10 +182,14 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
     manager = manifest("v1", "Pod", "x-cloud-controller-manager-1", "kube-system", status=status)
     found = no_target.nowhere_to_go(vmi(), cluster(*full, new, manager, nodes=("a",)))
-    known = f"the cloud controller manager has not removed taint {OF_CLOUD} from c, because pod kube-system/x-"
+    known = (
+        f"the cloud controller manager has not removed taint {OF_CLOUD} from c, because pod "
+        "kube-system/x-"
+    )
     assert known in found.reason
     assert found.remedy == (
-        "repair the cloud controller manager: pod x-cloud-controller-manager-1, and do not stop the VM before"
+        "repair the cloud controller manager: pod x-cloud-controller-manager-1, and do not stop "
+        "the VM before"
     )
     assert found.command == "kubectl describe pod x-cloud-controller-manager-1 -n kube-system"
 
@@ -152,10 +197,25 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
 @pytest.mark.parametrize(
     ("key", "pods", "says", "remedy"),
     [
-        (UNINITIALIZED, [controller("False")], ", because pod capi-system/capi-1 is not ready", "repair Cluster API"),
+        (
+            UNINITIALIZED,
+            [controller("False")],
+            ", because pod capi-system/capi-1 is not ready",
+            "repair Cluster API",
+        ),
         (UNINITIALIZED, [controller("True")], " from c;", "see why Cluster API does not remove it"),
-        (UNINITIALIZED, [controller("False"), controller("True", "capi-2")], " from c;", "see why Cluster API"),
-        (UNINITIALIZED, [controller("False", provider="bootstrap-kubeadm")], " from c;", "see why Cluster API"),
+        (
+            UNINITIALIZED,
+            [controller("False"), controller("True", "capi-2")],
+            " from c;",
+            "see why Cluster API",
+        ),
+        (
+            UNINITIALIZED,
+            [controller("False", provider="bootstrap-kubeadm")],
+            " from c;",
+            "see why Cluster API",
+        ),
         (
             "ebs.csi.aws.com/agent-not-ready",
             [AGENT],
@@ -163,9 +223,19 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
             "see why the agent of ebs.csi.aws.com does not remove it",
         ),
         ("karpenter.sh/unregistered", [], " from c;", "see why Karpenter does not remove it"),
-        ("readiness.k8s.io/NetworkReady", [], " from c;", "see why the node readiness controller does not remove it"),
+        (
+            "readiness.k8s.io/NetworkReady",
+            [],
+            " from c;",
+            "see why the node readiness controller does not remove it",
+        ),
         ("cni.istio.io/not-ready", [ISTIOD], " from c;", "see why Istio does not remove it"),
-        (f"{STARTUP}/kubeip-not-ready", [], " from c;", "see why the agent that is to run on each node first does not"),
+        (
+            f"{STARTUP}/kubeip-not-ready",
+            [],
+            " from c;",
+            "see why the agent that is to run on each node first does not",
+        ),
         ("dedicated", [], "", "remove the causes on one of the nodes"),
     ],
 )

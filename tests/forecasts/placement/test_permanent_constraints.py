@@ -37,9 +37,15 @@ def name(value, operator="In"):
 
 
 def pinned(vmi_spec, of_instancetype=None):
-    machine = ExpandedVmi(Object({}), Field({}), vmi_spec, vmi_spec.at("domain", "devices"), Field(None))
+    machine = ExpandedVmi(
+        Object({}), Field({}), vmi_spec, vmi_spec.at("domain", "devices"), Field(None)
+    )
     if of_instancetype is not None:
-        given = Inherited(Field({"nodeSelector": of_instancetype}), Path("spec", "instancetype"), "instance type 'x'")
+        given = Inherited(
+            Field({"nodeSelector": of_instancetype}),
+            Path("spec", "instancetype"),
+            "instance type 'x'",
+        )
         machine = machine._replace(instancetype=given)
     return pin(machine)
 
@@ -98,12 +104,14 @@ def test_what_pins(vmi, path, tight):
 def test_the_node_selector_of_an_instance_type_pins_too():
     found = pinned(spec(), {"kubernetes.io/hostname": "a"})
     assert (found.hosts, str(found.path)) == ({"a"}, "spec.instancetype")
-    assert pinned(spec({"kubernetes.io/hostname": "b"}), {"kubernetes.io/hostname": "a"}).hosts == {"b"}
+    assert pinned(spec({"kubernetes.io/hostname": "b"}), {"kubernetes.io/hostname": "a"}).hosts == {
+        "b"
+    }
     assert pinned(spec({"zone": "b"}), {"kubernetes.io/hostname": "a"}) is None
     assert pinned(spec(), {"zone": "a"}) is None
 
 
-# --- candidate nodes -----------------------------------------------------------------------------------------------
+# --- candidate nodes ------------------------------------------------------------------------------
 
 
 def vm(cpu=None, domain=None, **spec):
@@ -113,7 +121,9 @@ def vm(cpu=None, domain=None, **spec):
 def what_excludes(subject, *nodes, others=()):
     """What keeps the VM off each of these nodes; ``others`` stand beside them in the cluster."""
     cluster = complete(*nodes, *others)
-    refusals = {host.name: host.refusal or None for host in hosts(expand(subject, cluster), cluster)}
+    refusals = {
+        host.name: host.refusal or None for host in hosts(expand(subject, cluster), cluster)
+    }
     return [refusals[each.name] for each in nodes]
 
 
@@ -122,7 +132,11 @@ def taint(key, effect="NoSchedule", value=None):
 
 
 def affinity(*terms):
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+        }
+    }
 
 
 ARCH = "kubernetes.io/arch"
@@ -142,15 +156,35 @@ ARCH = "kubernetes.io/arch"
         (vm(affinity=affinity(label("1", key="zone"))), node("a", {"zone": "1"}), None),
         (vm(affinity=affinity(label("1", key="zone"))), node("a", {"zone": "2"}), "node affinity"),
         (vm(affinity=affinity(label("1", key="zone"), name("a"))), node("a"), None),
-        (vm(affinity=affinity(label("1", key="zone", operator="NotIn"))), node("a", {"zone": "1"}), "node affinity"),
+        (
+            vm(affinity=affinity(label("1", key="zone", operator="NotIn"))),
+            node("a", {"zone": "1"}),
+            "node affinity",
+        ),
         (vm(), node("a", taints=[taint("gpu")]), "taint gpu"),
         (vm(), node("a", taints=[taint("gpu", "NoExecute")]), "taint gpu"),
         (vm(), node("a", taints=[taint("gpu", "PreferNoSchedule")]), None),
         (vm(), node("a", taints=[{"effect": "NoSchedule"}, None, "gpu"]), "taint None"),
-        (vm(tolerations=[{"key": "gpu", "operator": "Exists"}]), node("a", taints=[taint("gpu")]), None),
-        (vm(tolerations=[{"key": "gpu", "value": "x"}]), node("a", taints=[taint("gpu", value="y")]), "taint gpu"),
-        (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "false"}), NO_CPUS),
-        (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "true"}), None),
+        (
+            vm(tolerations=[{"key": "gpu", "operator": "Exists"}]),
+            node("a", taints=[taint("gpu")]),
+            None,
+        ),
+        (
+            vm(tolerations=[{"key": "gpu", "value": "x"}]),
+            node("a", taints=[taint("gpu", value="y")]),
+            "taint gpu",
+        ),
+        (
+            vm(cpu={"dedicatedCpuPlacement": True}),
+            node("a", {"kubevirt.io/cpumanager": "false"}),
+            NO_CPUS,
+        ),
+        (
+            vm(cpu={"dedicatedCpuPlacement": True}),
+            node("a", {"kubevirt.io/cpumanager": "true"}),
+            None,
+        ),
         (
             vm(domain={"memory": {"hugepages": {"pageSize": "2Mi"}}}),
             node("a", allocatable={"hugepages-2Mi": "4Gi"}),
@@ -206,7 +240,9 @@ NEW, OLD = "kubevirt.io/cpumanager", "cpumanager"
         (DEDICATED, {OLD: "false"}, {NEW: "true"}, NO_CPUS),
     ],
 )
-def test_labels_that_an_older_virt_handler_does_not_write_are_missing_only_now(subject, candidate, other, expected):
+def test_labels_that_an_older_virt_handler_does_not_write_are_missing_only_now(
+    subject, candidate, other, expected
+):
     assert what_excludes(subject, node("a", candidate), node("b", other))[0] == expected
 
 
@@ -215,7 +251,11 @@ def test_labels_that_an_older_virt_handler_does_not_write_are_missing_only_now(s
     [
         (vm(cpu={"dedicatedCpuPlacement": True}), "kubevirt.io/cpumanager", NO_CPUS),
         (vm(cpu={"realtime": {}}), "kubevirt.io/realtime", "real-time CPUs"),
-        (vm(cpu={"features": [{"name": "vmx"}]}), "cpu-feature.node.kubevirt.io/vmx", "CPU feature vmx"),
+        (
+            vm(cpu={"features": [{"name": "vmx"}]}),
+            "cpu-feature.node.kubevirt.io/vmx",
+            "CPU feature vmx",
+        ),
         (vm(domain={"launchSecurity": {"sev": {}}}), "kubevirt.io/sev", "AMD SEV"),
         (vm(domain={"launchSecurity": {"tdx": {}}}), "kubevirt.io/tdx", "Intel TDX"),
     ],
@@ -238,7 +278,9 @@ def test_confidential_guests(launch, labels, expected):
 
 
 def test_cpu_features_that_are_no_requirement():
-    features = [{"name": "vmx", "policy": policy} for policy in ("optional", "disable", "forbid", "force")]
+    features = [
+        {"name": "vmx", "policy": policy} for policy in ("optional", "disable", "forbid", "force")
+    ]
     others = [node("b", {"cpu-feature.node.kubevirt.io/vmx": "true"})]
 
     assert what_excludes(vm(cpu={"features": features}), node("a"), others=others) == [None]
@@ -298,7 +340,10 @@ def test_an_instance_type_demands_too():
     subject.data["spec"]["instancetype"] = {"name": "big"}
     fitting = {"zone": "1", "kubevirt.io/cpumanager": "true", "kubevirt.io/tdx": "true"}
     nodes = [
-        *(node(f"no {key}", {other: value for other, value in fitting.items() if other != key}) for key in fitting),
+        *(
+            node(f"no {key}", {other: value for other, value in fitting.items() if other != key})
+            for key in fitting
+        ),
         node("no pages", fitting, allocatable={"hugepages-1Gi": "0"}),
         node("fitting", fitting, allocatable={"hugepages-1Gi": "4Gi"}),
     ]
@@ -324,7 +369,11 @@ def test_data_that_cannot_be_read_demands_nothing():
 
 
 def test_hosts_are_the_nodes_with_kubevirts_label():
-    nodes = [node("a"), node("b", {"kubevirt.io/schedulable": "false"}), Object({"kind": "Node", "apiVersion": "v1"})]
+    nodes = [
+        node("a"),
+        node("b", {"kubevirt.io/schedulable": "false"}),
+        Object({"kind": "Node", "apiVersion": "v1"}),
+    ]
     vmi = expand(vm(), Snapshot())
 
     assert [host.name for host in hosts(vmi, Snapshot(nodes))] == ["a", "b"]
@@ -348,17 +397,35 @@ def test_ready(candidate, expected):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 KEYS = st.sampled_from(
-    ["nodeSelector", "affinity", "tolerations", "architecture", "domain", "cpu", "features", "memory", "launchSecurity"]
+    [
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "architecture",
+        "domain",
+        "cpu",
+        "features",
+        "memory",
+        "launchSecurity",
+    ]
 )
 
 
 @given(st.dictionaries(KEYS, JSON), st.dictionaries(KEYS, JSON), JSON, JSON)
 def test_reading_never_raises(spec, domain, taints, allocatable):
-    subject = Object({"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1", "spec": {"template": {"spec": spec}}})
+    subject = Object(
+        {
+            "kind": "VirtualMachine",
+            "apiVersion": "kubevirt.io/v1",
+            "spec": {"template": {"spec": spec}},
+        }
+    )
     hostile = vm(domain=domain)
     candidate = node("b", taints=taints, allocatable=allocatable)
     labelled = node("a", {"kubevirt.io/cpumanager": "", "hyperv.node.kubevirt.io/ipi": ""})

@@ -1,4 +1,6 @@
-"""A daemon of the pod network that does not work keeps pods off its node; a short pause or another plugin does not."""
+"""A daemon of the pod network that does not work keeps pods off its node;
+a short pause or another plugin does not.
+"""
 
 import pytest
 
@@ -15,7 +17,15 @@ from virt_admit.model.kubernetes.objects import Object
 MULTUS = {"app": "multus"}
 
 
-def cluster(labels, *, since, kind="DaemonSet", image="multus-cni:v4.2-thick", namespace="kube-system", **changes):
+def cluster(
+    labels,
+    *,
+    since,
+    kind="DaemonSet",
+    image="multus-cni:v4.2-thick",
+    namespace="kube-system",
+    **changes,
+):
     daemons = deployment("net", namespace, ["n1", "n2"], labels, kind=kind)
     pods = [each for each in daemons if each["kind"] == "Pod"]
     broken = unready(pods[1], since=since)
@@ -25,17 +35,23 @@ def cluster(labels, *, since, kind="DaemonSet", image="multus-cni:v4.2-thick", n
     return Snapshot([Object(each) for each in found], ["*"], time=ago())
 
 
-@pytest.mark.parametrize("labels", [MULTUS, {"k8s-app": "cilium"}, {"app": "ovnkube-node"}, {"app": "kube-ovn-cni"}])
+@pytest.mark.parametrize(
+    "labels", [MULTUS, {"k8s-app": "cilium"}, {"app": "ovnkube-node"}, {"app": "kube-ovn-cni"}]
+)
 def test_a_daemon_that_each_new_pod_needs(labels):
     found = cluster(labels, since=ago(minutes=6))
 
     assert pod_networks.problem(found, "n1") == ""
-    assert "the pod network on n2 does not work, as pod kube-system/net-" in pod_networks.problem(found, "n2")
+    assert "the pod network on n2 does not work, as pod kube-system/net-" in pod_networks.problem(
+        found, "n2"
+    )
     assert list(virt_handlers.broken(found)) == ["n2"]
 
 
 def two_nodes_left(*, works="n2", **vmi):
-    """Return what a drain of n1 does to its VM: n2 and n3 are left, and the pod network works on one of them."""
+    """Return what a drain of n1 does to its VM: n2 and n3 are left,
+    and the pod network works on one of them.
+    """
     items = workloads.multus_that_does_not_answer().items
     for each in items:
         if each["kind"] == "Pod" and each["metadata"].get("labels", {}).get("app") == "multus":
@@ -54,7 +70,10 @@ def test_kube_scheduler_may_choose_the_node_on_which_no_pod_starts():
     node, row = two_nodes_left()
 
     assert (node.drainable, row.outcome) == (None, VmOutcome.UNKNOWN)
-    assert "kube-scheduler may choose n3, and the pod network on n3 does not work, as pod" in row.reason
+    assert (
+        "kube-scheduler may choose n3, and the pod network on n3 does not work, as pod"
+        in row.reason
+    )
     assert row.remedy == "cordon it until its pod network works: kubectl cordon n3"
 
 
@@ -81,7 +100,14 @@ def test_a_node_that_the_vm_does_not_accept_is_not_chosen():
         (MULTUS, {"since": ago(hours=4), "kind": "Deployment"}),
         (MULTUS, {"since": ago(hours=4), "deletionTimestamp": ago(minutes=1)}),
     ],
-    ids=["a pause", "a plugin without a server", "the thin multus", "another pod", "no DaemonSet", "being replaced"],
+    ids=[
+        "a pause",
+        "a plugin without a server",
+        "the thin multus",
+        "another pod",
+        "no DaemonSet",
+        "being replaced",
+    ],
 )
 def test_what_keeps_no_pod_off_a_node(labels, changes):
     assert pod_networks.problem(cluster(labels, **changes), "n2") == ""
@@ -89,7 +115,10 @@ def test_what_keeps_no_pod_off_a_node(labels, changes):
 
 def test_the_multus_of_openshift_has_a_server():
     found = cluster(
-        MULTUS, since=ago(hours=1), image="quay.io/openshift-release-dev@sha256:0", namespace="openshift-multus"
+        MULTUS,
+        since=ago(hours=1),
+        image="quay.io/openshift-release-dev@sha256:0",
+        namespace="openshift-multus",
     )
 
     assert "as pod openshift-multus/net-" in pod_networks.problem(found, "n2")
@@ -106,7 +135,9 @@ def without_routes(*broken):
         if each["kind"] == "Pod" and each["metadata"].get("labels", {}).get("app") == "multus":
             ready = str(each["spec"]["nodeName"] not in broken)
             each["metadata"]["labels"] = CALICO
-            each["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": ago(hours=1)}]
+            each["status"]["conditions"] = [
+                {"type": "Ready", "status": ready, "lastTransitionTime": ago(hours=1)}
+            ]
             each["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {}}}]
         if each["kind"] == "VirtualMachineInstance":
             each["status"]["evacuationNodeName"] = None
@@ -132,7 +163,10 @@ def test_one_of_two_nodes_is_not_reached():
 def test_a_vm_may_not_leave_a_node_that_reaches_no_other():
     _, row = without_routes("n1")
 
-    assert (row.outcome, "the pod network on n1 may not work" in row.reason) == (VmOutcome.UNKNOWN, True)
+    assert (row.outcome, "the pod network on n1 may not work" in row.reason) == (
+        VmOutcome.UNKNOWN,
+        True,
+    )
 
 
 def test_routes_that_work():
@@ -141,8 +175,13 @@ def test_routes_that_work():
 
 def test_the_agent_that_each_new_pod_needs_is_named_first():
     found = cluster(MULTUS, since=ago(minutes=6))
-    other = unready(deployment("routes", "kube-system", ["n2"], CALICO, kind="DaemonSet")[-1], since=ago(hours=1))
-    both = Snapshot([*map(Object, [other]), *found.known(NODE), *found.known(POD)], ["*"], time=ago())
+    other = unready(
+        deployment("routes", "kube-system", ["n2"], CALICO, kind="DaemonSet")[-1],
+        since=ago(hours=1),
+    )
+    both = Snapshot(
+        [*map(Object, [other]), *found.known(NODE), *found.known(POD)], ["*"], time=ago()
+    )
 
     assert "pod kube-system/net-" in pod_networks.problem(both, "n2")
     assert pod_networks.doubt(both, "n2") == ""

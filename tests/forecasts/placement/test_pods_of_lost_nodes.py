@@ -43,7 +43,8 @@ def test_it_is_evicted_and_its_replica_set_replaces_it():
 
     assert broken.why == "its node cp-1 has not reported for 3 min"
     assert broken.ends == (
-        "it is evicted from cp-1 in 2 min, then its ReplicaSet starts it on another node, if one takes it"
+        "it is evicted from cp-1 in 2 min, then its ReplicaSet starts it on another node, if one "
+        "takes it"
     )
     assert broken.remedy.endswith("kubectl delete pod macs-1-a -n hco --wait=false")
 
@@ -56,14 +57,21 @@ def test_it_is_evicted_and_its_replica_set_replaces_it():
         {"tolerations": [UNREACHABLE | {"operator": "Exists"}]},
         {"minutes": 8},
     ],
-    ids=["waits for the end of the pod", "no owner", "tolerated without end", "should have been evicted"],
+    ids=[
+        "waits for the end of the pod",
+        "no owner",
+        "tolerated without end",
+        "should have been evicted",
+    ],
 )
 def test_nothing_replaces_it(case):
     assert not on_lost_node(**case).ends
 
 
 def test_without_an_owner_only_the_node_helps():
-    assert on_lost_node("").remedy == ("bring node cp-1 back, or fence it: kubectl describe node cp-1")
+    assert on_lost_node("").remedy == (
+        "bring node cp-1 back, or fence it: kubectl describe node cp-1"
+    )
 
 
 def test_a_pod_of_a_node_that_reports_is_repaired():

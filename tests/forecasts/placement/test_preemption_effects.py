@@ -1,4 +1,6 @@
-"""Drains of VMs that kube-scheduler would make room for by preemption: neither yes nor no, and the reason says so."""
+"""Drains of VMs that kube-scheduler would make room for by preemption: neither yes nor no,
+and the reason says so.
+"""
 
 import pytest
 
@@ -19,17 +21,31 @@ NS = manifest("v1", "Namespace", "shop")
 
 
 def vmi(name, on, strategy="LiveMigrate", **spec):
-    status = {"phase": "Running", "nodeName": on, "conditions": [{"type": "LiveMigratable", "status": "True"}]}
+    status = {
+        "phase": "Running",
+        "nodeName": on,
+        "conditions": [{"type": "LiveMigratable", "status": "True"}],
+    }
     given = {"evictionStrategy": strategy, "architecture": "amd64"}
     given |= {"domain": {"cpu": {"model": "host-passthrough"}, "devices": {}}} | spec
     metadata = {"uid": f"u-{name}", "ownerReferences": owned_by("VirtualMachine", name)}
     return manifest(
-        builders.KUBEVIRT, "VirtualMachineInstance", name, "shop", metadata=metadata, spec=given, status=status
+        builders.KUBEVIRT,
+        "VirtualMachineInstance",
+        name,
+        "shop",
+        metadata=metadata,
+        spec=given,
+        status=status,
     )
 
 
 def launcher(name, on, memory="10Gi", **spec):
-    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"u-{name}", "vm.kubevirt.io/name": name}
+    labels = {
+        "kubevirt.io": "virt-launcher",
+        "kubevirt.io/created-by": f"u-{name}",
+        "vm.kubevirt.io/name": name,
+    }
     owner = {"kind": "VirtualMachineInstance", "name": name, "uid": f"u-{name}", "controller": True}
     return manifest(
         "v1",
@@ -37,12 +53,25 @@ def launcher(name, on, memory="10Gi", **spec):
         f"virt-launcher-{name}-x",
         "shop",
         metadata={"labels": labels, "ownerReferences": [owner]},
-        spec={"nodeName": on, "containers": [{"name": "c", "resources": {"requests": {"memory": memory}}}]} | spec,
+        spec={
+            "nodeName": on,
+            "containers": [{"name": "c", "resources": {"requests": {"memory": memory}}}],
+        }
+        | spec,
         status={"phase": "Running"},
     )
 
 
-BATCH = [manifest("v1", "Pod", "job", "shop", spec=launcher("job", "n2").data["spec"], status={"phase": "Running"})]
+BATCH = [
+    manifest(
+        "v1",
+        "Pod",
+        "job",
+        "shop",
+        spec=launcher("job", "n2").data["spec"],
+        status={"phase": "Running"},
+    )
+]
 LOW = [vmi("low", "n2"), launcher("low", "n2")]
 HIGH = launcher("high", "n1", priority=1000)
 NAMED = {"priorityClassName": "gold"}
@@ -116,27 +145,39 @@ def test_the_value_of_a_class_is_not_read(spec, pods, outcome):
 def test_a_victim_of_an_unknown_class_may_have_the_lowest_priority():
     guest = {"cpu": {"model": "host-passthrough"}, "devices": {}, "memory": {"guest": "10Gi"}}
     unknown = vmi("low", "n2", domain=guest, **NAMED)
-    assert judged(vmi("high", "n1"), launcher("high", "n1"), unknown)[1].outcome is VmOutcome.UNKNOWN
+    assert (
+        judged(vmi("high", "n1"), launcher("high", "n1"), unknown)[1].outcome is VmOutcome.UNKNOWN
+    )
 
 
-TWO = [vmi("x", "n1"), vmi("y", "n1"), *(launcher(name, "n1", memory="6Gi", priority=5) for name in "xy")]
+TWO = [
+    vmi("x", "n1"),
+    vmi("y", "n1"),
+    *(launcher(name, "n1", memory="6Gi", priority=5) for name in "xy"),
+]
 
 
 @pytest.mark.parametrize(("priority", "fits"), [(0, None), (5, False)])
 def test_all_vms_of_a_node_may_fit_only_after_preemption(priority, fits):
-    plan = drain_plan.plan(cluster(*TWO, vmi("z", "n2"), launcher("z", "n2", memory="5Gi", priority=priority)), "n1")
+    plan = drain_plan.plan(
+        cluster(*TWO, vmi("z", "n2"), launcher("z", "n2", memory="5Gi", priority=priority)), "n1"
+    )
 
     assert {row.outcome for row in plan.nodes[0].forecasts} == {VmOutcome.MIGRATES}
     assert plan.nodes[0].packing.fits is fits
     assert plan.unseen == ((preemption_effects.UNSEEN,) if fits is None else ())
 
 
-# --- rules at admission, and the rehearsal -----------------------------------------------------------------------
+# --- rules at admission, and the rehearsal --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("spec", "says"),
-    [({"priority": 1000}, False), ({"priority": 1000, "preemptionPolicy": "Never"}, True), ({"priority": 0}, True)],
+    [
+        ({"priority": 1000}, False),
+        ({"priority": 1000, "preemptionPolicy": "Never"}, True),
+        ({"priority": 0}, True),
+    ],
 )
 def test_rules_at_admission_are_silent_where_preemption_may_make_room(spec, says):
     objects = [*NODES, NS, kubevirt(), vmi("high", "n1"), launcher("high", "n1", **spec), *LOW]
@@ -147,7 +188,9 @@ def test_rules_at_admission_are_silent_where_preemption_may_make_room(spec, says
 
 @pytest.mark.parametrize(("priority", "possible"), [(5, None), (0, False)])
 def test_an_upgrade_that_ends_for_lack_of_room_may_go_on_by_preemption(priority, possible):
-    """Nodes n1 and n2 can be drained, but not both: each VM can go to n3 alone, and it has room for one of them."""
+    """Nodes n1 and n2 can be drained, but not both: each VM can go to n3 alone,
+    and it has room for one of them.
+    """
     groups = {"n1": {"x": ""}, "n2": {"y": ""}, "n3": {"x": "", "y": ""}}
     nodes = [node(name, LABELS | labels, allocatable=ROOM) for name, labels in groups.items()]
     vms = [vmi(name, on, nodeSelector={name: ""}) for name, on in (("x", "n1"), ("y", "n2"))]
@@ -199,4 +242,5 @@ def test_a_single_vm_that_preemption_cannot_help_fits_nowhere():
 
     assert row.placement.preempting == ""
     assert row.placement.certain == ()
-    assert (plan.nodes[0].packing.fits, plan.drainable) == (False, True)  # it restarts, but only later
+    # it restarts, but only later
+    assert (plan.nodes[0].packing.fits, plan.drainable) == (False, True)

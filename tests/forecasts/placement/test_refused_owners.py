@@ -83,13 +83,20 @@ def test_an_export_that_squashes_root_is_named_with_its_claim(spec):
 def test_other_storage_is_not_called_an_export():
     found = refused_owners.of(vmi(), SAID, complete(*disk("disk", **LOCAL)))
 
-    assert found.words == "the storage of volume root (claim disk, class shared) lets root change no owner"
+    assert (
+        found.words
+        == "the storage of volume root (claim disk, class shared) lets root change no owner"
+    )
 
 
 def test_without_a_path_the_only_volume_on_nfs_is_meant():
     claims = ("disk", "data")
-    one = refused_owners.of(vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **LOCAL), *disk("data", **NFS)))
-    both = refused_owners.of(vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **NFS), *disk("data", **NFS)))
+    one = refused_owners.of(
+        vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **LOCAL), *disk("data", **NFS))
+    )
+    both = refused_owners.of(
+        vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **NFS), *disk("data", **NFS))
+    )
 
     assert one.words.startswith("volume data (claim data, class shared) is on NFS")
     assert both is None
@@ -103,10 +110,12 @@ def test_a_file_that_qemu_may_not_open():
     found = refused_owners.of(vmi(said), said, complete(*disk("disk", **NFS)))
 
     assert found.words == (
-        "volume root (claim disk, class shared) is on NFS 192.0.2.1:/export, where user 107 (qemu) may "
-        "not open its file"
+        "volume root (claim disk, class shared) is on NFS 192.0.2.1:/export, where user 107 (qemu) "
+        "may not open its file"
     )
-    assert found.remedy.startswith("give the files there to user and group 107 (qemu); KubeVirt tries")
+    assert found.remedy.startswith(
+        "give the files there to user and group 107 (qemu); KubeVirt tries"
+    )
     assert refused_owners.of(vmi(said), said, complete(*disk("disk", **LOCAL))) is None
 
 

@@ -1,4 +1,6 @@
-"""Machines that wait for a controller of Cluster API which does not run, and what waits for them."""
+"""Machines that wait for a controller of Cluster API which does not run,
+and what waits for them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ API, LABEL = "cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/provider"
 Items = list[dict[str, Any]]
 
 
-def machine(name: str, node: str = "", owner: str = "KubeadmControlPlane cp", **labels: str) -> dict[str, Any]:
+def machine(
+    name: str, node: str = "", owner: str = "KubeadmControlPlane cp", **labels: str
+) -> dict[str, Any]:
     kind, by = owner.split()
     metadata = {
         "name": name,
@@ -31,7 +35,13 @@ def machine(name: str, node: str = "", owner: str = "KubeadmControlPlane cp", **
     waits = {"type": "InfrastructureReady", "status": "False", "reason": "WaitingForIPAddress"}
     status = {"nodeRef": {"name": node}} if node else {"conditions": [waits]}
     spec = {"clusterName": "edge", "infrastructureRef": {"kind": "VSphereMachine", "name": name}}
-    return {"apiVersion": API, "kind": "Machine", "metadata": metadata, "spec": spec, "status": status}
+    return {
+        "apiVersion": API,
+        "kind": "Machine",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
 def controller(ready: int = 0, **spec: Any) -> Items:
@@ -69,16 +79,24 @@ def claim() -> dict[str, Any]:
 
 
 def edge(*more: dict[str, Any], ready: int = 0, **spec: Any) -> Items:
-    """Return a cluster whose nodes are all control-plane nodes, and a Machine that waits for an address."""
+    """Return a cluster whose nodes are all control-plane nodes,
+    and a Machine that waits for an address.
+    """
     items = plain()
     names = [each["metadata"]["name"] for each in items if each["kind"] == "Node"]
     for name in names:
-        find(items, "Node", name)["spec"]["taints"] = [{"key": CONTROL_PLANE, "effect": "NoSchedule"}]
+        find(items, "Node", name)["spec"]["taints"] = [
+            {"key": CONTROL_PLANE, "effect": "NoSchedule"}
+        ]
     own = [machine(f"m-{name}", name) for name in names]
     label = {"cluster.x-k8s.io/deployment-name": "md"}
     late = machine("w-9", owner="MachineSet md-1")
     late["metadata"]["labels"] = label
-    deployment = {"apiVersion": API, "kind": "MachineDeployment", "metadata": {"name": "md", "namespace": "fleet"}}
+    deployment = {
+        "apiVersion": API,
+        "kind": "MachineDeployment",
+        "metadata": {"name": "md", "namespace": "fleet"},
+    }
     return [*items, *own, late, claim(), deployment, *controller(ready, **spec), *more]
 
 
@@ -92,7 +110,10 @@ def test_a_vm_waits_for_the_node_that_does_not_come() -> None:
     assert found.reason.startswith(
         "only control-plane nodes are left, and the next node does not come: Machine fleet/w-9"
     )
-    assert "IPAddressClaim w-9-0-0 gets no address, because Deployment caip-system/caip does not run" in found.reason
+    assert (
+        "IPAddressClaim w-9-0-0 gets no address, because Deployment caip-system/caip does not run"
+        in found.reason
+    )
     assert '/spec/template/spec/tolerations"' in command_of(found.remedy)
     assert "VM tolerate" not in found.remedy
 
@@ -118,7 +139,9 @@ def test_the_upgrade_stops_at_the_pool_without_nodes() -> None:
     result = rehearse(snapshot(edge()), Options())
 
     assert result.possible is False
-    assert [stop.reason.partition(" has no node")[0] for stop in result.stops] == ["Machine fleet/w-9"]
+    assert [stop.reason.partition(" has no node")[0] for stop in result.stops] == [
+        "Machine fleet/w-9"
+    ]
 
 
 def test_the_owner_of_the_nodes_is_named() -> None:
@@ -127,18 +150,24 @@ def test_the_owner_of_the_nodes_is_named() -> None:
     assert result.possible is None
     assert "Machine fleet/w-9 has no node" in result.unseen[0]
     assert (
-        "their Machines belong to KubeadmControlPlane cp, and only MachineDeployments are rehearsed" in result.unseen[1]
+        "their Machines belong to KubeadmControlPlane cp, and only MachineDeployments are rehearsed"
+        in result.unseen[1]
     )
 
 
 def test_a_toleration_is_added_to_others() -> None:
     items = edge(tolerations=[{"key": "other", "operator": "Exists"}])
 
-    assert '/spec/template/spec/tolerations/-"' in stalled_machines.of_cluster(snapshot(items))["fleet/w-9"].remedy
+    assert (
+        '/spec/template/spec/tolerations/-"'
+        in stalled_machines.of_cluster(snapshot(items))["fleet/w-9"].remedy
+    )
 
 
 def test_a_controller_that_tolerates_every_taint_has_another_fault() -> None:
-    found = stalled_machines.of_cluster(snapshot(edge(tolerations=[{"operator": "Exists"}])))["fleet/w-9"]
+    found = stalled_machines.of_cluster(snapshot(edge(tolerations=[{"operator": "Exists"}])))[
+        "fleet/w-9"
+    ]
 
     assert "pod caip-1 is not ready: it has no node" in found.why
     assert "tolerate" not in found.why
@@ -151,7 +180,9 @@ def test_what_owns_the_deployment_sets_the_toleration() -> None:
     find(items, "Deployment", "caip")["metadata"]["ownerReferences"] = [owner]
 
     found = stalled_machines.of_cluster(snapshot(items))["fleet/w-9"]
-    assert found.remedy.startswith("add that toleration to spec.deployment.tolerations of IPAMProvider in-cluster")
+    assert found.remedy.startswith(
+        "add that toleration to spec.deployment.tolerations of IPAMProvider in-cluster"
+    )
 
 
 def test_a_machine_of_a_cluster_elsewhere_becomes_no_node_here() -> None:

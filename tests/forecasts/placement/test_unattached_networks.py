@@ -1,4 +1,6 @@
-"""Multus is not called for new pods: other VMs with secondary networks may not start elsewhere either."""
+"""Multus is not called for new pods: other VMs with secondary networks may not start elsewhere
+either.
+"""
 
 import pytest
 
@@ -12,8 +14,12 @@ from virt_admit.model.kubernetes.objects import Object
 NETWORK = [{"name": "lan", "multus": {"networkName": "vlan7"}}]
 ASKED = {"k8s.v1.cni.cncf.io/networks": '[{"name": "vlan7"}]'}
 GIVEN = ASKED | {"k8s.v1.cni.cncf.io/network-status": "[]"}
-EXCLUSIVE = manifest("v1", "ConfigMap", "cilium-config", "kube-system", data={"cni-exclusive": "true"})
-CILIUM = manifest("v1", "Pod", "cilium-x", "kube-system", metadata={"labels": {"k8s-app": "cilium"}})
+EXCLUSIVE = manifest(
+    "v1", "ConfigMap", "cilium-config", "kube-system", data={"cni-exclusive": "true"}
+)
+CILIUM = manifest(
+    "v1", "Pod", "cilium-x", "kube-system", metadata={"labels": {"k8s-app": "cilium"}}
+)
 
 
 def with_pod(name, on, created, annotations, **changes):
@@ -24,7 +30,12 @@ def with_pod(name, on, created, annotations, **changes):
 
 def starting(name, on):
     found = vmi(name, on, networks=NETWORK).data
-    said = {"type": "Synchronized", "status": "False", "reason": "Synchronizing", "message": "Link not found"}
+    said = {
+        "type": "Synchronized",
+        "status": "False",
+        "reason": "Synchronizing",
+        "message": "Link not found",
+    }
     status = {"phase": "Scheduled", "conditions": [*found["status"]["conditions"], said]}
     return Object(found | {"status": found["status"] | status})
 
@@ -33,7 +44,9 @@ def outcome(*more, networks=NETWORK):
     nodes = [node(name, LABELS, allocatable=ROOM) for name in ("n1", "n2")]
     network = manifest("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "vlan7", "shop")
     old = vmi("db", "n1", networks=networks), with_pod("db", "n1", "2026-08-01T08:00:00Z", GIVEN)
-    plan = drain_plan.plan(Snapshot([*nodes, NS, kubevirt(), network, *old, *more], complete=["*"]), "n1")
+    plan = drain_plan.plan(
+        Snapshot([*nodes, NS, kubevirt(), network, *old, *more], complete=["*"]), "n1"
+    )
     return next(row for row in plan.nodes[0].forecasts if row.vmi.name == "db")
 
 
@@ -67,7 +80,11 @@ def test_cilium_whose_configuration_is_not_known_is_to_be_looked_at():
     [
         (),
         (EXCLUSIVE, CILIUM),  # Multus may be chained
-        (*FAILED, vmi("later", "n2", networks=NETWORK), with_pod("later", "n2", "2026-08-01T11:00:00Z", GIVEN)),
+        (
+            *FAILED,
+            vmi("later", "n2", networks=NETWORK),
+            with_pod("later", "n2", "2026-08-01T11:00:00Z", GIVEN),
+        ),
         (starting("new", "n2"), with_pod("new", "n2", "2026-08-01T10:00:00Z", GIVEN)),
     ],
     ids=["no-pod-fails", "setting-alone", "repaired-since", "other-cause"],

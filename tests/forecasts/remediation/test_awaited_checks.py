@@ -8,12 +8,20 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
 NOW = "2026-01-01T10:00:00Z"
-REFERENCE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
-TEMPLATE = REFERENCE | {"metadata": {"name": "t", "namespace": "x"}, "spec": {"template": {"spec": {}}}}
+REFERENCE = {
+    "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+    "kind": "SelfNodeRemediationTemplate",
+}
+TEMPLATE = REFERENCE | {
+    "metadata": {"name": "t", "namespace": "x"},
+    "spec": {"template": {"spec": {}}},
+}
 
 
 def check(healthy="51%", duration="300s"):
-    entries = [{"type": "Ready", "status": status, "duration": duration} for status in ("Unknown", "False")]
+    entries = [
+        {"type": "Ready", "status": status, "duration": duration} for status in ("Unknown", "False")
+    ]
     spec = {
         "selector": {},
         "minHealthy": healthy,
@@ -35,7 +43,9 @@ def node(name, ready="True", since="2026-01-01T09:58:00Z", make=losses.node, **l
 
 
 def advice(*objects):
-    return awaited_checks.advice("a", Snapshot([Object(each) for each in (TEMPLATE, *objects)], ["*"], time=NOW))
+    return awaited_checks.advice(
+        "a", Snapshot([Object(each) for each in (TEMPLATE, *objects)], ["*"], time=NOW)
+    )
 
 
 @pytest.mark.parametrize("since", ["2026-01-01T09:58:00Z", "2026-01-01T11:58:00+02:00"])
@@ -49,9 +59,13 @@ def test_it_acts_in_utc(since):
     "objects",
     [
         pytest.param(
-            (check(duration="2000000h"), node("a", "Unknown", "9998-12-31T00:00:00Z"), node("b")), id="no-time"
+            (check(duration="2000000h"), node("a", "Unknown", "9998-12-31T00:00:00Z"), node("b")),
+            id="no-time",
         ),
-        pytest.param((check(), node("a", "Unknown"), node("b", "False"), node("c")), id="too-many-with-ready-false"),
+        pytest.param(
+            (check(), node("a", "Unknown"), node("b", "False"), node("c")),
+            id="too-many-with-ready-false",
+        ),
         pytest.param(
             (
                 check("0%"),
@@ -80,7 +94,10 @@ def version(progressing="False"):
 def updated(name, **fields):
     made = node(name, **fields)
     group = "machineconfiguration.openshift.io"
-    made["metadata"]["annotations"] = {f"{group}/currentConfig": "old", f"{group}/desiredConfig": "new"}
+    made["metadata"]["annotations"] = {
+        f"{group}/currentConfig": "old",
+        f"{group}/desiredConfig": "new",
+    }
     return made
 
 
@@ -128,7 +145,9 @@ def test_what_postpones_a_remediation_is_asked(objects, acts):
 
 def harvester(value='{"enable":true,"period":300}', on="b", ready="Unknown"):
     managed = {"harvesterhci.io/managed": "true"}
-    setting = losses.manifest("harvesterhci.io/v1beta1", "Setting", "vm-force-reset-policy", value=value)
+    setting = losses.manifest(
+        "harvesterhci.io/v1beta1", "Setting", "vm-force-reset-policy", value=value
+    )
     place = {"namespace": "harvester-system", "labels": {"app.kubernetes.io/name": "harvester"}}
     own = losses.pod("harvester-1", on, "1Gi", metadata=place)
     return advice(setting, own, node("a", ready, **managed), node("b", **managed))
@@ -136,13 +155,18 @@ def harvester(value='{"enable":true,"period":300}', on="b", ready="Unknown"):
 
 def test_harvester_itself_is_about_to_act():
     assert harvester() == (
-        "wait for Harvester's setting vm-force-reset-policy, which acts on it at 10:03:00 UTC if it stays silent"
+        "wait for Harvester's setting vm-force-reset-policy, which acts on it at 10:03:00 UTC if "
+        "it stays silent"
     )
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"value": '{"enable":false,"period":300}'}, {"value": '{"enable":true,"period":60}'}, {"on": "a"}],
+    [
+        {"value": '{"enable":false,"period":300}'},
+        {"value": '{"enable":true,"period":60}'},
+        {"on": "a"},
+    ],
     ids=["switched off", "its time is over", "it was on that node alone"],
 )
 def test_harvester_that_is_not_about_to_act(change):
@@ -151,6 +175,10 @@ def test_harvester_that_is_not_about_to_act(change):
 
 def test_the_same_is_the_advice_of_all_reports():
     cluster = Snapshot(
-        [Object(each) for each in (TEMPLATE, check(), node("a", "Unknown"), node("b"), node("c"))], ["*"], time=NOW
+        [Object(each) for each in (TEMPLATE, check(), node("a", "Unknown"), node("b"), node("c"))],
+        ["*"],
+        time=NOW,
     )
-    assert awaited_return.advice("a", cluster).startswith("wait for NodeHealthCheck h, which acts on it at")
+    assert awaited_return.advice("a", cluster).startswith(
+        "wait for NodeHealthCheck h, which acts on it at"
+    )

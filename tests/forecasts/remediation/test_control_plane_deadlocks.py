@@ -16,4 +16,6 @@ def test_an_annotation_that_no_controller_writes():
         metadata={"annotations": {IN_PROGRESS: "[" * 100000}},
     )
 
-    assert not control_plane_deadlocks.deadlocks(Snapshot([made], ["*"], time="2026-01-01T10:00:00Z"))
+    assert not control_plane_deadlocks.deadlocks(
+        Snapshot([made], ["*"], time="2026-01-01T10:00:00Z")
+    )

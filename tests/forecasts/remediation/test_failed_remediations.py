@@ -1,4 +1,6 @@
-"""Remediations that have failed for good: after a single template, or after the last one of several."""
+"""Remediations that have failed for good: after a single template,
+or after the last one of several.
+"""
 
 import pytest
 
@@ -8,53 +10,84 @@ from virt_admit.forecasts.remediation import awaited_return, failed_remediations
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOON = "2026-01-01T12:00:00Z"
-FAILED = {"type": "Succeeded", "status": "False", "reason": "TimedOut", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+FAILED = {
+    "type": "Succeeded",
+    "status": "False",
+    "reason": "TimedOut",
+    "lastTransitionTime": "2026-01-01T11:00:00Z",
+}
 
 
 def remediation(kind="SelfNodeRemediation", *conditions, **metadata):
     group = "self-node" if kind == "SelfNodeRemediation" else "fence-agents"
-    found = manifest(f"{group}-remediation.medik8s.io/v1alpha1", kind, "w1", "ops", metadata=metadata)
+    found = manifest(
+        f"{group}-remediation.medik8s.io/v1alpha1", kind, "w1", "ops", metadata=metadata
+    )
     found.data["status"] = {"conditions": list(conditions)}
     return found
 
 
 def check(*begun, steps=0):
     spec = {"escalatingRemediations": [{"order": order} for order in range(steps)]} if steps else {}
-    begun = [{"resource": {"kind": kind, "name": "w1", "namespace": "ops"}, **more} for kind, more in begun]
+    begun = [
+        {"resource": {"kind": kind, "name": "w1", "namespace": "ops"}, **more}
+        for kind, more in begun
+    ]
     status = {"unhealthyNodes": [{"name": "w1", "remediations": begun}]}
-    return manifest("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", spec=spec, status=status)
+    return manifest(
+        "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", spec=spec, status=status
+    )
 
 
 def cluster(*objects, complete=("*",)):
     return Snapshot(list(objects), complete=list(complete), time=NOON)
 
 
-SNR, FAR = ("SelfNodeRemediation", {"started": "2026-01-01T11:55:00Z"}), ("FenceAgentsRemediation", {})
+SNR, FAR = (
+    ("SelfNodeRemediation", {"started": "2026-01-01T11:55:00Z"}),
+    ("FenceAgentsRemediation", {}),
+)
 OVER = ("SelfNodeRemediation", {"timedOut": "2026-01-01T10:30:00Z"})
 
 
 def test_a_single_template():
     own = check(SNR)
-    found = failed_remediations.of_node(own, "w1", cluster(own, remediation("SelfNodeRemediation", FAILED)))
+    found = failed_remediations.of_node(
+        own, "w1", cluster(own, remediation("SelfNodeRemediation", FAILED))
+    )
     assert found is not None
-    assert found.reason == "SelfNodeRemediation ops/w1 has failed 60 min ago (TimedOut), and it is not tried again"
+    assert (
+        found.reason
+        == "SelfNodeRemediation ops/w1 has failed 60 min ago (TimedOut), and it is not tried again"
+    )
     assert found.remedy.endswith("makes again: kubectl delete selfnoderemediation w1 -n ops")
 
 
 def test_nothing_is_awaited_of_it():
     own = check(SNR)
-    assert awaited_return.advice("w1", cluster(own, remediation())).startswith("wait for NodeHealthCheck workers")
-    assert "delete its failed" in awaited_return.advice("w1", cluster(own, remediation("SelfNodeRemediation", FAILED)))
+    assert awaited_return.advice("w1", cluster(own, remediation())).startswith(
+        "wait for NodeHealthCheck workers"
+    )
+    assert "delete its failed" in awaited_return.advice(
+        "w1", cluster(own, remediation("SelfNodeRemediation", FAILED))
+    )
 
 
 @pytest.mark.parametrize(
     ("begun", "steps", "ended"),
     [([SNR], 2, False), ([OVER, FAR], 2, True), ([OVER, FAR], 3, False), ([OVER], 1, False)],
-    ids=["the next one follows", "the last one", "one is left", "the last one timed out: said elsewhere"],
+    ids=[
+        "the next one follows",
+        "the last one",
+        "one is left",
+        "the last one timed out: said elsewhere",
+    ],
 )
 def test_several_templates(begun, steps, ended):
     own = check(*begun, steps=steps)
-    objects = [remediation(kind, FAILED) for kind in ("SelfNodeRemediation", "FenceAgentsRemediation")]
+    objects = [
+        remediation(kind, FAILED) for kind in ("SelfNodeRemediation", "FenceAgentsRemediation")
+    ]
     if not ended and begun == [OVER]:
         objects = []
     assert (failed_remediations.of_node(own, "w1", cluster(own, *objects)) is not None) is ended
@@ -82,15 +115,27 @@ ADDRESS = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"w1": "10.0.0.1
 def fencing(spec, *conditions, **metadata):
     found = remediation("FenceAgentsRemediation", *conditions, **metadata)
     return manifest(
-        found["apiVersion"].text, found.kind, "w1", "ops", metadata=metadata, spec=spec, status=found.data["status"]
+        found["apiVersion"].text,
+        found.kind,
+        "w1",
+        "ops",
+        metadata=metadata,
+        spec=spec,
+        status=found.data["status"],
     )
 
 
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({**ADDRESS, "sharedparameters": {"--action": "on"}}, "and has --action on, which the operator refuses"),
-        ({**ADDRESS, "nodeSecretNames": {"w1": "gone"}}, "and only the log of its operator says why"),
+        (
+            {**ADDRESS, "sharedparameters": {"--action": "on"}},
+            "and has --action on, which the operator refuses",
+        ),
+        (
+            {**ADDRESS, "nodeSecretNames": {"w1": "gone"}},
+            "and only the log of its operator says why",
+        ),
         ({**ADDRESS, "timeout": "1 minute"}, "and has a timeout that is not valid"),
     ],
 )
@@ -98,7 +143,10 @@ def test_an_agent_that_never_runs(spec, words):
     own = check(FAR)
     found = failed_remediations.of_node(own, "w1", cluster(own, fencing(spec, AT_WORK)))
     assert found is not None
-    assert found.reason == f"FenceAgentsRemediation ops/w1 has not ended its fence agent for 60 min, {words}"
+    assert (
+        found.reason
+        == f"FenceAgentsRemediation ops/w1 has not ended its fence agent for 60 min, {words}"
+    )
     assert found.remedy.endswith("makes again: kubectl delete fenceagentsremediation w1 -n ops")
     assert ("runs no agent" in found.remedy) is ("log" in words)
     assert words.removeprefix("and has") in found.remedy or "log" in words
@@ -134,13 +182,17 @@ def test_one_that_cannot_be_read():
     ]
 
 
-@pytest.mark.parametrize(("phase", "failed"), [("Failed", True), ("Waiting", False), ("Deleting", False)])
+@pytest.mark.parametrize(
+    ("phase", "failed"), [("Failed", True), ("Waiting", False), ("Deleting", False)]
+)
 def test_a_host_that_was_switched_off(phase, failed):
     """Metal3 leaves a host alone that its administrator has switched off."""
     metal = "infrastructure.cluster.x-k8s.io/v1beta1"
     own = manifest("cluster.x-k8s.io/v1beta1", "MachineHealthCheck", "workers", "capi")
     machine = manifest("cluster.x-k8s.io/v1beta1", "Machine", "m1", "capi")
-    found = cluster(own, machine, manifest(metal, "Metal3Remediation", "m1", "capi", status={"phase": phase}))
+    found = cluster(
+        own, machine, manifest(metal, "Metal3Remediation", "m1", "capi", status={"phase": phase})
+    )
     result = failed_remediations.of_node(own, "w1", found, machine)
     assert (result is not None) is failed
     if result is not None:
@@ -154,19 +206,25 @@ UNABLE = "Node is not capable to reboot itself"
 
 def agents(*nodes):
     """The DaemonSet of Self Node Remediation, with its pods."""
-    owner = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationConfig"}
+    owner = {
+        "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+        "kind": "SelfNodeRemediationConfig",
+    }
     owners = {"ownerReferences": [{**owner, "name": "config", "controller": True}]}
     spec = {"template": {"metadata": {"labels": AGENT}, "spec": {}}}
     found = [manifest("apps/v1", "DaemonSet", "agent", "ops", metadata=owners, spec=spec)]
     labels = {"labels": AGENT}
     return found + [
-        manifest("v1", "Pod", f"agent-{node}", "ops", metadata=labels, spec={"nodeName": node}) for node in nodes
+        manifest("v1", "Pod", f"agent-{node}", "ops", metadata=labels, spec={"nodeName": node})
+        for node in nodes
     ]
 
 
 def lost(**annotations):
     taints = [{"key": "dedicated", "value": "desktop", "effect": "NoSchedule"}]
-    return manifest("v1", "Node", "w1", metadata={"annotations": annotations}, spec={"taints": taints})
+    return manifest(
+        "v1", "Node", "w1", metadata={"annotations": annotations}, spec={"taints": taints}
+    )
 
 
 def unable(error=UNABLE, **metadata):
@@ -180,10 +238,13 @@ def test_a_node_without_an_agent_is_never_remediated():
     found = failed_remediations.of_node(own, "w1", cluster(own, unable(), lost(), *agents("w2")))
     why = "no SelfNodeRemediation agent runs there: DaemonSet ops/agent does not tolerate taint"
     assert found.reason == (
-        f"SelfNodeRemediation ops/w1 has not begun for 20 min ({UNABLE}): {why} dedicated=desktop:NoSchedule"
+        f"SelfNodeRemediation ops/w1 has not begun for 20 min ({UNABLE}): {why} "
+        "dedicated=desktop:NoSchedule"
     )
     assert found.remedy.startswith("power w1 off by hand")
-    assert "As a decision, once it is confirmed to be off, taint it out-of-service: " in found.remedy
+    assert (
+        "As a decision, once it is confirmed to be off, taint it out-of-service: " in found.remedy
+    )
     assert "nodeshutdown" in found.remedy
 
 
@@ -209,15 +270,23 @@ CAPABLE = "is-reboot-capable.self-node-remediation.medik8s.io"
 def test_which_nodes_have_an_agent():
     absent = remediation_agents.missing("w1", cluster(lost(), *agents("w2")))
     assert absent.remedy.startswith(
-        "set customDsTolerations of SelfNodeRemediationConfig config for taint dedicated=desktop:NoSchedule"
+        "set customDsTolerations of SelfNodeRemediationConfig config for taint "
+        "dedicated=desktop:NoSchedule"
     )
     assert remediation_agents.reason("w1", cluster(lost(**{CAPABLE: "true"}), *agents("w1"))) == ""
-    assert "is false" in remediation_agents.reason("w1", cluster(lost(**{CAPABLE: "false"}), *agents("w1")))
+    assert "is false" in remediation_agents.reason(
+        "w1", cluster(lost(**{CAPABLE: "false"}), *agents("w1"))
+    )
 
 
 @pytest.mark.parametrize(
     ("objects", "complete"),
-    [([lost()], ["*"]), ([lost(), *agents()], ["*"]), ([lost(), *agents("w2")], []), ([lost(), *agents("w1")], ["*"])],
+    [
+        ([lost()], ["*"]),
+        ([lost(), *agents()], ["*"]),
+        ([lost(), *agents("w2")], []),
+        ([lost(), *agents("w1")], ["*"]),
+    ],
     ids=["no DaemonSet", "no agent at all", "pods are not read", "an agent that starts"],
 )
 def test_no_node_is_accused_without_evidence(objects, complete):

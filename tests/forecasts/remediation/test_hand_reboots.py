@@ -12,12 +12,24 @@ from virt_admit.model.node_updates.node_phases import Phase
 NOON = "2026-01-01T12:00:00Z"
 
 
-def node(name, ready="True", changed="2025-12-01T00:00:00Z", kubelet="v1.35.1", cordoned="", taints=(), labels=None):
+def node(
+    name,
+    ready="True",
+    changed="2025-12-01T00:00:00Z",
+    kubelet="v1.35.1",
+    cordoned="",
+    taints=(),
+    labels=None,
+):
     spec = {"taints": list(taints)}
     if cordoned:
         spec["unschedulable"] = True
         spec["taints"].append(
-            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": cordoned}
+            {
+                "key": "node.kubernetes.io/unschedulable",
+                "effect": "NoSchedule",
+                "timeAdded": cordoned,
+            }
         )
     condition = {
         "type": "Ready",
@@ -31,7 +43,11 @@ def node(name, ready="True", changed="2025-12-01T00:00:00Z", kubelet="v1.35.1", 
 
 
 def silent(**fields):
-    given = {"changed": "2026-01-01T11:57:00Z", "kubelet": "v1.34.4", "cordoned": "2026-01-01T11:50:00Z"} | fields
+    given = {
+        "changed": "2026-01-01T11:57:00Z",
+        "kubelet": "v1.34.4",
+        "cordoned": "2026-01-01T11:50:00Z",
+    } | fields
     return node("w3", "Unknown", **given)
 
 
@@ -41,15 +57,27 @@ def handler(ready_since="2025-12-01T00:00:00Z", state=None):
     metadata = {"labels": labels, "creationTimestamp": "2025-12-01T00:00:00Z"}
     status = {"phase": "Running", "conditions": [condition]}
     if state:
-        status["containerStatuses"] = [{"name": "virt-handler", "state": {"waiting": {"reason": state}}}]
+        status["containerStatuses"] = [
+            {"name": "virt-handler", "state": {"waiting": {"reason": state}}}
+        ]
     return manifest(
-        "v1", "Pod", "virt-handler-x", "kubevirt", spec={"nodeName": "w3"}, status=status, metadata=metadata
+        "v1",
+        "Pod",
+        "virt-handler-x",
+        "kubevirt",
+        spec={"nodeName": "w3"},
+        status=status,
+        metadata=metadata,
     )
 
 
 def vmi(on="w3"):
     return manifest(
-        "kubevirt.io/v1", "VirtualMachineInstance", "db", "shop", status={"nodeName": on, "phase": "Running"}
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        "db",
+        "shop",
+        status={"nodeName": on, "phase": "Running"},
     )
 
 
@@ -59,20 +87,27 @@ def cluster(*objects, complete=("*",)):
 
 def test_a_reboot_in_an_upgrade_by_hand():
     paused = manifest(
-        "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", spec={"pauseRequests": ["upgrade-1.35"]}
+        "remediation.medik8s.io/v1alpha1",
+        "NodeHealthCheck",
+        "workers",
+        spec={"pauseRequests": ["upgrade-1.35"]},
     )
     here = cluster(silent(), node("w1"), node("w2"), paused)
     said = awaited_return.return_of("w3", here)
     assert said == (
-        "wait for its reboot (it was cordoned and without VMs before, silent for 3 min; its kubelet had v1.34.4, that of w1, "
-        "w2 has v1.35.1, NodeHealthCheck workers is paused for upgrade-1.35); see its console if it is not back by 12:17 UTC"
+        "wait for its reboot (it was cordoned and without VMs before, silent for 3 min; its "
+        "kubelet had v1.34.4, that of w1, w2 has v1.35.1, NodeHealthCheck workers is paused for "
+        "upgrade-1.35); see its console if it is not back by 12:17 UTC"
     )
     assert {name: each.phase for name, each in hand_reboots.phases(here).items()} == {
         "w1": Phase.DONE,
         "w2": Phase.DONE,
         "w3": Phase.REBOOTING,
     }
-    assert next(node_faults.faults(silent(), here)) == f"This node has not reported for 3 min. W{said[1:]}."
+    assert (
+        next(node_faults.faults(silent(), here))
+        == f"This node has not reported for 3 min. W{said[1:]}."
+    )
 
 
 MASTER = {"node-role.kubernetes.io/control-plane": ""}
@@ -146,8 +181,10 @@ def test_virt_handler_of_a_node_that_is_just_back(state):
     here = cluster(back, handler(state=state), AGENT)
     assert virt_handlers.is_starting(here, "w3")
     assert list(node_faults.faults(back, here)) == [
-        "This node became Ready 40 s ago. It takes VMs once virt-handler runs there and its agent removes taint "
-        "node.cilium.io/agent-not-ready, usually within minutes."
+        (
+            "This node became Ready 40 s ago. It takes VMs once virt-handler runs there and its "
+            "agent removes taint node.cilium.io/agent-not-ready, usually within minutes."
+        )
     ]
 
 
@@ -157,7 +194,8 @@ def test_virt_handler_that_does_not_come_back_after_a_boot():
     assert not virt_handlers.is_starting(here, "w3")
     (said,) = node_faults.faults(back, here)
     assert said.startswith(
-        "This node takes no VM for 30 min: virt-handler on w3 is not ready. That does not end by itself."
+        "This node takes no VM for 30 min: virt-handler on w3 is not ready. That does not end by "
+        "itself."
     )
 
 
@@ -171,7 +209,9 @@ def test_virt_handler_that_does_not_come_back_after_a_boot():
 )
 def test_a_node_that_kured_has_rebooted(changed, guests, phase):
     lock = '{"nodeID": "w3", "created": "2026-01-01T11:55:00Z", "TTL": 0}'
-    daemon = manifest("apps/v1", "DaemonSet", "kured", "kured", metadata={"annotations": {kured.LOCK: lock}})
+    daemon = manifest(
+        "apps/v1", "DaemonSet", "kured", "kured", metadata={"annotations": {kured.LOCK: lock}}
+    )
     here = cluster(node("w3", changed=changed, cordoned="2026-01-01T11:55:00Z"), daemon, *guests)
     assert kured.updates(here)["w3"].phase is phase
     assert ("back and uncordoned" in next(kured.words(here))) is (phase is Phase.RETURNING)

@@ -24,7 +24,9 @@ TEMPLATE = {
 READY_UNKNOWN = [{"type": "Ready", "status": "Unknown", "duration": "300s"}]
 
 
-def asked(spec: Mapping[str, Any], *objects: Object, down: int = 1, **labels: str) -> Reactivation | None:
+def asked(
+    spec: Mapping[str, Any], *objects: Object, down: int = 1, **labels: str
+) -> Reactivation | None:
     """Ask about node a of three that a NodeHealthCheck selects."""
     check = manifest(
         "remediation.medik8s.io/v1alpha1",
@@ -74,7 +76,11 @@ def test_a_limit_never_lets_a_check_act_on_all_nodes_at_once():
             {},
             "create SelfNodeRemediationTemplate medik8s/x",
         ),
-        ({"unhealthyConditions": [{"type": "Ready", "status": "False", "duration": "300s"}]}, {}, "Ready=Unknown"),
+        (
+            {"unhealthyConditions": [{"type": "Ready", "status": "False", "duration": "300s"}]},
+            {},
+            "Ready=Unknown",
+        ),
         ({}, EXCLUDED, "remove the label remediation.medik8s.io/exclude-from-remediation from a"),
     ],
 )
@@ -96,11 +102,14 @@ def test_an_administrator_decides(spec, labels, words):
 def test_only_a_template_of_the_same_namespace_can_be_named_instead(known, words):
     """Remediators look for it in their own namespace (medik8s/fence-agents-remediation#145)."""
     templates = [
-        manifest(TEMPLATE["apiVersion"], TEMPLATE["kind"], name, space, spec={"template": {"spec": {}}})
+        manifest(
+            TEMPLATE["apiVersion"], TEMPLATE["kind"], name, space, spec={"template": {"spec": {}}}
+        )
         for space, name in known
     ]
     found = asked(
-        {"minHealthy": 1, "remediationTemplate": {**TEMPLATE, "name": "x", "namespace": "medik8s"}}, *templates
+        {"minHealthy": 1, "remediationTemplate": {**TEMPLATE, "name": "x", "namespace": "medik8s"}},
+        *templates,
     )
     assert found is not None
     assert found.words == f"create SelfNodeRemediationTemplate medik8s/x{words}"
@@ -115,14 +124,28 @@ def test_a_check_that_acts_needs_no_change():
     [
         (
             "worker",
-            "put Machine machines/m-a under a MachineSet whose replicas count it, or use a remediation template",
+            (
+                "put Machine machines/m-a under a MachineSet whose replicas count it, or use a "
+                "remediation template"
+            ),
         ),
-        ("master", "put Machine machines/m-a under a ControlPlaneMachineSet, or use a remediation template"),
+        (
+            "master",
+            (
+                "put Machine machines/m-a under a ControlPlaneMachineSet, or use a remediation "
+                "template"
+            ),
+        ),
     ],
 )
 def test_a_machine_without_a_controller(role, words):
-    group, labels = "machine.openshift.io/v1beta1", {"machine.openshift.io/cluster-api-machine-role": role}
-    check = manifest(group, "MachineHealthCheck", "own", "machines", spec={"selector": {"matchLabels": labels}})
+    group, labels = (
+        "machine.openshift.io/v1beta1",
+        {"machine.openshift.io/cluster-api-machine-role": role},
+    )
+    check = manifest(
+        group, "MachineHealthCheck", "own", "machines", spec={"selector": {"matchLabels": labels}}
+    )
     owner = [{"apiVersion": group, "kind": "MachineSet", "name": "set", "controller": True}]
     machines = [
         manifest(

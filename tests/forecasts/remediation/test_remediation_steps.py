@@ -5,7 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.for_each import for_each
-from tests.health_checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import (
+    CAPI,
+    FAR,
+    MHC,
+    NHC,
+    SNR,
+    capi,
+    ladder,
+    machine,
+    make,
+    mhc,
+    nhc,
+    node,
+    template,
+)
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, unhealthy_objects
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot, Unseen
@@ -32,7 +46,7 @@ def machines(count, api_version=MHC, namespace="openshift-machine-api"):
     return [machine(f"m{number}", api_version, namespace) for number in range(count)]
 
 
-# --- how many may be unhealthy -----------------------------------------------------------------------------------
+# --- how many may be unhealthy --------------------------------------------------------------------
 
 TABLE = """
         4          8          9          12         15         20
@@ -43,7 +57,9 @@ TABLE = """
 49%     1/2/2      3/4/4      4/5/4      5/6/6      7/8/7      9/10/10
 70%     2/3/1      5/6/2      6/7/2      8/9/3      10/11/4    14/14/6
 """
-"""Allowed unhealthy objects: maxUnhealthy of a MachineHealthCheck / of a NodeHealthCheck / minHealthy of the latter."""
+"""Allowed unhealthy objects: maxUnhealthy of a MachineHealthCheck / of a NodeHealthCheck /
+minHealthy of the latter.
+"""
 
 
 def rows():
@@ -51,7 +67,9 @@ def rows():
     for line in lines:
         percent, *cells = line.split()
         for total, cell in zip(header.split(), cells, strict=True):
-            yield pytest.param(percent, int(total), *map(int, cell.split("/")), id=f"{percent} of {total}")
+            yield pytest.param(
+                percent, int(total), *map(int, cell.split("/")), id=f"{percent} of {total}"
+            )
 
 
 @for_each("percent, total, floor, ceiling, rest", list(rows()))
@@ -69,8 +87,16 @@ def test_rounding_of_each_kind(percent, total, floor, ceiling, rest):
         (mhc(), machines(5), Budget("maxUnhealthy 100%", 5, 5)),
         (mhc(maxUnhealthy=-1), machines(5), Budget("maxUnhealthy -1", 5, None)),
         (capi(maxUnhealthy="3"), machines(5, CAPI, "c"), Budget("maxUnhealthy '3'", 5, None)),
-        (capi(unhealthyRange="[2-4]", maxUnhealthy=1), machines(5, CAPI, "c"), Budget("unhealthyRange [2-4]", 5, 4, 2)),
-        (capi(unhealthyRange="[4-2]"), machines(5, CAPI, "c"), Budget("unhealthyRange [4-2]", 5, None)),
+        (
+            capi(unhealthyRange="[2-4]", maxUnhealthy=1),
+            machines(5, CAPI, "c"),
+            Budget("unhealthyRange [2-4]", 5, 4, 2),
+        ),
+        (
+            capi(unhealthyRange="[4-2]"),
+            machines(5, CAPI, "c"),
+            Budget("unhealthyRange [4-2]", 5, None),
+        ),
         (nhc(minHealthy=2), nodes(4), Budget("minHealthy 2", 4, 2)),
         (nhc(maxUnhealthy=5), nodes(4), Budget("maxUnhealthy 5", 4, 0)),
         (nhc(maxUnhealthy="3"), nodes(4), Budget("maxUnhealthy '3'", 4, None)),
@@ -121,9 +147,11 @@ def test_budget_never_and_everything(budget, never, everything):
     assert (budget.never, budget.everything) == (never, everything)
 
 
-# --- what keeps it from acting -----------------------------------------------------------------------------------
+# --- what keeps it from acting --------------------------------------------------------------------
 
-HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}])
+HANDLER = mhc(
+    "handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}]
+)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +161,8 @@ HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": 
         ([HANDLER], []),
         ([mhc("custom")], ["custom"]),
         ([HANDLER, mhc("custom")], ["custom"]),
-        ([HANDLER, make(MHC, "MachineHealthCheck", "second", "elsewhere", spec=HANDLER.data["spec"])],
+        ([HANDLER, make(MHC, "MachineHealthCheck", "second", "elsewhere",
+                        spec=HANDLER.data["spec"])],
          ["handler", "second"]),
         ([capi()], []),
     ],
@@ -153,14 +182,18 @@ def snr_template():
     return make(SNR, "SelfNodeRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
 
 
-# --- the steps ---------------------------------------------------------------------------------------------------
+# --- the steps ------------------------------------------------------------------------------------
 
 
 def test_steps_are_sorted_by_order():
     check = ladder((20, "10m", FAR), (5, "4m", SNR), (30, "never", "r/v1"))
     assert [step.order.integer for step in remediation_steps.escalation(check)] == [20, 5, 30]
     first, second, third = remediation_steps.steps(health_checks.view(check))
-    assert (first.remediator, first.name, first.known_timeout) == ("SelfNodeRemediation", "wa/auto", 240 * SECOND)
+    assert (first.remediator, first.name, first.known_timeout) == (
+        "SelfNodeRemediation",
+        "wa/auto",
+        240 * SECOND,
+    )
     assert second.remediator == "FenceAgentsRemediation"
     assert (third.kind, third.known_timeout) == (None, None)
     with pytest.raises(Unseen):
@@ -194,7 +227,9 @@ def test_templates_of_an_unknown_kind_are_found():
 
 def test_a_single_template_is_the_only_step():
     (step,) = remediation_steps.steps(
-        health_checks.view(nhc(remediationTemplate=template(), escalatingRemediations=[{"order": 1}]))
+        health_checks.view(
+            nhc(remediationTemplate=template(), escalatingRemediations=[{"order": 1}])
+        )
     )
     assert str(step.reference.path) == "spec.remediationTemplate"
     assert step.refers_to(snr_template())
@@ -219,11 +254,14 @@ def test_duration_of_a_step(kind, objects, least, most):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 FIELDS = st.sampled_from(
-    ["selector", "minHealthy", "maxUnhealthy", "unhealthyConditions", "remediationTemplate", "escalatingRemediations",
+    ["selector", "minHealthy", "maxUnhealthy", "unhealthyConditions", "remediationTemplate",
+     "escalatingRemediations",
      "pauseRequests", "unhealthyRange", "clusterName", "nodeStartupTimeout"]
 )  # fmt: skip
 
@@ -236,7 +274,9 @@ def test_malformed_checks_raise_nothing(spec, api_version):
     found = remediation_steps.budget(view, selection)
     assert found.most is None or found.most >= 0
     unhealthy = [
-        target for target in unhealthy_objects.unhealthy(view, selection, cluster) if not isinstance(target, Unseen)
+        target
+        for target in unhealthy_objects.unhealthy(view, selection, cluster)
+        if not isinstance(target, Unseen)
     ]
     list(inactive_reasons.obstacles(view, selection, unhealthy, cluster))
     assert {step.known_timeout for step in remediation_steps.steps(view)} <= {None}

@@ -1,4 +1,6 @@
-"""Machines that a check counts as unhealthy although their nodes are Ready, and what the check says of itself."""
+"""Machines that a check counts as unhealthy although their nodes are Ready,
+and what the check says of itself.
+"""
 
 import pytest
 
@@ -18,7 +20,10 @@ OWNER = make(
     "c",
     "c",
     status={
-        "conditions": [{"type": kind, "status": "True"} for kind in ("InfrastructureReady", "ControlPlaneInitialized")]
+        "conditions": [
+            {"type": kind, "status": "True"}
+            for kind in ("InfrastructureReady", "ControlPlaneInitialized")
+        ]
     },
 )
 
@@ -60,10 +65,12 @@ FAILED = {"failureReason": "CreateError", "failureMessage": "Failed to get a Bar
         (member("m0", failureMessage="no host"), "Failed: no host"),
         (member("m0", **FAILED, conditions=judged("False")), "Failed: CreateError"),
         (member("m0", CAPI2, deprecated={"v1beta1": FAILED}, conditions=judged("True")), ""),
-        (member("m0", CAPI2, deprecated={"v1beta1": FAILED | {"conditions": judged("False")}}, conditions=judged("True")),
+        (member("m0", CAPI2, deprecated={"v1beta1": FAILED | {"conditions": judged("False")}},
+                conditions=judged("True")),
          "Failed: CreateError"),
         (member("m0", **FAILED, conditions=judged("True")), ""),
-        (member("m0", conditions=judged("False", "UnhealthyNode")), "reports HealthCheckSucceeded=False (UnhealthyNode)"),
+        (member("m0", conditions=judged("False", "UnhealthyNode")),
+         "reports HealthCheckSucceeded=False (UnhealthyNode)"),
         (member("m0", v1beta2={"conditions": judged("False", "UnhealthyNode")}),
          "reports HealthCheckSucceeded=False (UnhealthyNode)"),
         (member("m0", conditions=judged("True")), ""),
@@ -88,7 +95,7 @@ def test_the_check_has_judged_a_machine_whose_node_is_in_another_cluster():
     assert sick_one.why == "reports HealthCheckSucceeded=False (NodeStartupTimeout)"
 
 
-# --- outage and explain agree --------------------------------------------------------------------------------------
+# --- outage and explain agree ---------------------------------------------------------------------
 
 REFUSED = {
     "type": "RemediationAllowed",
@@ -100,7 +107,9 @@ REFUSED = {
 
 
 def actor(one, *machines, ready="True"):
-    (found,) = outages(Question(("node-m0",)), cluster(one, *machines, ready=ready)).outages[0].actors
+    (found,) = (
+        outages(Question(("node-m0",)), cluster(one, *machines, ready=ready)).outages[0].actors
+    )
     return found
 
 
@@ -110,9 +119,10 @@ def test_failed_machines_use_up_the_limit():
     assert found.obstacles == ("2 are unhealthy or soon will be: more than 1",)
     (note,) = (note for note in found.notes if "failureReason" in note)
     assert note == (
-        "clear failureReason and failureMessage of the infrastructure objects, then of Machine m1, m2: the nodes are Ready. "
-        "A higher limit would delete them: kubectl patch machines.cluster.x-k8s.io m1 -n c --subresource=status --type=merge "
-        """-p '{"status":{"failureReason":null,"failureMessage":null}}'"""
+        "clear failureReason and failureMessage of the infrastructure objects, then of Machine m1, "
+        "m2: the nodes are Ready. A higher limit would delete them: kubectl patch "
+        "machines.cluster.x-k8s.io m1 -n c --subresource=status --type=merge -p "
+        """'{"status":{"failureReason":null,"failureMessage":null}}'"""
     )
     refusing = actor(check(), *objects)
     assert refusing.refuses == "maxUnhealthy 40% allows 1 of 3 to be unhealthy, and 3 are"
@@ -121,7 +131,10 @@ def test_failed_machines_use_up_the_limit():
 
 def test_the_fields_of_the_later_version():
     objects = [member(name, CAPI2, deprecated={"v1beta1": FAILED}) for name in ("m0", "m1", "m2")]
-    assert '{"status":{"deprecated":{"v1beta1":{"failureReason":null' in actor(check(), *objects).remedy
+    assert (
+        '{"status":{"deprecated":{"v1beta1":{"failureReason":null'
+        in actor(check(), *objects).remedy
+    )
 
 
 def test_a_failed_machine_whose_node_is_lost_too_is_not_repaired_that_way():
@@ -138,7 +151,8 @@ MEMBERS = [member(f"m{number}") for number in range(3)]
         ({"expectedMachines": 3, "currentHealthy": 1, "observedGeneration": 2}, 2),
         ({"expectedMachines": 3, "currentHealthy": 1}, 2),
         ({"expectedMachines": 3, "currentHealthy": 3}, 0),
-        ({"expectedMachines": 3, "currentHealthy": 1, "observedGeneration": 1}, None),  # of an earlier spec
+        # of an earlier spec
+        ({"expectedMachines": 3, "currentHealthy": 1, "observedGeneration": 1}, None),
         ({"expectedMachines": 4, "currentHealthy": 1}, None),  # of other Machines
         ({"expectedMachines": 3}, None),
         ({}, None),
@@ -158,14 +172,18 @@ def test_the_check_counts_more_than_its_machines_show():
         "its condition RemediationAllowed is False for 3 h: Remediation is not allowed "
         "(total: 3, unhealthy: 2, maxUnhealthy: 40%)"
     ) in found.notes
-    assert actor(one, *MEMBERS).refuses == "maxUnhealthy 40% allows 1 of 3 to be unhealthy, and 2 are"
+    assert (
+        actor(one, *MEMBERS).refuses == "maxUnhealthy 40% allows 1 of 3 to be unhealthy, and 2 are"
+    )
 
 
 def test_whether_the_lost_machine_is_one_of_those_it_counts():
     one = check(expectedMachines=3, currentHealthy=2)
     found = actor(one, *MEMBERS)
     assert found.refuses == ""
-    assert found.unseen == ("which Machines MachineHealthCheck md counts as unhealthy: its status says 1",)
+    assert found.unseen == (
+        "which Machines MachineHealthCheck md counts as unhealthy: its status says 1",
+    )
     one = check("70%", expectedMachines=3, currentHealthy=2)
     assert actor(one, *MEMBERS).certain
 
@@ -183,23 +201,35 @@ def test_a_healthy_check_is_not_accused():
 def test_a_range_below_which_a_healthy_check_refuses():
     one = check(expectedMachines=3, currentHealthy=3, conditions=[REFUSED])
     one.data["spec"]["unhealthyRange"] = "[1-2]"
-    assert not any("RemediationAllowed" in note for note in explanation.explain(one, cluster(*MEMBERS)).notes)
+    assert not any(
+        "RemediationAllowed" in note for note in explanation.explain(one, cluster(*MEMBERS)).notes
+    )
 
 
 def test_the_status_of_openshift():
     one = mhc(unhealthyConditions=UNKNOWN, maxUnhealthy=1)
     one.data["status"] = {"expectedMachines": 3, "currentHealthy": 1}
     machines = [machine(f"m{number}", nodeRef={"name": f"node-m{number}"}) for number in range(3)]
-    assert actor(one, *machines).refuses == "maxUnhealthy 1 allows 1 of 3 to be unhealthy, and 2 are"
+    assert (
+        actor(one, *machines).refuses == "maxUnhealthy 1 allows 1 of 3 to be unhealthy, and 2 are"
+    )
 
 
-# --- owners that do not remediate ----------------------------------------------------------------------------------
+# --- owners that do not remediate -----------------------------------------------------------------
 
 KUBEADM = ("KubeadmControlPlane", "cp")
 QUORUM = "KCP can't remediate this machine because this could result in etcd loosing quorum"
 
 
-def left(name, on=None, owner=KUBEADM, since=EARLIER, reason="WaitingForRemediation", message=QUORUM, status="False"):
+def left(
+    name,
+    on=None,
+    owner=KUBEADM,
+    since=EARLIER,
+    reason="WaitingForRemediation",
+    message=QUORUM,
+    status="False",
+):
     condition = {"type": "OwnerRemediated", "status": status, "reason": reason, "message": message}
     conditions = [*judged("False", "NodeStartupTimeout"), condition | {"lastTransitionTime": since}]
     fields = {"nodeRef": {"name": on}} if on else {}
@@ -212,10 +242,13 @@ def owned(number, owner=KUBEADM):
 
 def test_a_control_plane_that_refuses_for_the_sake_of_the_quorum():
     found = explanation.explain(check("100%"), cluster(owned(0), owned(1), left("m2")))
-    assert f"to m2: KubeadmControlPlane cp has not remediated it for 3 h: {QUORUM}" in found.obstacles
     assert (
-        "m2 has no node. If all other members of etcd are healthy, delete it by hand, so that KubeadmControlPlane cp "
-        "creates another one: kubectl delete machines.cluster.x-k8s.io m2 -n c"
+        f"to m2: KubeadmControlPlane cp has not remediated it for 3 h: {QUORUM}" in found.obstacles
+    )
+    assert (
+        "m2 has no node. If all other members of etcd are healthy, delete it by hand, so that "
+        "KubeadmControlPlane cp creates another one: kubectl delete machines.cluster.x-k8s.io m2 "
+        "-n c"
     ) in found.notes
 
 
@@ -250,12 +283,15 @@ def test_outage_does_not_promise_what_the_owner_defers():
     }
     found = actor(check("100%"), owned(0, ("MachineSet", "set")), left("m2", "node-m2", **deferred))
     assert found.unseen == (
-        "whether MachineSet set remediates it: m2 waits for that for 3 h: * control plane is upgrading",
+        (
+            "whether MachineSet set remediates it: m2 waits for that for 3 h: * control plane is "
+            "upgrading"
+        ),
     )
     assert actor(check("100%"), owned(0, ("MachineSet", "set")), left("m2", "node-m2")).unseen == ()
 
 
-# --- Machines that start -------------------------------------------------------------------------------------------
+# --- Machines that start --------------------------------------------------------------------------
 
 
 def starting(name, created, **fields):
@@ -272,7 +308,10 @@ def explained(limit, *machines):
     return explanation.explain(mhc(unhealthyConditions=UNKNOWN, nodeStartupTimeout=limit), objects)
 
 
-SLOW = [starting(f"m{number}", "2026-01-01T00:00:00Z", nodeRef={"name": f"node-m{number}"}) for number in range(3)]
+SLOW = [
+    starting(f"m{number}", "2026-01-01T00:00:00Z", nodeRef={"name": f"node-m{number}"})
+    for number in range(3)
+]
 
 
 @pytest.mark.parametrize(
@@ -297,16 +336,23 @@ def test_the_machine_that_is_not_deleted_is_named():
     }
     one = member("m0", conditions=[waits])
     hooked = member("m1")
-    hooked.data["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move": "storage"}
+    hooked.data["metadata"]["annotations"] = {
+        "pre-drain.delete.hook.machine.cluster.x-k8s.io/move": "storage"
+    }
     silent, young = member("m2"), member("m3")
     for each in (one, hooked, silent, young):
-        each.data["metadata"]["deletionTimestamp"] = "2026-01-01T11:55:00Z" if each is young else "2026-01-01T11:00:00Z"
+        each.data["metadata"]["deletionTimestamp"] = (
+            "2026-01-01T11:55:00Z" if each is young else "2026-01-01T11:00:00Z"
+        )
     found = [
         note.partition(": kubectl")[0]
         for note in explanation.explain(check(), cluster(one, hooked, silent, young)).notes
     ]
     assert [note for note in found if "is being deleted" in note] == [
-        "Machine c/m0 is being deleted for 60 min: its drain waits: * Pod shop/db-0: cannot evict pod",
+        (
+            "Machine c/m0 is being deleted for 60 min: its drain waits: * Pod shop/db-0: cannot "
+            "evict pod"
+        ),
         "Machine c/m1 is being deleted for 60 min: its hook move of storage is set",
         "Machine c/m2 is being deleted for 60 min: its controller does not say why",
     ]
@@ -314,9 +360,13 @@ def test_the_machine_that_is_not_deleted_is_named():
 
 def test_a_check_that_remediates_machines_before_they_can_become_nodes():
     loop = (
-        "nodeStartupTimeout 10m is too short for machines that take up to 24m here to become a node. A new machine is "
-        "remediated before that, and so is the next one, in a loop. Set at least 30m"
+        "nodeStartupTimeout 10m is too short for machines that take up to 24m here to become a "
+        "node. A new machine is remediated before that, and so is the next one, in a loop. Set at "
+        "least 30m"
     )
     assert loop in explained("10m", *SLOW).notes
     assert not any("in a loop" in note for note in explained("45m", *SLOW).notes)
-    assert not any("in a loop" in note for note in explained("10m", starting("m-new", "2026-01-01T11:58:00Z")).notes)
+    assert not any(
+        "in a loop" in note
+        for note in explained("10m", starting("m-new", "2026-01-01T11:58:00Z")).notes
+    )

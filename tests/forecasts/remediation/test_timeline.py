@@ -3,7 +3,20 @@
 import pytest
 
 from tests.for_each import for_each
-from tests.health_checks import CAPI, FAR, FENCES, SNR, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import (
+    CAPI,
+    FAR,
+    FENCES,
+    SNR,
+    capi,
+    ladder,
+    machine,
+    make,
+    mhc,
+    nhc,
+    node,
+    template,
+)
 from virt_admit.forecasts.outage import check_restarts
 from virt_admit.forecasts.remediation import timeline
 from virt_admit.forecasts.remediation.timeline import Event
@@ -40,7 +53,9 @@ def test_escalation_of_the_examples():
     steps = [(5, "6m", SNR), (15, "15m", FAR)]
     check = ladder(*steps)
     check.data["spec"]["unhealthyConditions"] = UNKNOWN
-    fence = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": FENCES}})
+    fence = make(
+        FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": FENCES}}
+    )
 
     moments, restart = course(check, fence)
 
@@ -79,7 +94,12 @@ def test_no_step_has_enough_time():
 
 @pytest.mark.parametrize(
     ("name", "grace"),
-    [("", 50), ("Default", 50), ("MediumUpdateAverageReaction", 120), ("LowUpdateSlowReaction", 300)],
+    [
+        ("", 50),
+        ("Default", 50),
+        ("MediumUpdateAverageReaction", 120),
+        ("LowUpdateSlowReaction", 300),
+    ],
 )
 def test_grace_period_of_each_latency_profile(name, grace):
     moments, _ = course(nhc(remediationTemplate=template()), profile(name))
@@ -114,8 +134,10 @@ CONDITIONS = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}]
     [
         ({}, {}, "the Machine is deleted"),
         ({}, {"machine.openshift.io/remediation-strategy": "external-baremetal"}, "power-cycles"),
-        ({"remediationTemplate": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "name": "reboot",
-                                  "kind": "Metal3RemediationTemplate"}}, {}, "Metal3Remediation openshift-machine-api/reboot"),
+        ({"remediationTemplate": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1",
+                                  "name": "reboot",
+                                  "kind": "Metal3RemediationTemplate"}}, {},
+                                  "Metal3Remediation openshift-machine-api/reboot"),
     ],
 )  # fmt: skip
 def test_stages_of_a_machine_health_check(more, annotations, part):
@@ -129,13 +151,22 @@ def test_stages_of_a_machine_health_check(more, annotations, part):
 
 
 def test_deleting_a_machine_deletes_its_node():
-    reference = {"apiVersion": MDR, "kind": "MachineDeletionRemediationTemplate", "name": "replace", "namespace": "wa"}
-    (stage,) = timeline.stages(health_checks.view(nhc(remediationTemplate=reference)), Snapshot(complete=["*"]))
+    reference = {
+        "apiVersion": MDR,
+        "kind": "MachineDeletionRemediationTemplate",
+        "name": "replace",
+        "namespace": "wa",
+    }
+    (stage,) = timeline.stages(
+        health_checks.view(nhc(remediationTemplate=reference)), Snapshot(complete=["*"])
+    )
     assert "deleted" in stage.done
 
 
 def test_unseen_fence_agent_template():
-    found = list(timeline.stages(health_checks.view(nhc(remediationTemplate=template(FAR))), NOTHING))
+    found = list(
+        timeline.stages(health_checks.view(nhc(remediationTemplate=template(FAR))), NOTHING)
+    )
     assert isinstance(found[0], Unseen)
     assert found[1].takes == (0, None)
 
@@ -171,7 +202,10 @@ def test_a_check_that_never_acts(check, objects, never):
 
 def test_a_limit_of_zero_is_conclusive_without_a_cluster():
     check = mhc(maxUnhealthy="0%", unhealthyConditions=CONDITIONS)
-    assert timeline.timeline(health_checks.view(check), NOTHING).never == "maxUnhealthy 0% allows none to be unhealthy"
+    assert (
+        timeline.timeline(health_checks.view(check), NOTHING).never
+        == "maxUnhealthy 0% allows none to be unhealthy"
+    )
 
 
 @pytest.mark.parametrize("limit", ["40%", 1, "100%"])
@@ -181,12 +215,22 @@ def test_unseen_objects_do_not_rule_out_remediation(limit):
     assert (seconds(found.restart.at), found.never) == ((350, None), "")
 
 
-# --- the VMs -----------------------------------------------------------------------------------------------------
+# --- the VMs --------------------------------------------------------------------------------------
 
 
 def vmi(name, owner="", node="n0", phase="Running"):
-    owners = [{"kind": owner, "name": name, "controller": True, "apiVersion": "kubevirt.io/v1"}] if owner else []
-    made = make("kubevirt.io/v1", "VirtualMachineInstance", name, "shop", status={"nodeName": node, "phase": phase})
+    owners = (
+        [{"kind": owner, "name": name, "controller": True, "apiVersion": "kubevirt.io/v1"}]
+        if owner
+        else []
+    )
+    made = make(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        name,
+        "shop",
+        status={"nodeName": node, "phase": phase},
+    )
     made.data["metadata"]["ownerReferences"] = owners
     return made
 

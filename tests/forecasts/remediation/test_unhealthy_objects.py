@@ -17,14 +17,19 @@ def of(check, *objects, complete=("*",)):
 
 def sick(view, selection, cluster):
     """The names and reasons of the unhealthy objects."""
-    return [(target.name, target.why) for target in unhealthy_objects.unhealthy(view, selection, cluster)]
+    return [
+        (target.name, target.why)
+        for target in unhealthy_objects.unhealthy(view, selection, cluster)
+    ]
 
 
 def blocked(check, *objects, complete=("*",)):
     """The obstacles of a check."""
     view, selection, cluster = of(check, *objects, complete=complete)
     unhealthy = [
-        target for target in unhealthy_objects.unhealthy(view, selection, cluster) if not isinstance(target, Unseen)
+        target
+        for target in unhealthy_objects.unhealthy(view, selection, cluster)
+        if not isinstance(target, Unseen)
     ]
     return list(inactive_reasons.obstacles(view, selection, unhealthy, cluster))
 
@@ -37,7 +42,8 @@ def snr_template():
     ("check", "objects", "parts"),
     [
         (nhc(remediationTemplate=template()), [snr_template()], []),
-        (nhc(remediationTemplate=template()), [], ["SelfNodeRemediationTemplate wa/auto does not exist"]),
+        (nhc(remediationTemplate=template()), [],
+         ["SelfNodeRemediationTemplate wa/auto does not exist"]),
         (nhc(pauseRequests=["upgrade"]), [], ["paused: upgrade"]),
         (nhc(), [mhc("custom")], ["openshift-machine-api/custom"]),
         (nhc(selector={"matchLabels": {"pool": "a b"}}), [], ["malformed"]),
@@ -66,12 +72,16 @@ def test_unseen_obstacles():
     ]
 
 
-# --- who is unhealthy --------------------------------------------------------------------------------------------
+# --- who is unhealthy -----------------------------------------------------------------------------
 
 
 def test_unhealthy_nodes_by_default_conditions():
     view, selection, cluster = of(
-        nhc(), node("n0"), node("n1", Ready="Unknown"), node("n2", Ready="False"), node("n3", DiskPressure="True")
+        nhc(),
+        node("n0"),
+        node("n1", Ready="Unknown"),
+        node("n2", Ready="False"),
+        node("n3", DiskPressure="True"),
     )
     assert sick(view, selection, cluster) == [("n1", "Ready=Unknown"), ("n2", "Ready=False")]
 
@@ -82,20 +92,24 @@ def test_unhealthy_machines():
         mhc(unhealthyConditions=conditions),
         node("n0"), node("n1", Ready="Unknown"),
         machine("m0", nodeRef={"name": "n0"}), machine("m1", nodeRef={"name": "n1"}),
-        machine("m2"), machine("m3", nodeRef={"name": "n3"}), machine("m4", nodeRef={"name": "n0"}, phase="Failed"),
+        machine("m2"), machine("m3", nodeRef={"name": "n3"}),
+        machine("m4", nodeRef={"name": "n0"}, phase="Failed"),
     )  # fmt: skip
     assert sick(view, selection, cluster) == [
-        ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node does not exist"), ("m4", "Failed"),
+        ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node does not exist"),
+        ("m4", "Failed"),
     ]  # fmt: skip
     assert list(remediation_steps.nodes_of(view, selection, cluster)) == ["n0", "n1", "n3", "n0"]
 
 
 def test_unhealthy_machines_with_unseen_nodes():
     view, selection, cluster = of(mhc(), machine("m0", nodeRef={"name": "n0"}), complete=())
-    assert [type(result) for result in unhealthy_objects.unhealthy(view, selection, cluster)] == [Unseen]
+    assert [type(result) for result in unhealthy_objects.unhealthy(view, selection, cluster)] == [
+        Unseen
+    ]
 
 
-# --- MachineHealthCheck: machinehealthcheck_controller.go#healthCheckTargets --------------------------------------
+# --- MachineHealthCheck: machinehealthcheck_controller.go#healthCheckTargets ----------------------
 
 READY = [{"type": "Ready", "status": "False", "timeout": "5m"}]
 
@@ -116,7 +130,8 @@ def test_machines_under_remediation_use_up_the_limit():
         mhc(unhealthyConditions=READY),
         node("n0"),
         deleted(machine("m0", nodeRef={"name": "n0"})),
-        annotated(machine("m1", nodeRef={"name": "n0"}), **{"host.metal3.io/external-remediation": ""}),
+        annotated(machine("m1", nodeRef={"name": "n0"}),
+                  **{"host.metal3.io/external-remediation": ""}),
         machine("m2", nodeRef={"name": "n0"}),
     ))  # fmt: skip
     assert found == [("m0", "is being deleted"), ("m1", "waits for external remediation")]
@@ -127,15 +142,20 @@ TWICE = [{"type": "Ready", "status": "False"}, {"type": "Ready", "status": "True
 
 @pytest.mark.parametrize(
     ("check", "expected"),
-    [(mhc(unhealthyConditions=READY), ["m0"]), (nhc(unhealthyConditions=[{**READY[0], "duration": "5m"}]), [])],
+    [
+        (mhc(unhealthyConditions=READY), ["m0"]),
+        (nhc(unhealthyConditions=[{**READY[0], "duration": "5m"}]), []),
+    ],
 )
 def test_the_first_of_two_equal_types_counts_for_machines_and_the_last_for_nodes(check, expected):
     twice = node("n0")
     twice.data["status"]["conditions"] = TWICE
-    assert [name for name, _ in sick(*of(check, twice, machine("m0", nodeRef={"name": "n0"})))] == expected
+    assert [
+        name for name, _ in sick(*of(check, twice, machine("m0", nodeRef={"name": "n0"})))
+    ] == expected
 
 
-# --- Cluster API: machinehealthcheck_targets.go --------------------------------------------------------------------
+# --- Cluster API: machinehealthcheck_targets.go ---------------------------------------------------
 
 CAPI2 = "cluster.x-k8s.io/v1beta2"
 
@@ -147,7 +167,14 @@ def md(**checks):
 
 
 def capi_machine(name, conditions=(), **annotations):
-    obj = machine(name, CAPI2, "c", nodeRef={"name": f"node-{name}"}, conditions=list(conditions), phase="Failed")
+    obj = machine(
+        name,
+        CAPI2,
+        "c",
+        nodeRef={"name": f"node-{name}"},
+        conditions=list(conditions),
+        phase="Failed",
+    )
     return annotated(obj, **annotations)
 
 
@@ -187,7 +214,8 @@ def test_machines_without_the_label_of_the_cluster_are_not_selected():
         (capi_machine("m0", [WORN]), owner(ControlPlaneInitialized="False"),
          [("m0", "its node is not read before the control plane is initialized")]),
         (capi_machine("m0", [{"type": "Worn", "status": "False"}, WORN]), owner(), []),
-        (capi_machine("m0", **{"cluster.x-k8s.io/remediate-machine": ""}), owner(InfrastructureReady="False"),
+        (capi_machine("m0", **{"cluster.x-k8s.io/remediate-machine": ""}),
+         owner(InfrastructureReady="False"),
          [("m0", "has the annotation cluster.x-k8s.io/remediate-machine")]),
         (deleted(capi_machine("m0")), owner(), [("m0", "is being deleted")]),
         (machine("m0", CAPI2, "c"), owner(), [("m0", "has no node")]),
@@ -202,21 +230,32 @@ def test_a_control_plane_machine_is_judged_before_the_control_plane_is_initializ
     first = capi_machine("m0", [WORN])
     first.data["metadata"]["labels"]["cluster.x-k8s.io/control-plane"] = ""
     check = md(unhealthyMachineConditions=[WORN])
-    assert sick(*of(check, first, owner(ControlPlaneInitialized="False"))) == [("m0", "reports Worn=True")]
+    assert sick(*of(check, first, owner(ControlPlaneInitialized="False"))) == [
+        ("m0", "reports Worn=True")
+    ]
 
 
-@pytest.mark.parametrize("other", [[], [annotated(node("node-m0"), **{"cluster.x-k8s.io/machine": "other"})]])
+@pytest.mark.parametrize(
+    "other", [[], [annotated(node("node-m0"), **{"cluster.x-k8s.io/machine": "other"})]]
+)
 def test_the_nodes_of_a_workload_cluster_are_unseen(other):
-    view, selection, cluster = of(md(unhealthyNodeConditions=[NOT_READY]), capi_machine("m0"), owner(), *other)
+    view, selection, cluster = of(
+        md(unhealthyNodeConditions=[NOT_READY]), capi_machine("m0"), owner(), *other
+    )
     (unseen,) = unhealthy_objects.unhealthy(view, selection, cluster)
     assert str(unseen) == "node node-m0 of the workload cluster"
 
 
 def test_the_conditions_of_the_older_version():
     older = owner()
-    older.data |= {"apiVersion": "cluster.x-k8s.io/v1beta1", "status": {"v1beta2": older.data["status"]}}
+    older.data |= {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "status": {"v1beta2": older.data["status"]},
+    }
     assert unhealthy_objects.is_true(older, "InfrastructureReady")
-    assert not unhealthy_objects.is_true(owner(InfrastructureReady="Unknown"), "InfrastructureReady")
+    assert not unhealthy_objects.is_true(
+        owner(InfrastructureReady="Unknown"), "InfrastructureReady"
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +265,10 @@ def test_the_conditions_of_the_older_version():
         ([], ["Cluster c/c does not exist"]),
         ([owner(paused=True)], ["Cluster c/c is paused"]),
         ([owner(InfrastructureReady="False")], ["infrastructure of Cluster c/c is not ready"]),
-        ([owner(ControlPlaneInitialized="False")], ["control plane of Cluster c/c is not initialized"]),
+        (
+            [owner(ControlPlaneInitialized="False")],
+            ["control plane of Cluster c/c is not initialized"],
+        ),
     ],
 )
 def test_the_cluster_of_a_check(objects, parts):
@@ -238,7 +280,9 @@ def test_the_cluster_of_a_check(objects, parts):
 
 def test_a_remediation_request_keeps_other_machines_waiting():
     check = md()
-    check.data["spec"]["remediation"] = {"templateRef": {"apiVersion": "r/v1", "kind": "RTemplate", "name": "r"}}
+    check.data["spec"]["remediation"] = {
+        "templateRef": {"apiVersion": "r/v1", "kind": "RTemplate", "name": "r"}
+    }
     remedy = make("r/v1", "RTemplate", "r", "c", spec={"template": {}})
     machines = [machine("m0", CAPI2, "c"), machine("m1", CAPI2, "c")]
     request = make("r/v1", "R", "m0", "c")
@@ -249,9 +293,11 @@ def test_a_remediation_request_keeps_other_machines_waiting():
     assert blocked(check, owner(), remedy, *machines) == []
 
 
-# --- NodeHealthCheck: nodehealthcheck_controller.go#Reconcile ------------------------------------------------------
+# --- NodeHealthCheck: nodehealthcheck_controller.go#Reconcile -------------------------------------
 
-HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}])
+HANDLER = mhc(
+    "handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}]
+)
 
 
 def test_terminating_nodes_are_left_to_the_termination_handler():
@@ -259,7 +305,9 @@ def test_terminating_nodes_are_left_to_the_termination_handler():
     assert sick(*of(nhc(), dying)) == [("n0", "Ready=Unknown")]
     assert sick(*of(nhc(), dying, HANDLER)) == []
     view, selection, cluster = of(nhc(), dying, complete=["nodes"])
-    assert [type(found) for found in unhealthy_objects.unhealthy(view, selection, cluster)] == [Unseen]
+    assert [type(found) for found in unhealthy_objects.unhealthy(view, selection, cluster)] == [
+        Unseen
+    ]
 
 
 def updated(name, desired, **status):
@@ -272,7 +320,9 @@ def updated(name, desired, **status):
 
 def progressing(status):
     conditions = [{"type": "Progressing", "status": status}]
-    return make("config.openshift.io/v1", "ClusterVersion", "version", status={"conditions": conditions})
+    return make(
+        "config.openshift.io/v1", "ClusterVersion", "version", status={"conditions": conditions}
+    )
 
 
 def in_storm(**spec):
@@ -295,16 +345,20 @@ def excluded(value):
 @for_each("check, objects, parts", [
         (nhc(), [progressing("True")], ["end of the cluster upgrade"]),
         (nhc(), [progressing("False")], []),
-        (nhc(), [updated("n0", "b", Ready="Unknown"), node("n1", Ready="Unknown")], ["the update of n0"]),
+        (nhc(), [updated("n0", "b", Ready="Unknown"), node("n1", Ready="Unknown")],
+         ["the update of n0"]),
         (nhc(), [updated("n0", "a", Ready="Unknown")], []),
         (nhc(), [updated("n0", "", Ready="Unknown")], []),
         (nhc(), [updated("n0", "b")], []),
         (in_storm(stormCooldownDuration="10m"), [], ["stormCooldownDuration has not passed"]),
         (in_storm(), [], []),
-        (nhc(), [excluded("true")], ["to n0: the label remediation.medik8s.io/exclude-from-remediation excludes it"]),
+        (nhc(), [excluded("true")],
+         ["to n0: the label remediation.medik8s.io/exclude-from-remediation excludes it"]),
         (nhc(), [excluded(""), operator("v0.12.0")], []),
-        (nhc(), [excluded(""), operator("v0.11.0")], ["release 0.11 of Node Health Check does not read its value ''"]),
-        (nhc(remediationTemplate=template()), [make(SNR, "SelfNodeRemediationTemplate", "auto", "wa")],
+        (nhc(), [excluded(""), operator("v0.11.0")],
+         ["release 0.11 of Node Health Check does not read its value ''"]),
+        (nhc(remediationTemplate=template()),
+         [make(SNR, "SelfNodeRemediationTemplate", "auto", "wa")],
          ["wa/auto has no spec.template"]),
         (mhc(), [progressing("True")], []),
     ])  # fmt: skip
@@ -331,7 +385,10 @@ def test_control_plane_nodes_are_remediated_one_at_a_time():
     view, selection, _ = of(nhc(maxUnhealthy="100%"), *masters(3))
     budget = remediation_steps.budget(view, selection)
     assert (budget.most, budget.one_by_one, budget.everything) == (3, 3, False)
-    single, workers = of(nhc(maxUnhealthy="100%"), *masters(1)), of(nhc(maxUnhealthy="100%"), node("n0"), node("n1"))
+    single, workers = (
+        of(nhc(maxUnhealthy="100%"), *masters(1)),
+        of(nhc(maxUnhealthy="100%"), node("n0"), node("n1")),
+    )
     assert remediation_steps.budget(single[0], single[1]).everything
     assert remediation_steps.budget(workers[0], workers[1]).everything
 
@@ -342,7 +399,9 @@ HEARTBEAT = "2026-11-01T12:00:00Z"
 def terminating(since):
     made = node("n0", Ready="Unknown", Terminating="True")
     for condition in made.data["status"]["conditions"]:
-        condition.update({"lastHeartbeatTime": HEARTBEAT} | ({"lastTransitionTime": since} if since else {}))
+        condition.update(
+            {"lastHeartbeatTime": HEARTBEAT} | ({"lastTransitionTime": since} if since else {})
+        )
     return made
 
 
@@ -369,11 +428,17 @@ def test_the_guard_of_etcd_that_could_not_be_read_is_named(under_way):
     check = nhc(remediationTemplate=template())
     if under_way:
         check.data["status"] = {
-            "unhealthyNodes": [{"name": "m0", "remediations": [{"started": "2026-01-01T11:30:00Z"}]}]
+            "unhealthyNodes": [
+                {"name": "m0", "remediations": [{"started": "2026-01-01T11:30:00Z"}]}
+            ]
         }
     openshift = make("config.openshift.io/v1", "ClusterVersion", "version")
-    known = ["clusterversions.config.openshift.io", "machinehealthchecks.machine.openshift.io", "nodes"]
+    known = [
+        "clusterversions.config.openshift.io",
+        "machinehealthchecks.machine.openshift.io",
+        "nodes",
+    ]
     found = blocked(check, master, snr_template(), openshift, complete=known)
-    assert ["poddisruptionbudgets.policy" in each.what for each in found if isinstance(each, Unseen)] == [True] * (
-        not under_way
-    )
+    assert [
+        "poddisruptionbudgets.policy" in each.what for each in found if isinstance(each, Unseen)
+    ] == [True] * (not under_way)

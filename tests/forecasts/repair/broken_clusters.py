@@ -17,14 +17,24 @@ MASQUERADE = {"networks": [{"name": "default", "pod": {}}]}
 INTERFACES = [{"name": "default", "masquerade": {}}]
 
 
-def node(name: str, labels: Mapping[str, str] | None = None, room: Mapping[str, str] = ROOM, **spec: Any) -> Object:
-    own = {"kubevirt.io/schedulable": "true", "kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64"}
+def node(
+    name: str, labels: Mapping[str, str] | None = None, room: Mapping[str, str] = ROOM, **spec: Any
+) -> Object:
+    own = {
+        "kubevirt.io/schedulable": "true",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/arch": "amd64",
+    }
     status = {"allocatable": dict(room), "conditions": [{"type": "Ready", "status": "True"}]}
-    return manifest("v1", "Node", name, metadata={"labels": own | dict(labels or {})}, spec=spec, status=status)
+    return manifest(
+        "v1", "Node", name, metadata={"labels": own | dict(labels or {})}, spec=spec, status=status
+    )
 
 
 def kubevirt(
-    settings: Mapping[str, Any] | None = None, methods: tuple[str, ...] = ("LiveMigrate",), version: str = "v1.8.0"
+    settings: Mapping[str, Any] | None = None,
+    methods: tuple[str, ...] = ("LiveMigrate",),
+    version: str = "v1.8.0",
 ) -> Object:
     return manifest(
         KUBEVIRT,
@@ -58,7 +68,10 @@ def vm(
     metadata: Mapping[str, Any] | None = None,
     vmi_status: Mapping[str, Any] | None = None,
 ) -> list[Object]:
-    """Return a running VM: VirtualMachine, VMI and launcher pod. ``reason``: why it cannot migrate."""
+    """Return a running VM: VirtualMachine, VMI and launcher pod.
+
+    ``reason``: why it cannot migrate.
+    """
     domain = {"cpu": {"cores": 1, "model": "host-model"}, "memory": {"guest": memory}}
     template = {
         "evictionStrategy": strategy,
@@ -67,7 +80,10 @@ def vm(
     } | dict(spec or {})
     condition = {"type": "LiveMigratable", "status": "False" if reason else "True"}
     owner = {"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": name, "controller": True}
-    vm_spec = {"runStrategy": run, "template": {"metadata": {"labels": {"app": name}}, "spec": template}}
+    vm_spec = {
+        "runStrategy": run,
+        "template": {"metadata": {"labels": {"app": name}}, "spec": template},
+    }
     conditions = [condition | ({"reason": reason} if reason else {})]
     return [
         manifest(
@@ -86,20 +102,31 @@ def vm(
             namespace,
             metadata={"uid": f"uid-{name}", "ownerReferences": [owner], "labels": {"app": name}},
             spec=template,
-            status={"phase": "Running", "nodeName": on, "conditions": conditions} | dict(vmi_status or {}),
+            status={"phase": "Running", "nodeName": on, "conditions": conditions}
+            | dict(vmi_status or {}),
         ),
         launcher(name, namespace, on, memory, template),
     ]
 
 
-def launcher(name: str, namespace: str, on: str, memory: str, template: Mapping[str, Any]) -> Object:
+def launcher(
+    name: str, namespace: str, on: str, memory: str, template: Mapping[str, Any]
+) -> Object:
     """Return the launcher pod of a VM."""
-    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{name}", "vm.kubevirt.io/name": name}
+    labels = {
+        "kubevirt.io": "virt-launcher",
+        "kubevirt.io/created-by": f"uid-{name}",
+        "vm.kubevirt.io/name": name,
+    }
     requests = {"cpu": "100m", "memory": memory}
     sources = [
-        volume.get("persistentVolumeClaim") or volume.get("dataVolume") or {} for volume in template.get("volumes", [])
+        volume.get("persistentVolumeClaim") or volume.get("dataVolume") or {}
+        for volume in template.get("volumes", [])
     ]
-    claims = [{"persistentVolumeClaim": {"claimName": each.get("claimName") or each.get("name")}} for each in sources]
+    claims = [
+        {"persistentVolumeClaim": {"claimName": each.get("claimName") or each.get("name")}}
+        for each in sources
+    ]
     metadata = {
         "labels": labels | {"app": name},
         "annotations": {"kubevirt.io/domain": name},
@@ -108,12 +135,26 @@ def launcher(name: str, namespace: str, on: str, memory: str, template: Mapping[
     spec = {
         "nodeName": on,
         "priority": 0,
-        "containers": [{"name": "compute", "resources": {"requests": requests, "limits": requests}}],
+        "containers": [
+            {"name": "compute", "resources": {"requests": requests, "limits": requests}}
+        ],
         "volumes": claims,
-        **{key: template[key] for key in ("nodeSelector", "affinity", "tolerations") if key in template},
+        **{
+            key: template[key]
+            for key in ("nodeSelector", "affinity", "tolerations")
+            if key in template
+        },
     }
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    return manifest("v1", "Pod", f"virt-launcher-{name}-x", namespace, metadata=metadata, spec=spec, status=status)
+    return manifest(
+        "v1",
+        "Pod",
+        f"virt-launcher-{name}-x",
+        namespace,
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
 
 
 def claim(
@@ -141,12 +182,21 @@ def claim(
             spec=spec,
             status={"phase": "Bound", "capacity": {"storage": size}},
         ),
-        manifest("v1", "PersistentVolume", f"pv-{name}", spec={"csi": {"driver": "x", "volumeHandle": name}} | volume),
+        manifest(
+            "v1",
+            "PersistentVolume",
+            f"pv-{name}",
+            spec={"csi": {"driver": "x", "volumeHandle": name}} | volume,
+        ),
     ]
 
 
-def storage_class(name: str = "ceph", *modes: str, volume_mode: str = "Block", **annotations: str) -> list[Object]:
-    sets = [{"accessModes": [mode], "volumeMode": volume_mode} for mode in modes or ("ReadWriteMany",)]
+def storage_class(
+    name: str = "ceph", *modes: str, volume_mode: str = "Block", **annotations: str
+) -> list[Object]:
+    sets = [
+        {"accessModes": [mode], "volumeMode": volume_mode} for mode in modes or ("ReadWriteMany",)
+    ]
     return [
         manifest(
             "storage.k8s.io/v1",
@@ -170,7 +220,9 @@ def disk(claim_name: str = "root") -> dict[str, Any]:
 
 
 def namespace(name: str = "shop") -> Object:
-    return manifest("v1", "Namespace", name, metadata={"labels": {"kubernetes.io/metadata.name": name}})
+    return manifest(
+        "v1", "Namespace", name, metadata={"labels": {"kubernetes.io/metadata.name": name}}
+    )
 
 
 def cluster(

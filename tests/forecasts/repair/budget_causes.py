@@ -13,7 +13,12 @@ CRASHES: Final = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOf
 
 
 def budget(
-    name: str, labels: dict[str, str], allowed: int = 0, pods: int = 1, healthy: int = -1, **spec: Any
+    name: str,
+    labels: dict[str, str],
+    allowed: int = 0,
+    pods: int = 1,
+    healthy: int = -1,
+    **spec: Any,
 ) -> Object:
     status = {"disruptionsAllowed": allowed, "expectedPods": pods, "desiredHealthy": pods}
     status["currentHealthy"] = pods if healthy < 0 else healthy
@@ -32,7 +37,8 @@ def web(number: int, on: str, *, since: str = "", **status: Any) -> Object:
         "shop",
         metadata={"labels": LABELS, "ownerReferences": [owner]},
         spec={"nodeName": on, "containers": [{"name": "c"}]},
-        status={"phase": "Running", "conditions": [ready or {"type": "Ready", "status": "True"}]} | status,
+        status={"phase": "Running", "conditions": [ready or {"type": "Ready", "status": "True"}]}
+        | status,
     )
 
 
@@ -41,7 +47,9 @@ def deployment(replicas: int) -> list[Object]:
     spec = {"replicas": replicas}
     return [
         manifest("apps/v1", "Deployment", "web", "shop", spec=spec),
-        manifest("apps/v1", "ReplicaSet", "web", "shop", metadata={"ownerReferences": [owner]}, spec=spec),
+        manifest(
+            "apps/v1", "ReplicaSet", "web", "shop", metadata={"ownerReferences": [owner]}, spec=spec
+        ),
     ]
 
 
@@ -52,7 +60,10 @@ def autoscaler(most: int = 10) -> Object:
 
 
 REPLICAS: Final = deployment(2)
-BROKEN: Final = (web(1, "a", since="2027-03-01T09:00:00Z", containerStatuses=CRASHES), *deployment(1))
+BROKEN: Final = (
+    web(1, "a", since="2027-03-01T09:00:00Z", containerStatuses=CRASHES),
+    *deployment(1),
+)
 MORE: Final = [("replicas:shop/web", CostClass.NOTHING)]
 POLICY: Final = [("evict-unready:shop/web", CostClass.DECISION)]
 
@@ -73,13 +84,20 @@ BUDGETS: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         (web(1, "a"), *deployment(1), autoscaler(), budget("web", LABELS, minAvailable="80%")),
         MORE,
     ),
-    "a budget over a pod that crashes": ((*BROKEN, budget("web", LABELS, healthy=0, maxUnavailable=1)), POLICY),
+    "a budget over a pod that crashes": (
+        (*BROKEN, budget("web", LABELS, healthy=0, maxUnavailable=1)),
+        POLICY,
+    ),
     "a budget that never allows, over a pod that crashes": (
         (*BROKEN, budget("web", LABELS, healthy=0, minAvailable=1)),
         POLICY,
     ),
     "a budget over a pod that is not ready for hours": (
-        (web(1, "a", since="2027-03-01T08:00:00Z"), *deployment(1), budget("web", LABELS, healthy=0, maxUnavailable=0)),
+        (
+            web(1, "a", since="2027-03-01T08:00:00Z"),
+            *deployment(1),
+            budget("web", LABELS, healthy=0, maxUnavailable=0),
+        ),
         POLICY,
     ),
 }

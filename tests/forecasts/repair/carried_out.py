@@ -1,8 +1,10 @@
-"""A plan carried out as people would: its patches and objects by kubectl, then what controllers make of them.
+"""A plan carried out as people would: its patches and objects by kubectl,
+then what controllers make of them.
 
-It shares nothing with the functions by which the planner applies steps in memory. The changes are read from the scripts
-and files of the folder, another implementation of JSON Patch makes them, and the controllers are written again from what
-KubeVirt does. So a fault in the planner's picture of a change shows as another verdict.
+It shares nothing with the functions by which the planner applies steps in memory. The changes are
+read from the scripts and files of the folder, another implementation of JSON Patch makes them, and
+the controllers are written again from what KubeVirt does. So a fault in the planner's picture of a
+change shows as another verdict.
 """
 
 from __future__ import annotations
@@ -37,12 +39,22 @@ from virt_admit.reports.plan.folder import files
 _COMMAND: Final = re.compile(r" \|\| ((?:patch|apply|virtctl) .*)$", re.MULTILINE)
 _MORE_NODES: Final = re.compile(r"add (\d+) nodes? like (\S+)")
 _PLACEMENT: Final = ("nodeSelector", "affinity", "tolerations")
-_OWN_RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage", "hugepages-", "devices.kubevirt.io/")
+_OWN_RESOURCES: Final = (
+    "cpu",
+    "memory",
+    "pods",
+    "ephemeral-storage",
+    "hugepages-",
+    "devices.kubevirt.io/",
+)
 _TEMPORARY: Final = ("node.kubernetes.io/", "kubevirt.io/", "medik8s.io/")
 
 
 def carried_out(plan: RepairPlan, cluster: Snapshot) -> Snapshot:
-    """Return the cluster after all steps of a plan. Raises AssertionError if a command is refused."""
+    """Return the cluster after all steps of a plan.
+
+    Raises AssertionError if a command is refused.
+    """
     world = _World(cluster)
     found = files(plan, "a test")
     scripts = sorted(path for path in found if path.startswith("steps/"))
@@ -115,10 +127,16 @@ class _World:
         self.changed(self.objects[found[0]])
 
     def apply(self, obj: Manifest) -> None:
-        self.objects = [each for each in self.objects if (each["kind"], name_of(each)) != (obj["kind"], name_of(obj))]
+        self.objects = [
+            each
+            for each in self.objects
+            if (each["kind"], name_of(each)) != (obj["kind"], name_of(obj))
+        ]
         self.objects.append(obj)
         if obj["kind"] == "DataVolume":
-            self.claimed(obj["metadata"]["namespace"], obj["metadata"]["name"], obj["spec"]["storage"])
+            self.claimed(
+                obj["metadata"]["namespace"], obj["metadata"]["name"], obj["spec"]["storage"]
+            )
         elif obj["kind"] == "VirtualMachineStorageMigration":
             self.storage_migration(obj)
 
@@ -137,11 +155,15 @@ class _World:
                 target = obj["spec"]["scaleTargetRef"]
                 workload = self.find(target["kind"], obj["metadata"]["namespace"], target["name"])
                 assert workload is not None, target
-                workload["spec"]["replicas"] = max(workload["spec"]["replicas"], obj["spec"]["minReplicas"])
+                workload["spec"]["replicas"] = max(
+                    workload["spec"]["replicas"], obj["spec"]["minReplicas"]
+                )
                 self.replicas(workload)
             case "Node" if not obj["spec"].get("unschedulable"):
                 taints = [
-                    each for each in obj["spec"].get("taints", ()) if each["key"] != "node.kubernetes.io/unschedulable"
+                    each
+                    for each in obj["spec"].get("taints", ())
+                    if each["key"] != "node.kubernetes.io/unschedulable"
                 ]
                 obj["spec"] |= {"taints": taints}
             case "HyperConverged":
@@ -157,15 +179,24 @@ class _World:
 
     def try_again(self, namespace: str = "") -> None:
         """Begin the migrations again whose pods were not created, as virt-controller does."""
-        made = {each["metadata"].get("labels", {}).get("kubevirt.io/migrationJobUID") for each in self.of("Pod")}
+        made = {
+            each["metadata"].get("labels", {}).get("kubevirt.io/migrationJobUID")
+            for each in self.of("Pod")
+        }
         for migration in self.of("VirtualMachineInstanceMigration"):
             own = not namespace or migration["metadata"]["namespace"] == namespace
-            if own and migration["status"]["phase"] == "Pending" and migration["metadata"]["uid"] not in made:
+            if (
+                own
+                and migration["status"]["phase"] == "Pending"
+                and migration["metadata"]["uid"] not in made
+            ):
                 migration["status"].pop("conditions", None)
                 migration["metadata"]["creationTimestamp"] = self.cluster.time
 
     def replicas(self, workload: Manifest) -> None:
-        """Start the pods that a workload lacks on the first node that takes pods, and count them."""
+        """Start the pods that a workload lacks on the first node that takes pods,
+        and count them.
+        """
         while self.replica(workload):
             pass
 
@@ -179,13 +210,18 @@ class _World:
         own = [
             each
             for each in self.of("Pod")
-            if each["metadata"].get("namespace") == namespace and any(own["name"] in owned for own in owners_of(each))
+            if each["metadata"].get("namespace") == namespace
+            and any(own["name"] in owned for own in owners_of(each))
         ]
         if len(own) >= workload["spec"]["replicas"]:
             return False
         pod, more = own[0], copy.deepcopy(own[0])
         more["metadata"]["name"] += f"-{len(own)}"
-        free = [node["metadata"]["name"] for node in self.of("Node") if not node["spec"].get("unschedulable")]
+        free = [
+            node["metadata"]["name"]
+            for node in self.of("Node")
+            if not node["spec"].get("unschedulable")
+        ]
         more["spec"]["nodeName"] = min(free)
         self.objects.append(more)
         labels = pod["metadata"].get("labels", {}).items()
@@ -198,9 +234,17 @@ class _World:
 
     def claimed(self, namespace: str, name: str, storage: Manifest) -> None:
         """Make the claim of a data volume, and its volume in a storage system."""
-        classes = [each for each in self.of("StorageClass") if each["metadata"]["name"] == storage["storageClassName"]]
+        classes = [
+            each
+            for each in self.of("StorageClass")
+            if each["metadata"]["name"] == storage["storageClassName"]
+        ]
         terms = [
-            {"matchExpressions": [each | {"operator": "In"} for each in topology["matchLabelExpressions"]]}
+            {
+                "matchExpressions": [
+                    each | {"operator": "In"} for each in topology["matchLabelExpressions"]
+                ]
+            }
             for topology in (classes[0].get("allowedTopologies") or () if classes else ())
         ]
         claim = {
@@ -226,19 +270,37 @@ class _World:
     def more_nodes(self, title: str) -> None:
         found = _MORE_NODES.fullmatch(title)
         assert found, f"a step without a script and without a meaning here: {title}"
-        number, model = int(found[1]), next(each for each in self.of("Node") if name_of(each) == ("", found[2]))
+        number, model = (
+            int(found[1]),
+            next(each for each in self.of("Node") if name_of(each) == ("", found[2])),
+        )
         for index in range(number):
             node, name = copy.deepcopy(model), f"new-{index}"
             node["metadata"] = {"name": name, "labels": dict(model["metadata"]["labels"])}
-            node["metadata"]["labels"] |= {"kubernetes.io/hostname": name, "kubevirt.io/schedulable": "true"}
-            taints = [each for each in node["spec"].get("taints", ()) if not each["key"].startswith(_TEMPORARY)]
+            node["metadata"]["labels"] |= {
+                "kubernetes.io/hostname": name,
+                "kubevirt.io/schedulable": "true",
+            }
+            taints = [
+                each
+                for each in node["spec"].get("taints", ())
+                if not each["key"].startswith(_TEMPORARY)
+            ]
             node["spec"] = {"taints": taints}
             amounts = node["status"]["allocatable"].items()
-            node["status"]["allocatable"] = {key: each for key, each in amounts if key.startswith(_OWN_RESOURCES)}
+            node["status"]["allocatable"] = {
+                key: each for key, each in amounts if key.startswith(_OWN_RESOURCES)
+            }
             for condition in node["status"].get("conditions", ()):
-                condition["status"] = "True" if condition["type"] == "Ready" else condition["status"]
+                condition["status"] = (
+                    "True" if condition["type"] == "Ready" else condition["status"]
+                )
             self.objects.append(node)
-            for drivers in [each for each in self.of("CSINode") if name_of(each) == ("", model["metadata"]["name"])]:
+            for drivers in [
+                each
+                for each in self.of("CSINode")
+                if name_of(each) == ("", model["metadata"]["name"])
+            ]:
                 self.objects.append(copy.deepcopy(drivers) | {"metadata": {"name": name}})
 
     # --- KubeVirt ---
@@ -249,7 +311,11 @@ class _World:
             return
         self.try_again()
         for vmi in self.of("VirtualMachineInstance"):
-            asked = [each for each in vmi["status"].get("conditions", ()) if each["type"] == "EvictionRequested"]
+            asked = [
+                each
+                for each in vmi["status"].get("conditions", ())
+                if each["type"] == "EvictionRequested"
+            ]
             for each in asked:
                 each["lastTransitionTime"] = self.cluster.time
 
@@ -262,13 +328,17 @@ class _World:
         spec = hco["spec"].get("virtualization", hco["spec"])
         own = self.kubevirt["spec"]
         if "liveMigrationConfig" in spec:
-            own.setdefault("configuration", {}).setdefault("migrations", {}).update(spec["liveMigrationConfig"])
+            own.setdefault("configuration", {}).setdefault("migrations", {}).update(
+                spec["liveMigrationConfig"]
+            )
             self.begin()
         if "workloadUpdateStrategy" in spec:
             own["workloadUpdateStrategy"] = copy.deepcopy(spec["workloadUpdateStrategy"])
 
     def vm(self, vm: Manifest) -> None:
-        """Take over live changes, or mark the VM for a restart: what RestartRequired stands for stops all live changes."""
+        """Take over live changes, or mark the VM for a restart: what RestartRequired stands for
+        stops all live changes.
+        """
         vmi = self.find("VirtualMachineInstance", *name_of(vm))
         spec = spec_of(vm)
         if vmi is None or not spec:
@@ -284,7 +354,9 @@ class _World:
         for key in _PLACEMENT:
             vmi["spec"].pop(key, None)
             vmi["spec"] |= {key: copy.deepcopy(spec[key])} if key in spec else {}
-        methods = self.kubevirt["spec"].get("workloadUpdateStrategy", {}).get("workloadUpdateMethods", ())
+        methods = (
+            self.kubevirt["spec"].get("workloadUpdateStrategy", {}).get("workloadUpdateMethods", ())
+        )
         if moved and "LiveMigrate" in methods and spec.get("volumes") != vmi["spec"].get("volumes"):
             before_copy = copy.deepcopy(vmi)
             vmi["spec"]["volumes"] = copy.deepcopy(spec["volumes"])
@@ -306,7 +378,9 @@ class _World:
 
     def migrated(self, vm: Manifest, target: Manifest) -> None:
         to = target["destinationPVC"]
-        (volume,) = [each for each in spec_of(vm)["volumes"] if each["name"] == target["volumeName"]]
+        (volume,) = [
+            each for each in spec_of(vm)["volumes"] if each["name"] == target["volumeName"]
+        ]
         source = volume.pop("persistentVolumeClaim", None) or volume.pop("dataVolume")
         old = source.get("claimName") or source["name"]
         volume["dataVolume"] = {"name": to["name"]}
@@ -321,14 +395,20 @@ class _World:
         how = pool["spec"].get("updateStrategy", {})
         for vm in self.of("VirtualMachine"):
             owners = [(each["kind"], each["name"]) for each in owners_of(vm)]
-            if ("VirtualMachinePool", pool["metadata"]["name"]) in owners and "unmanaged" not in how:
+            if (
+                "VirtualMachinePool",
+                pool["metadata"]["name"],
+            ) in owners and "unmanaged" not in how:
                 vm["spec"] = copy.deepcopy(pool["spec"]["virtualMachineTemplate"]["spec"])
                 self.vm(vm)
                 if "opportunistic" not in how:
                     self.restart(*name_of(vm))
 
     def restart(self, namespace: str, name: str) -> None:
-        vm, vmi = (self.find(kind, namespace, name) for kind in ("VirtualMachine", "VirtualMachineInstance"))
+        vm, vmi = (
+            self.find(kind, namespace, name)
+            for kind in ("VirtualMachine", "VirtualMachineInstance")
+        )
         assert vm is not None, name
         assert vmi is not None, name
         before, spec = copy.deepcopy(vmi), copy.deepcopy(spec_of(vm))
@@ -348,7 +428,10 @@ class _World:
         self.reported(vmi, before)
         self.launched(vmi)
         for migration in self.of("VirtualMachineInstanceMigration"):
-            if migration["spec"]["vmiName"] == name and migration["status"]["phase"] not in ("Succeeded", "Failed"):
+            if migration["spec"]["vmiName"] == name and migration["status"]["phase"] not in (
+                "Succeeded",
+                "Failed",
+            ):
                 migration["status"]["phase"] = "Failed"
                 job = migration["metadata"]["uid"]
                 self.objects = [
@@ -359,7 +442,9 @@ class _World:
 
     def launched(self, vmi: Manifest) -> None:
         for pod in self.of("Pod"):
-            own = pod["metadata"].get("labels", {}).get("kubevirt.io/created-by") == vmi["metadata"].get("uid")
+            own = pod["metadata"].get("labels", {}).get("kubevirt.io/created-by") == vmi[
+                "metadata"
+            ].get("uid")
             if own and pod["spec"].get("nodeName") == vmi["status"].get("nodeName"):
                 for key in (*_PLACEMENT, "volumes"):
                     pod["spec"].pop(key, None)
@@ -368,12 +453,24 @@ class _World:
                 pod["metadata"]["labels"] |= vmi["metadata"].get("labels", {})
 
     def reported(self, vmi: Manifest, before: Manifest) -> None:
-        """Report whether the VMI can migrate, as virt-handler does. A reason that no object explains stays."""
+        """Report whether the VMI can migrate, as virt-handler does.
+
+        A reason that no object explains stays.
+        """
         cluster, known = self.snapshot(), told(before)
         reasons = [each.name for each in migratability.assess(Object(untold(vmi)), cluster).reasons]
-        explained = [each.name for each in migratability.assess(Object(untold(before)), cluster).reasons]
+        explained = [
+            each.name for each in migratability.assess(Object(untold(before)), cluster).reasons
+        ]
         if not reasons and known and known not in explained:
             reasons = [known]
-        others = [each for each in vmi["status"].get("conditions", ()) if each["type"] != "LiveMigratable"]
-        found = {"type": "LiveMigratable", "status": "False", "reason": reasons[0]} if reasons else {}
-        vmi["status"]["conditions"] = [*others, found or {"type": "LiveMigratable", "status": "True"}]
+        others = [
+            each for each in vmi["status"].get("conditions", ()) if each["type"] != "LiveMigratable"
+        ]
+        found = (
+            {"type": "LiveMigratable", "status": "False", "reason": reasons[0]} if reasons else {}
+        )
+        vmi["status"]["conditions"] = [
+            *others,
+            found or {"type": "LiveMigratable", "status": "True"},
+        ]

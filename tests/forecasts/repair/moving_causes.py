@@ -1,6 +1,8 @@
-"""Clusters of which no node can be drained, with a migration that already waits for what the plan changes.
+"""Clusters of which no node can be drained,
+with a migration that already waits for what the plan changes.
 
-What such a migration has recorded is of the cluster before the change: a plan that believes it would not reach its goal.
+What such a migration has recorded is of the cluster before the change: a plan that believes it
+would not reach its goal.
 """
 
 from __future__ import annotations
@@ -18,20 +20,26 @@ MARKED: Final = {
     "evacuationNodeName": "a",
     "conditions": [
         {"type": "LiveMigratable", "status": "True"},
-        {"type": "EvictionRequested", "status": "True", "lastTransitionTime": "2027-03-01T10:30:00Z"},
+        {
+            "type": "EvictionRequested",
+            "status": "True",
+            "lastTransitionTime": "2027-03-01T10:30:00Z",
+        },
     ],
 }
 REFUSED: Final = [{"type": "migrationRejectedByResourceQuota", "status": "True"}]
 USERFAULTFD: Final = (
-    "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: "
-    "Userfaultfd not available: Operation not permitted"
+    "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not "
+    "supported: Userfaultfd not available: Operation not permitted"
 )
 ALLOWED: Final = {"allowPostCopy": True}
 POST_COPY: Final = {"migrations": ALLOWED}
 OF_DB: Final = {"selectors": {"virtualMachineInstanceSelector": {"app": "db"}}}
 
 
-def migration(name: str = "m", phase: str = "Pending", at: str = "10:40", of: str = "db", **status: Any) -> Object:
+def migration(
+    name: str = "m", phase: str = "Pending", at: str = "10:40", of: str = "db", **status: Any
+) -> Object:
     metadata = {
         "uid": f"uid-{name}",
         "creationTimestamp": f"2027-03-01T{at}:00Z",
@@ -49,7 +57,12 @@ def migration(name: str = "m", phase: str = "Pending", at: str = "10:40", of: st
 
 
 def failed(number: int, text: str) -> Object:
-    state = {"migrationUid": f"uid-m{number}", "failed": True, "completed": True, "failureReason": text}
+    state = {
+        "migrationUid": f"uid-m{number}",
+        "failed": True,
+        "completed": True,
+        "failureReason": text,
+    }
     state |= {"sourceNode": "a", "targetNode": "b"}
     return migration(f"m{number}", "Failed", f"10:{10 + 10 * number}", migrationState=state)
 
@@ -57,7 +70,9 @@ def failed(number: int, text: str) -> Object:
 def refusal(text: str) -> Object:
     about = {"kind": "VirtualMachineInstance", "namespace": "shop", "name": "db"}
     fields = {"reason": "FailedCreate", "message": text, "lastTimestamp": "2027-03-01T10:59:00Z"}
-    return manifest("v1", "Event", "refused", "shop", involvedObject=about, type="Warning", **fields)
+    return manifest(
+        "v1", "Event", "refused", "shop", involvedObject=about, type="Warning", **fields
+    )
 
 
 def target() -> Object:
@@ -66,10 +81,20 @@ def target() -> Object:
     labels = {**pod.metadata["labels"].map, "kubevirt.io/migrationJobUID": "uid-m"}
     metadata = {**pod.metadata.map, "name": "virt-launcher-db-y", "labels": labels}
     metadata["creationTimestamp"] = "2027-03-01T10:58:00Z"
-    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
+    waits = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes are available",
+    }
     spec = {key: value for key, value in pod["spec"].map.items() if key != "nodeName"}
     return Object(
-        {**pod.data, "metadata": metadata, "spec": spec, "status": {"phase": "Pending", "conditions": [waits]}}
+        {
+            **pod.data,
+            "metadata": metadata,
+            "spec": spec,
+            "status": {"phase": "Pending", "conditions": [waits]},
+        }
     )
 
 
@@ -91,7 +116,9 @@ MOVING: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         (
             vm(vmi_status=MARKED),
             migration(),
-            refusal('pods "virt-launcher-db-y" is forbidden: maximum memory usage per Container is 2Gi'),
+            refusal(
+                'pods "virt-launcher-db-y" is forbidden: maximum memory usage per Container is 2Gi'
+            ),
             manifest("v1", "LimitRange", "small", "shop", spec=SMALL),
         ),
         [("LimitRangeExceeded:shop/small", CostClass.NOTHING)],
@@ -140,7 +167,13 @@ MOVING: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         [("post-copy:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
     "nodes that forbid what a policy allows": (
-        (vm(), *FORBIDDEN, manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "db", spec=ALLOWED | OF_DB)),
+        (
+            vm(),
+            *FORBIDDEN,
+            manifest(
+                "migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "db", spec=ALLOWED | OF_DB
+            ),
+        ),
         [("post-copy:db", CostClass.NOTHING)],
     ),
 }

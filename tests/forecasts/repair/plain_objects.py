@@ -1,4 +1,6 @@
-"""Plain objects of a cluster in which a plan is carried out, and what controllers write into them."""
+"""Plain objects of a cluster in which a plan is carried out,
+and what controllers write into them.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def owners_of(obj: Manifest) -> list[Manifest]:
 
 def is_marked(vm: Manifest) -> bool:
     conditions = vm.get("status", {}).get("conditions", ())
-    return any(each["type"] == "RestartRequired" and each["status"] == "True" for each in conditions)
+    return any(
+        each["type"] == "RestartRequired" and each["status"] == "True" for each in conditions
+    )
 
 
 def mark(vm: Manifest) -> None:
     if not is_marked(vm):
-        vm.setdefault("status", {}).setdefault("conditions", []).append({"type": "RestartRequired", "status": "True"})
+        vm.setdefault("status", {}).setdefault("conditions", []).append(
+            {"type": "RestartRequired", "status": "True"}
+        )
 
 
 def told(vmi: Manifest) -> str:
@@ -47,7 +53,9 @@ def told(vmi: Manifest) -> str:
 
 
 def untold(vmi: Manifest) -> Manifest:
-    kept = [each for each in vmi["status"].get("conditions", ()) if each["type"] != "LiveMigratable"]
+    kept = [
+        each for each in vmi["status"].get("conditions", ()) if each["type"] != "LiveMigratable"
+    ]
     return vmi | {"status": vmi["status"] | {"conditions": kept}}
 
 

@@ -1,11 +1,21 @@
-"""More clusters of which no node can be drained, each for one cause that is rarer than those of ``test_causes``."""
+"""More clusters of which no node can be drained,
+each for one cause that is rarer than those of ``test_causes``.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from tests.builders import manifest
-from tests.forecasts.repair.broken_clusters import INTERFACES, claim, disk, kubevirt, node, storage_class, vm
+from tests.forecasts.repair.broken_clusters import (
+    INTERFACES,
+    claim,
+    disk,
+    kubevirt,
+    node,
+    storage_class,
+    vm,
+)
 from virt_admit.forecasts.repair.repair_plan import CostClass
 
 
@@ -21,7 +31,10 @@ NOT_WITH_WEB: Final = {
     "affinity": {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
             ]
         }
     }
@@ -45,7 +58,13 @@ COPY: Final = [("copy:shop/db", CostClass.COPY)]
 
 
 def hco(version: str, spec: dict[str, Any]) -> Any:
-    return manifest(f"hco.kubevirt.io/{version}", "HyperConverged", "kubevirt-hyperconverged", "kubevirt", spec=spec)
+    return manifest(
+        f"hco.kubevirt.io/{version}",
+        "HyperConverged",
+        "kubevirt-hyperconverged",
+        "kubevirt",
+        spec=spec,
+    )
 
 
 def gate(name: str) -> Any:
@@ -63,16 +82,27 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         COPY,
     ),
     "a shared claim on a hostPath volume": (
-        (vm(spec=disk()), claim("root", "ReadWriteMany", hostPath={"path": "/data"}), storage_class()),
+        (
+            vm(spec=disk()),
+            claim("root", "ReadWriteMany", hostPath={"path": "/data"}),
+            storage_class(),
+        ),
         COPY,
     ),
     "a disk in a file of the host": ((kept("Disks", HOST_DISK), gate("HostDisk")), RESTART),
-    "an ephemeral disk over a claim": ((kept("Disks", EPHEMERAL), claim("root"), storage_class()), RESTART),
+    "an ephemeral disk over a claim": (
+        (kept("Disks", EPHEMERAL), claim("root"), storage_class()),
+        RESTART,
+    ),
     "an implied bridge": ((kept("Interface", IMPLIED), kubevirt(BRIDGED)), RESTART),
     "a GPU": ((kept("HostDevice", GPU),), RESTART),
     "a GPU in a newer release": ((kept("HostDevice", GPU), kubevirt(version="v1.9.0")), RESTART),
     "a CPU feature": (
-        (vm(spec=NESTED), node("a", {**HASWELL, "cpu-feature.node.kubevirt.io/vmx": "true"}), node("b", HASWELL)),
+        (
+            vm(spec=NESTED),
+            node("a", {**HASWELL, "cpu-feature.node.kubevirt.io/vmx": "true"}),
+            node("b", HASWELL),
+        ),
         RESTART,
     ),
     "a machine type": (
@@ -97,7 +127,10 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
     ),
     "labels of processors that are missing": ((vm(reason="CPUModeLiveMigratable"),), RESTART),
     "dedicated processors on one node": (
-        (vm(spec=domain(cpu={"cores": 1, "dedicatedCpuPlacement": True})), node("a", {"cpumanager": "true"})),
+        (
+            vm(spec=domain(cpu={"cores": 1, "dedicatedCpuPlacement": True})),
+            node("a", {"cpumanager": "true"}),
+        ),
         RESTART,
     ),
     "a VM that no node shares with another": (
@@ -106,7 +139,11 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
     ),
     "a snapshot in progress": (
         (
-            vm(spec=disk(), reason="DisksNotLiveMigratable", status={"snapshotInProgress": "backup"}),
+            vm(
+                spec=disk(),
+                reason="DisksNotLiveMigratable",
+                status={"snapshotInProgress": "backup"},
+            ),
             claim("root"),
             storage_class(),
         ),
@@ -117,7 +154,11 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         [("MigrationLimitZero:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
     "no migration starts, with HyperConverged": (
-        (vm(), kubevirt({"migrations": ZERO}), hco("v1", {"virtualization": {"liveMigrationConfig": ZERO}})),
+        (
+            vm(),
+            kubevirt({"migrations": ZERO}),
+            hco("v1", {"virtualization": {"liveMigrationConfig": ZERO}}),
+        ),
         [("MigrationLimitZero:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
     "a bandwidth with which no migration ends": (
@@ -125,7 +166,11 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         [("MigrationTimesOut:kubevirt/kubevirt", CostClass.NOTHING)],
     ),
     "a bandwidth of HyperConverged with which none ends": (
-        (vm(memory="60Gi"), kubevirt(SLOW), hco("v1", {"virtualization": {"liveMigrationConfig": SLOW["migrations"]}})),
+        (
+            vm(memory="60Gi"),
+            kubevirt(SLOW),
+            hco("v1", {"virtualization": {"liveMigrationConfig": SLOW["migrations"]}}),
+        ),
         [("MigrationTimesOut:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
 }

@@ -1,4 +1,6 @@
-"""What a plan and a drain say about budgets that allow no eviction: numbers, who sets them, and pods that are not ready."""
+"""What a plan and a drain say about budgets that allow no eviction: numbers, who sets them, and
+pods that are not ready.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,12 @@ def test_the_smallest_number_of_pods_lets_one_go_and_one_less_does_not(share):
 
 @for_each(
     "spec, number",
-    [({"minAvailable": 3}, 4), ({"minAvailable": "100%"}, 0), ({"maxUnavailable": 0}, 0), ({"minAvailable": "x"}, 0)],
+    [
+        ({"minAvailable": 3}, 4),
+        ({"minAvailable": "100%"}, 0),
+        ({"maxUnavailable": 0}, 0),
+        ({"minAvailable": "x"}, 0),
+    ],
 )
 def test_a_budget_says_how_many_pods_are_enough(spec, number):
     assert pod_budgets.enough(budget("web", LABELS, **spec)) == number
@@ -63,7 +70,9 @@ def keda():
 def owned(kind):
     pod = web(1, "a")
     owner = {"apiVersion": "x.io/v1", "kind": kind, "name": "web", "controller": True}
-    return Object({**pod.data, "metadata": {**pod.metadata.map, "ownerReferences": [owner]}}, "shop")
+    return Object(
+        {**pod.data, "metadata": {**pod.metadata.map, "ownerReferences": [owner]}}, "shop"
+    )
 
 
 def hashed():
@@ -103,7 +112,10 @@ WAYS = {
     "a Deployment that is not known": ((hashed(),), "Run at least 5 pods of Deployment web", ""),
     "KEDA": (
         (web(1, "a"), *deployment(1), keda()),
-        "Set minReplicaCount and maxReplicaCount to 5 in ScaledObject web, which scales Deployment web",
+        (
+            "Set minReplicaCount and maxReplicaCount to 5 in ScaledObject web, which scales "
+            "Deployment web"
+        ),
         "kubectl patch scaledobject web -n shop --type=merge -p "
         """'{"spec":{"minReplicaCount":5,"maxReplicaCount":5}}'""",
     ),
@@ -115,7 +127,10 @@ WAYS = {
 def test_the_number_of_pods_and_what_sets_it_are_named(name):
     """The command is that of the last way, which the words before it name."""
     objects, words, command = WAYS[name]
-    last = f"Set maxUnavailable: 1 instead of minAvailable, or {words[:1].lower()}{words[1:]}: {command}"
+    last = (
+        f"Set maxUnavailable: 1 instead of minAvailable, or {words[:1].lower()}{words[1:]}: "
+        f"{command}"
+    )
     assert remedy(*objects, SHARE) == (last if command else f"{words}{INSTEAD}")
 
 
@@ -123,7 +138,9 @@ def test_the_number_of_pods_and_what_sets_it_are_named(name):
 def test_no_number_of_pods_helps_a_budget_that_keeps_all(spec):
     objects = (web(1, "a"), *deployment(1), budget("web", LABELS, **spec))
     assert (
-        remedy(*objects) == why(*objects) == f"No number of pods is enough, so let its owner set maxUnavailable: 1{SEE}"
+        remedy(*objects)
+        == why(*objects)
+        == f"No number of pods is enough, so let its owner set maxUnavailable: 1{SEE}"
     )
 
 
@@ -134,7 +151,12 @@ def test_no_number_of_pods_helps_a_budget_that_keeps_all(spec):
         ((web(1, "a"), *deployment(1), keda()), "minReplicaCount"),
         ((owned("WebApp"),), "Ask for at least 5 pods of WebApp web"),
         (
-            (web(1, "a"), *deployment(1), node("a", room={**ROOM, "pods": "1"}), node("b", room={**ROOM, "pods": "2"})),
+            (
+                web(1, "a"),
+                *deployment(1),
+                node("a", room={**ROOM, "pods": "1"}),
+                node("b", room={**ROOM, "pods": "2"}),
+            ),
             "no",
         ),
     ],
@@ -157,7 +179,9 @@ def test_more_pods_have_a_cost_and_the_owner_of_the_budget_has_another_way():
     found = plan(web(1, "a"), *deployment(1), autoscaler(), SHARE)
     (step,) = found.steps
     assert (step.cost.pods, text.cost(step)) == (4, "4 more pods")
-    assert text.text(found).startswith("1 step in 1 namespace makes all 2 nodes drainable: 4 more pods.")
+    assert text.text(found).startswith(
+        "1 step in 1 namespace makes all 2 nodes drainable: 4 more pods."
+    )
     (other,) = step.alternatives
     assert (other.decision, other.title) == (
         True,
@@ -166,10 +190,12 @@ def test_more_pods_have_a_cost_and_the_owner_of_the_budget_has_another_way():
 
 
 def test_a_plan_does_not_multiply_pods():
-    assert "it would take 99 pods more" in why(web(1, "a"), *deployment(1), budget("web", LABELS, minAvailable="99%"))
+    assert "it would take 99 pods more" in why(
+        web(1, "a"), *deployment(1), budget("web", LABELS, minAvailable="99%")
+    )
 
 
-# --- pods that are not ready ---------------------------------------------------------------------------------------
+# --- pods that are not ready ----------------------------------------------------------------------
 
 POLICY = "unhealthyPodEvictionPolicy: AlwaysAllow"
 STUCK = budget("web", LABELS, healthy=0, maxUnavailable=1)
@@ -207,7 +233,12 @@ def test_a_healthy_pod_is_not_freed_by_the_policy():
     """The policy is about the pod that is evicted, not about those that the budget lacks."""
     healthy, broken = web(1, "a"), BROKEN[0]
     elsewhere = Object(
-        {**broken.data, "metadata": {**broken.metadata.map, "name": "web-2"}, "spec": {"nodeName": "b"}}, "shop"
+        {
+            **broken.data,
+            "metadata": {**broken.metadata.map, "name": "web-2"},
+            "spec": {"nodeName": "b"},
+        },
+        "shop",
     )
     found = budget("web", LABELS, pods=2, healthy=1, maxUnavailable=1)
     assert POLICY not in remedy(healthy, elsewhere, *deployment(2), found)

@@ -1,4 +1,6 @@
-"""For every cause one cluster of which a node cannot be drained, and the plan after which it can."""
+"""For every cause one cluster of which a node cannot be drained,
+and the plan after which it can.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,12 @@ from virt_admit.model.kubernetes.kinds import PDB
 from virt_admit.model.kubernetes.objects import Object
 
 SMALL = {**ROOM, "memory": "6Gi"}
-BRIDGE = {"domain": {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}, "memory": {"guest": "4Gi"}}}
+BRIDGE = {
+    "domain": {
+        "devices": {"interfaces": [{"name": "default", "bridge": {}}]},
+        "memory": {"guest": "4Gi"},
+    }
+}
 DEVICE = {
     "domain": {
         "devices": {"hostDevices": [{"name": "x", "deviceName": "a/b"}], "interfaces": INTERFACES},
@@ -45,7 +52,9 @@ ONLY_A = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}
 AFFINE = {
     "affinity": {
         "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [ONLY_A]}]}
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [ONLY_A]}]
+            }
         }
     }
 }
@@ -53,7 +62,10 @@ WITH_ITSELF = {
     "affinity": {
         "podAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
             ]
         }
     }
@@ -63,7 +75,10 @@ SKYLAKE = {
     "cpu-model-migration.node.kubevirt.io/Skylake": "true",
     "cpu-model.node.kubevirt.io/Haswell": "true",
 }
-HASWELL = {"host-model-cpu.node.kubevirt.io/Haswell": "true", "cpu-model.node.kubevirt.io/Haswell": "true"}
+HASWELL = {
+    "host-model-cpu.node.kubevirt.io/Haswell": "true",
+    "cpu-model.node.kubevirt.io/Haswell": "true",
+}
 
 
 def quota(hard, used):
@@ -105,7 +120,11 @@ CAUSES = {
         [("restart:shop/db", CostClass.RESTART)],
     ),
     "a bridge and a disk": (
-        (vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"), claim("root"), storage_class()),
+        (
+            vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"),
+            claim("root"),
+            storage_class(),
+        ),
         [("restart:shop/db", CostClass.RESTART), ("copy:shop/db", CostClass.COPY)],
     ),
     "a device of the host": (
@@ -130,17 +149,26 @@ CAUSES = {
         (vm(spec=HERE), kubevirt({"vmRolloutStrategy": "Stage"})),
         [("restart:shop/db", CostClass.RESTART)],
     ),
-    "the only other node is cordoned": ((vm(), node("b", unschedulable=True)), [("uncordon:b", CostClass.DECISION)]),
+    "the only other node is cordoned": (
+        (vm(), node("b", unschedulable=True)),
+        [("uncordon:b", CostClass.DECISION)],
+    ),
     "another processor": (
         (vm(), node("a", SKYLAKE), node("b", HASWELL)),
         [("restart:shop/db", CostClass.RESTART)],
     ),
-    "no room for one": ((vm(memory="8Gi"), node("b", room=SMALL)), [("add-nodes:a", CostClass.DECISION)]),
+    "no room for one": (
+        (vm(memory="8Gi"), node("b", room=SMALL)),
+        [("add-nodes:a", CostClass.DECISION)],
+    ),
     "no room for all": (
         (*(vm(f"v{number}", memory="3Gi") for number in range(4)), node("b", room=SMALL)),
         [("add-nodes:a", CostClass.DECISION)],
     ),
-    "External without a controller": ((vm(strategy="External"),), [("restart:shop/db", CostClass.RESTART)]),
+    "External without a controller": (
+        (vm(strategy="External"),),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
     "no migration starts": (
         (vm(), kubevirt({"migrations": {"parallelMigrationsPerCluster": 0}})),
         [("MigrationLimitZero:kubevirt/kubevirt", CostClass.NOTHING)],
@@ -150,7 +178,11 @@ CAUSES = {
         (
             vm(),
             manifest(
-                "v1", "LimitRange", "small", "shop", spec={"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]}
+                "v1",
+                "LimitRange",
+                "small",
+                "shop",
+                spec={"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]},
             ),
         ),
         [("LimitRangeExceeded:shop/small", CostClass.NOTHING)],
@@ -182,7 +214,9 @@ def test_the_plan_flips_the_verdict(name):
     assert {step.proof for step in plan.steps} <= {Proof.FLIPS, Proof.PART}
     assert drain(applied(plan.steps, broken)).drainable
     assert drain(carried_out(plan, broken)).drainable
-    assert {solved for step in plan.steps for solved in step.solves} == {problem.id for problem in plan.problems}
+    assert {solved for step in plan.steps for solved in step.solves} == {
+        problem.id for problem in plan.problems
+    }
 
 
 @for_each("name", ALL)
@@ -208,7 +242,9 @@ UNDETERMINED = (
 def test_a_policy_that_limits_migrations_is_named():
     limits = {"bandwidthPerMigration": "1Mi", "completionTimeoutPerGiB": 10}
     selector = {"selectors": {"virtualMachineInstanceSelector": {"app": "db"}}}
-    policy = manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec=limits | selector)
+    policy = manifest(
+        "migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec=limits | selector
+    )
     plan = repair(cluster(vm(memory="60Gi"), policy), Goal.DRAIN)
     assert (plan.reaches, plan.steps) == (None, ())
     assert "MigrationPolicy slow limits its migrations" in plan.remaining[0].why
@@ -226,14 +262,25 @@ SEVERAL = {
     "pinned, and bound to another VM": (vm(spec={**HERE, **WITH_ITSELF}), vm("web")),
     "pinned, and kept off by a taint": (vm(spec=HERE), TAINTED),
     "pinned, and a quota": (vm(spec=HERE), quota("6Gi", "4Gi")),
-    "two VMs pinned, and room for one": (vm(spec=HERE), vm("web", spec=HERE), node("b", room=SMALL)),
+    "two VMs pinned, and room for one": (
+        vm(spec=HERE),
+        vm("web", spec=HERE),
+        node("b", room=SMALL),
+    ),
     "a budget that demands all pods": (
-        (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable="100%"))
+        (
+            web(1, "a"),
+            web(2, "b"),
+            *REPLICAS,
+            budget("web", {"app": "web"}, pods=2, minAvailable="100%"),
+        )
     ),
 }
 
 
-@pytest.mark.parametrize(("key", "tolerated"), [("dedicated", True), ("drbd.linbit.com/lost-quorum", False)])
+@pytest.mark.parametrize(
+    ("key", "tolerated"), [("dedicated", True), ("drbd.linbit.com/lost-quorum", False)]
+)
 def test_a_taint_that_says_that_a_node_is_not_fit_is_never_tolerated(key, tolerated):
     tainted = node("b", taints=[{"key": key, "effect": "NoSchedule"}])
     plan = repair(cluster(vm(), tainted), Goal.DRAIN)
@@ -252,7 +299,10 @@ def test_each_of_several_causes_is_repaired_or_named(name):
 
 def test_a_pool_is_unpaused_last():
     pool = manifest(
-        "machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec={"paused": True, "nodeSelector": {}}
+        "machineconfiguration.openshift.io/v1",
+        "MachineConfigPool",
+        "worker",
+        spec={"paused": True, "nodeSelector": {}},
     )
     plan = repair(cluster(vm(spec=HERE), pool), Goal.UPGRADE)
     assert [step.id for step in plan.steps] == ["place:shop/db", "unpause:worker"]
@@ -271,7 +321,9 @@ def test_what_was_not_read_leaves_the_answer_open():
 
 
 def test_a_vm_whose_outcome_is_unknown_is_named():
-    """It may leave its node, so no step is made; a plan that is silent about it would look complete."""
+    """It may leave its node, so no step is made;
+    a plan that is silent about it would look complete.
+    """
     stuck = Snapshot(example_cluster.objects(), ["*"], (), "v1.34.2", TIME)
     plan = repair(stuck, Goal.DRAIN)
     left = {"BudgetForbidsEviction:shop/checkout", "CannotBeDetermined:shop/db"}
@@ -294,10 +346,20 @@ def test_a_node_that_is_being_drained_is_not_uncordoned():
 
 def test_a_node_in_maintenance_mode_gets_its_annotations_removed_with_the_cordon():
     cordoned = node("b", unschedulable=True)
-    cordoned.data["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true", "team": "a"}
-    (found,) = (step for step in repair(cluster(vm(), cordoned), Goal.DRAIN).steps if step.id == "uncordon:b")
+    cordoned.data["metadata"]["annotations"] = {
+        "harvesterhci.io/drain-requested": "true",
+        "team": "a",
+    }
+    (found,) = (
+        step
+        for step in repair(cluster(vm(), cordoned), Goal.DRAIN).steps
+        if step.id == "uncordon:b"
+    )
 
     assert found.title == "end the maintenance mode of the node"
     (change,) = found.changes
     paths = [edit.path for edit in change.edits]
-    assert paths == [("metadata", "annotations", "harvesterhci.io/drain-requested"), ("spec", "unschedulable")]
+    assert paths == [
+        ("metadata", "annotations", "harvesterhci.io/drain-requested"),
+        ("spec", "unschedulable"),
+    ]

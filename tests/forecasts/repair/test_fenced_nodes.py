@@ -1,4 +1,6 @@
-"""A node that reports again while the taint of its fencing is left: it is named, and no node is bought for it."""
+"""A node that reports again while the taint of its fencing is left: it is named,
+and no node is bought for it.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,50 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import fence_taints
 
 NOW = "2027-03-01T11:00:00Z"
-OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-REMEDIATION = {"key": "medik8s.io/remediation", "value": "self-node-remediation", "effect": "NoExecute"}
+OUT_OF_SERVICE = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": "nodeshutdown",
+    "effect": "NoExecute",
+}
+REMEDIATION = {
+    "key": "medik8s.io/remediation",
+    "value": "self-node-remediation",
+    "effect": "NoExecute",
+}
 SMALL = {**ROOM, "memory": "5Gi"}
 
 
-def back(since: str = "2027-03-01T06:12:00Z", *taints: dict[str, str], ready: str = "True") -> Object:
+def back(
+    since: str = "2027-03-01T06:12:00Z", *taints: dict[str, str], ready: str = "True"
+) -> Object:
     """Return the node ``b``, which was remediated and reports again."""
     found = node("b", taints=list(taints or (OUT_OF_SERVICE, REMEDIATION)))
-    found.data["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": since}]
+    found.data["status"]["conditions"] = [
+        {"type": "Ready", "status": ready, "lastTransitionTime": since}
+    ]
     return found
 
 
 def stale() -> Object:
-    metadata = {"name": "old", "namespace": "shop", "deletionTimestamp": "2027-03-01T06:05:00Z", "finalizers": ["x/y"]}
-    return Object({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "b"}})
+    metadata = {
+        "name": "old",
+        "namespace": "shop",
+        "deletionTimestamp": "2027-03-01T06:05:00Z",
+        "finalizers": ["x/y"],
+    }
+    return Object(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "b"}}
+    )
 
 
 def seen(*objects: Object) -> Snapshot:
     """Return a cluster whose VM on ``a`` finds room on ``b`` alone."""
-    full = [node("a", room={**ROOM, "memory": "9Gi"}), node("c", room=SMALL), vm("full", on="c"), vm(on="a")]
+    full = [
+        node("a", room={**ROOM, "memory": "9Gi"}),
+        node("c", room=SMALL),
+        vm("full", on="c"),
+        vm(on="a"),
+    ]
     found = cluster(*full, *objects, kubevirt(), nodes=())
     found.time = NOW
     return found
@@ -50,14 +76,16 @@ def test_the_vm_names_the_node_that_its_remediation_keeps() -> None:
     assert row.outcome is VmOutcome.BLOCKS
     taints = "taints node.kubernetes.io/out-of-service, medik8s.io/remediation of its fencing"
     assert f"b has reported for 4 h 48, and still has {taints}" in row.reason
-    assert (
-        row.remedy
-        == "let pod shop/old end, after which the remediator of b removes the taint: kubectl describe pod old -n shop"
+    assert row.remedy == (
+        "let pod shop/old end, after which the remediator of b removes the taint: kubectl "
+        "describe pod old -n shop"
     )
 
 
 def by_hand(*objects: Object, complete: tuple[str, ...] = ("*",)) -> Snapshot:
-    """Return a cluster in which an administrator has set the taint out-of-service, while an old pod is still there."""
+    """Return a cluster in which an administrator has set the taint out-of-service,
+    while an old pod is still there.
+    """
     found = seen(back("2027-03-01T06:12:00Z", OUT_OF_SERVICE), stale(), *objects)
     again = Snapshot(list(found), complete=complete)
     again.time = NOW
@@ -77,9 +105,14 @@ def test_the_taint_of_an_administrator_waits_for_no_remediator() -> None:
     assert (step.title, step.changes[0].text) == ("remove the taint of the fencing", row.remedy)
 
 
-@pytest.mark.parametrize("names", [{"name": "b"}, {"name": "b-x", "annotations": {fence_taints.NODE_NAME: "b"}}])
+@pytest.mark.parametrize(
+    "names", [{"name": "b"}, {"name": "b-x", "annotations": {fence_taints.NODE_NAME: "b"}}]
+)
 def test_a_remediation_of_the_node_removes_its_taint(names: dict[str, Any]) -> None:
-    remediation = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediation"}
+    remediation = {
+        "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+        "kind": "SelfNodeRemediation",
+    }
     found = by_hand(Object({**remediation, "metadata": {**names, "namespace": "medik8s"}}))
 
     assert fence_taints.is_by_hand("b", found) is False
@@ -91,9 +124,19 @@ DELETED = {"deletionTimestamp": "2027-03-01T06:20:00Z", "finalizers": ["x/y"]}
 
 
 def fences(strategy: str, **metadata: Any) -> Object:
-    version, metadata = "fence-agents-remediation.medik8s.io/v1alpha1", {"name": "b", "namespace": "ops"} | metadata
+    version, metadata = (
+        "fence-agents-remediation.medik8s.io/v1alpha1",
+        {"name": "b", "namespace": "ops"} | metadata,
+    )
     spec = {"remediationStrategy": strategy}
-    return Object({"apiVersion": version, "kind": "FenceAgentsRemediation", "metadata": metadata, "spec": spec})
+    return Object(
+        {
+            "apiVersion": version,
+            "kind": "FenceAgentsRemediation",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,23 +148,45 @@ def fences(strategy: str, **metadata: Any) -> Object:
             "see that b is healthy, then delete Fence",
             "kubectl delete f",
         ),
-        ((OUT_OF_SERVICE, FENCE_AGENTS), (fences("OutOfServiceTaint"),), "see that b is healthy", "kubectl delete f"),
+        (
+            (OUT_OF_SERVICE, FENCE_AGENTS),
+            (fences("OutOfServiceTaint"),),
+            "see that b is healthy",
+            "kubectl delete f",
+        ),
         (
             (OUT_OF_SERVICE, FENCE_AGENTS),
             (fences("ResourceDeletion"),),
             "see that the remediation of b",
             "kubectl taint",
         ),
-        ((FENCE_AGENTS,), (fences("ResourceDeletion", **DELETED),), "let the operator of Fence", "kubectl describe f"),
+        (
+            (FENCE_AGENTS,),
+            (fences("ResourceDeletion", **DELETED),),
+            "let the operator of Fence",
+            "kubectl describe f",
+        ),
         (
             (FENCE_AGENTS,),
             (),
             "see that the remediation of b has ended",
             f"kubectl taint nodes b {FENCE_AGENTS['key']}",
         ),
-        ((OUT_OF_SERVICE,), (fences("OutOfServiceTaint"),), "see that b is healthy", "kubectl delete f"),
+        (
+            (OUT_OF_SERVICE,),
+            (fences("OutOfServiceTaint"),),
+            "see that b is healthy",
+            "kubectl delete f",
+        ),
     ],
-    ids=["its own", "both", "one by hand", "being deleted", "its object is gone", "only that for its pods"],
+    ids=[
+        "its own",
+        "both",
+        "one by hand",
+        "being deleted",
+        "its object is gone",
+        "only that for its pods",
+    ],
 )
 def test_fence_agents_wait_for_nothing(
     taints: tuple[dict[str, str], ...], objects: tuple[Object, ...], words: str, command: str
@@ -142,7 +207,10 @@ def test_fence_agents_wait_for_nothing(
         (FENCE_AGENTS, True),
         ({"key": "remediation.medik8s.io/self-node-remediation", "effect": "NoSchedule"}, True),
         ({"key": "medik8s.io/drain", "effect": "NoSchedule"}, False),
-        ({"key": "remediation.medik8s.io/self-node-remediation", "effect": "PreferNoSchedule"}, False),
+        (
+            {"key": "remediation.medik8s.io/self-node-remediation", "effect": "PreferNoSchedule"},
+            False,
+        ),
     ],
     ids=["fence agents", "self node", "maintenance", "no pod is kept off"],
 )
@@ -161,7 +229,9 @@ def test_a_remediation_that_cannot_be_listed_may_exist() -> None:
 def test_the_node_itself_says_it() -> None:
     for name in ("a", "b", "c"):
         notes = drain_plan.node_plan(name, seen(back(), stale())).notes
-        assert any("so that no VM can run on it. Let pod shop/old end" in each for each in notes) is (name == "b")
+        assert any(
+            "so that no VM can run on it. Let pod shop/old end" in each for each in notes
+        ) is (name == "b")
 
 
 def test_an_outage_names_the_room_behind_the_taint() -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.builders import manifest
-from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, node, storage_class, vm
+from tests.forecasts.repair.broken_clusters import (
+    ROOM,
+    claim,
+    cluster,
+    disk,
+    node,
+    storage_class,
+    vm,
+)
 from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.planning import repair
@@ -67,22 +75,38 @@ def test_a_disk_that_only_the_lost_node_reaches():
 
 
 def health_check(limit: Mapping[str, object], **spec: object) -> Object:
-    reference = {"apiVersion": TEMPLATE.api_version, "kind": TEMPLATE.kind, "name": "automatic", "namespace": "medik8s"}
+    reference = {
+        "apiVersion": TEMPLATE.api_version,
+        "kind": TEMPLATE.kind,
+        "name": "automatic",
+        "namespace": "medik8s",
+    }
     return manifest(
         "remediation.medik8s.io/v1alpha1",
         "NodeHealthCheck",
         "workers",
         "",
-        spec={"selector": {"matchLabels": WORKER}, "remediationTemplate": reference, **limit, **spec},
+        spec={
+            "selector": {"matchLabels": WORKER},
+            "remediationTemplate": reference,
+            **limit,
+            **spec,
+        },
     )
 
 
 def test_a_health_check_that_is_paused():
     plan = plan_for(
-        *workers("a", "b", "c"), TEMPLATE, health_check({"minHealthy": "51%"}, pauseRequests=["upgrade"]), vm()
+        *workers("a", "b", "c"),
+        TEMPLATE,
+        health_check({"minHealthy": "51%"}, pauseRequests=["upgrade"]),
+        vm(),
     )
     (step,) = plan.steps
-    assert (step.id, step.changes[0].edits[0].path) == ("health-check:workers", ("spec", "pauseRequests"))
+    assert (step.id, step.changes[0].edits[0].path) == (
+        "health-check:workers",
+        ("spec", "pauseRequests"),
+    )
     assert plan.reaches
 
 
@@ -95,8 +119,14 @@ def test_a_health_check_whose_limit_forbids_the_loss_of_one_node():
 
 def test_a_conflict_of_two_kinds_of_health_checks_is_a_decision():
     other = manifest(
-        "machine.openshift.io/v1beta1", "MachineHealthCheck", "gpu", "openshift-machine-api", spec={"selector": {}}
+        "machine.openshift.io/v1beta1",
+        "MachineHealthCheck",
+        "gpu",
+        "openshift-machine-api",
+        spec={"selector": {}},
     )
-    plan = plan_for(*workers("a", "b", "c"), TEMPLATE, health_check({"minHealthy": "51%"}), other, vm())
+    plan = plan_for(
+        *workers("a", "b", "c"), TEMPLATE, health_check({"minHealthy": "51%"}), other, vm()
+    )
     assert plan.steps == ()
     assert "use one kind of health check" in plan.remaining[0].why

@@ -1,4 +1,6 @@
-"""On random clusters each step is needed, none makes a node worse, and equal clusters give equal plans."""
+"""On random clusters each step is needed, none makes a node worse,
+and equal clusters give equal plans.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ SEEDS = int(os.environ.get("PLAN_SEEDS", "100"))
 def random_cluster(seed: int) -> Snapshot:
     """Return a random cluster whose VMs have templates, as those of real clusters have."""
     objects = blindness.random_cluster(seed)
-    vmis = {each["metadata"]["name"]: each for each in objects if each["kind"] == "VirtualMachineInstance"}
+    vmis = {
+        each["metadata"]["name"]: each
+        for each in objects
+        if each["kind"] == "VirtualMachineInstance"
+    }
     for each in objects:
         if each["kind"] == "VirtualMachine" and seed % 5:
             vmi = vmis[each["metadata"]["name"]]
@@ -53,7 +59,10 @@ def test_a_plan_keeps_its_promises(first):
             assert verdicts[node.name] is not False or node.drainable is False, (seed, node.name)
         left = {each.problem.id for each in plan.remaining}
         for step in plan.steps:
-            assert (step.proof is Proof.DOES_NOT_FLIP) is bool(left & set(step.solves)), (seed, step.id)
+            assert (step.proof is Proof.DOES_NOT_FLIP) is bool(left & set(step.solves)), (
+                seed,
+                step.id,
+            )
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))

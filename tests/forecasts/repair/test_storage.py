@@ -19,7 +19,8 @@ def topology(name, *zones):
     expression = {"key": "zone", "values": list(zones)}
     _, profile = storage_class(name)
     return [manifest("storage.k8s.io/v1", "StorageClass", name, provisioner="csi.example.com",
-                     allowedTopologies=[{"matchLabelExpressions": [expression]}]), profile]  # fmt: skip
+                     allowedTopologies=[{"matchLabelExpressions": [expression]}]),
+                     profile]  # fmt: skip
 
 
 def aged(name, day, **annotations):
@@ -36,12 +37,17 @@ NODES = [node("a", {"zone": "1"}), node("b", {"zone": "1"}), node("c", {"zone": 
     [
         ([storage_class("mine", RWX), storage_class("a", RWX, **VIRT)], "Block", "mine"),
         (
-            [storage_class("mine", RWO), storage_class("z", RWX, **VIRT), storage_class("a", RWX, **DEFAULT)],
+            [
+                storage_class("mine", RWO),
+                storage_class("z", RWX, **VIRT),
+                storage_class("a", RWX, **DEFAULT),
+            ],
             "Block",
             "z",
         ),
         ([storage_class("z", RWX, **DEFAULT), storage_class("a", RWX)], "Block", "z"),
-        ([aged("a", 1, **VIRT), aged("z", 2, **VIRT)], "Block", "z"),  # of two defaults the newest one, as CDI does
+        # of two defaults the newest one, as CDI does
+        ([aged("a", 1, **VIRT), aged("z", 2, **VIRT)], "Block", "z"),
         ([storage_class("z", RWX), storage_class("a", RWX)], "Block", "a"),
         ([storage_class("a", RWX, volume_mode="Filesystem")], "Filesystem", "a"),
         ([topology("a", "2"), storage_class("z", RWX)], "Block", "z"),
@@ -59,7 +65,8 @@ def test_the_class_of_a_copy(classes, mode, chosen):
     [
         [],
         [storage_class("a", RWO)],
-        [storage_class("a", RWX, volume_mode="Filesystem")],  # a disk in block mode never becomes a file
+        # a disk in block mode never becomes a file
+        [storage_class("a", RWX, volume_mode="Filesystem")],
         [topology("a", "2")],  # one node reaches it
     ],
 )
@@ -80,7 +87,8 @@ def sized(request, capacity):
     ("request_", "capacity", "expected"),
     [
         ("10Gi", "10Gi", 10 * disk_sizes.GIB),
-        ("10G", "10Gi", 10 * disk_sizes.GIB),  # kubevirt/kubevirt issue 15348: the request is smaller than the disk
+        # kubevirt/kubevirt issue 15348: the request is smaller than the disk
+        ("10G", "10Gi", 10 * disk_sizes.GIB),
         ("1G", "1G", 954 * disk_sizes.MIB),  # rounded up: a destination that is 1 % smaller fails
         ("10Gi", "10737418241", 10 * disk_sizes.GIB + disk_sizes.MIB),
     ],
@@ -90,13 +98,19 @@ def test_a_copy_is_never_smaller_than_its_disk(request_, capacity, expected):
 
 
 def claimed(bytes_, mode, *objects):
-    return disk_sizes.of_claim(DiskCopy("shop", "root", "copy", "ceph", mode, bytes_), cluster(*objects))
+    return disk_sizes.of_claim(
+        DiskCopy("shop", "root", "copy", "ceph", mode, bytes_), cluster(*objects)
+    )
 
 
 def cdi(release="v1.65.0", **overhead):
     config = {"filesystemOverhead": overhead} if overhead else {}
     return manifest(
-        "cdi.kubevirt.io/v1beta1", "CDI", "cdi", spec={"config": config}, status={"observedVersion": release}
+        "cdi.kubevirt.io/v1beta1",
+        "CDI",
+        "cdi",
+        spec={"config": config},
+        status={"observedVersion": release},
     )
 
 

@@ -5,11 +5,27 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import manifest
-from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, kubevirt, node, storage_class, vm
+from tests.forecasts.repair.broken_clusters import (
+    ROOM,
+    claim,
+    cluster,
+    disk,
+    kubevirt,
+    node,
+    storage_class,
+    vm,
+)
 from tests.forecasts.repair.moving_causes import MARKED, REFUSED, migration, refusal
 from tests.forecasts.repair.test_causes import BRIDGE, CAUSES, DEVICE, HASWELL, HERE, SKYLAKE
 from virt_admit.forecasts.repair.planning import repair
-from virt_admit.forecasts.repair.repair_plan import Command, CostClass, Goal, PlanStage, Proof, TakesEffect
+from virt_admit.forecasts.repair.repair_plan import (
+    Command,
+    CostClass,
+    Goal,
+    PlanStage,
+    Proof,
+    TakesEffect,
+)
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes import json_patch, selectors
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -31,7 +47,11 @@ def test_a_changed_eviction_strategy_is_not_live():
     (step,) = steps(vm(spec=DEVICE, reason="HostDeviceNotLiveMigratable"))
     patch, restart = step.patched
     assert [each.as_json() for each in patch.patch if each.op != "test"] == [
-        {"op": "replace", "path": "/spec/template/spec/evictionStrategy", "value": "LiveMigrateIfPossible"}
+        {
+            "op": "replace",
+            "path": "/spec/template/spec/evictionStrategy",
+            "value": "LiveMigrateIfPossible",
+        }
     ]
     assert restart.change.arguments == ("restart", "db", "-n", "shop")
     assert step.stage is PlanStage.RESTARTS
@@ -49,13 +69,26 @@ def test_a_vm_that_awaits_a_restart_is_not_copied():
 
 
 def test_all_disks_of_a_vm_are_in_one_patch():
-    two = {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("root", "data")]}
-    (step,) = steps(vm(spec=two, reason="DisksNotLiveMigratable"), claim("root"), claim("data"), storage_class())
+    two = {
+        "volumes": [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for name in ("root", "data")
+        ]
+    }
+    (step,) = steps(
+        vm(spec=two, reason="DisksNotLiveMigratable"), claim("root"), claim("data"), storage_class()
+    )
     patches = [made for made in step.patched if made.change.command is Command.PATCH]
     assert len(patches) == 1
     values = [each.value for each in patches[0].patch if each.op == "replace"]
-    assert values == [{"name": name, "dataVolume": {"name": f"{name}-shared"}} for name in ("root", "data")]
-    assert patches[0].patch[-1].as_json() == {"op": "add", "path": "/spec/updateVolumesStrategy", "value": "Migration"}
+    assert values == [
+        {"name": name, "dataVolume": {"name": f"{name}-shared"}} for name in ("root", "data")
+    ]
+    assert patches[0].patch[-1].as_json() == {
+        "op": "add",
+        "path": "/spec/updateVolumesStrategy",
+        "value": "Migration",
+    }
 
 
 def test_the_templates_of_data_volumes_change_too():
@@ -63,30 +96,40 @@ def test_the_templates_of_data_volumes_change_too():
         "metadata": {"name": "root"},
         "spec": {
             "source": {"http": {"url": "http://user:secret@x/disk"}},
-            "storage": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}},
+            "storage": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "10Gi"}},
+            },
         },
     }
     of_volume = {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}
-    found = vm(spec=of_volume, own={"dataVolumeTemplates": [template]}, reason="DisksNotLiveMigratable")
+    found = vm(
+        spec=of_volume, own={"dataVolumeTemplates": [template]}, reason="DisksNotLiveMigratable"
+    )
     (step,) = steps(found, claim("root"), storage_class())
     patch = step.patched[-1].patch
     changed = json_patch.apply(found[0], patch)
     made = changed.at("spec", "dataVolumeTemplates", 0)
     assert made.at("metadata", "name").text == "root-shared"
     assert made.at("spec", "storage", "accessModes").value == ["ReadWriteMany"]
-    assert changed.at("spec", "template", "spec", "volumes", 0, "dataVolume", "name").text == "root-shared"
+    assert (
+        changed.at("spec", "template", "spec", "volumes", 0, "dataVolume", "name").text
+        == "root-shared"
+    )
     assert "secret" not in str([each.as_json() for each in patch])
 
 
 def test_no_disk_is_copied_that_kubevirt_does_not_copy():
     shared = {**disk(), "domain": {"devices": {"disks": [{"name": "root", "shareable": True}]}}}
-    assert kinds(vm(spec=shared, reason="DisksNotLiveMigratable"), claim("root"), storage_class()) == [
-        ("restart:shop/db", CostClass.RESTART)
-    ]
+    assert kinds(
+        vm(spec=shared, reason="DisksNotLiveMigratable"), claim("root"), storage_class()
+    ) == [("restart:shop/db", CostClass.RESTART)]
 
 
 def test_a_copy_that_the_bandwidth_never_completes_gets_a_policy_first():
-    slow = kubevirt({"migrations": {"bandwidthPerMigration": "1Mi", "completionTimeoutPerGiB": 150}})
+    slow = kubevirt(
+        {"migrations": {"bandwidthPerMigration": "1Mi", "completionTimeoutPerGiB": 150}}
+    )
     made = steps(vm(**NO_RWO), claim("root"), storage_class(), slow)
     assert [step.id for step in made] == ["before-copies:time:shop/db", "copy:shop/db"]
     assert "before-copies:time:shop/db" in made[1].needs
@@ -112,9 +155,18 @@ def test_a_storage_quota_is_raised_before_the_copy():
 
 def test_hyperconverged_is_patched_in_the_version_that_is_served():
     zero = {"parallelMigrationsPerCluster": 0}
-    hco = manifest("hco.kubevirt.io/v1beta1", "HyperConverged", "hco", "kubevirt", spec={"liveMigrationConfig": zero})
+    hco = manifest(
+        "hco.kubevirt.io/v1beta1",
+        "HyperConverged",
+        "hco",
+        "kubevirt",
+        spec={"liveMigrationConfig": zero},
+    )
     (step,) = steps(vm(), kubevirt({"migrations": zero}), hco)
-    assert step.subject.kind.kind == "KubeVirt" or step.changes[0].edits[0].path[:2] == ("spec", "liveMigrationConfig")
+    assert step.subject.kind.kind == "KubeVirt" or step.changes[0].edits[0].path[:2] == (
+        "spec",
+        "liveMigrationConfig",
+    )
 
 
 def test_a_vm_of_another_controller_is_left_alone():
@@ -125,7 +177,9 @@ def test_a_vm_of_another_controller_is_left_alone():
 
 
 def test_a_vm_is_not_restarted_while_its_pods_are_refused():
-    """What refuses the pod of its migration refuses that of its restart too, and the guest would stay off."""
+    """What refuses the pod of its migration refuses that of its restart too,
+    and the guest would stay off.
+    """
     denied = refusal('admission webhook "pods.example.com" denied the request')
     plan = repair(cluster(vm(vmi_status=MARKED), migration(), denied), Goal.DRAIN)
     assert (plan.reaches, plan.steps) == (False, ())
@@ -146,7 +200,12 @@ def test_a_budget_is_never_deleted_or_lowered():
         "none",
         "shop",
         spec={"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
-        status={"disruptionsAllowed": 0, "expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1},
+        status={
+            "disruptionsAllowed": 0,
+            "expectedPods": 1,
+            "currentHealthy": 1,
+            "desiredHealthy": 1,
+        },
     )
     pod = manifest(
         "v1",
@@ -160,16 +219,22 @@ def test_a_budget_is_never_deleted_or_lowered():
     plan = repair(cluster(pod, budget), Goal.DRAIN)
     assert plan.steps == ()
     assert plan.reaches is False
-    assert plan.remaining[0].why.startswith("No number of pods is enough, so let its owner set maxUnavailable: 1")
+    assert plan.remaining[0].why.startswith(
+        "No number of pods is enough, so let its owner set maxUnavailable: 1"
+    )
 
 
 def test_wishes_select_vms():
     objects = (vm(**NO_RWO, metadata={"labels": {"tier": "gold"}}), claim("root"), storage_class())
     gold, other = selectors.parse_text("tier=gold"), selectors.parse_text("tier=lead")
     assert kinds(*objects, wishes=Wishes(may_copy=gold)) == [("copy:shop/db", CostClass.COPY)]
-    assert kinds(*objects, wishes=Wishes(may_copy=other)) == [("restart:shop/db", CostClass.RESTART)]
+    assert kinds(*objects, wishes=Wishes(may_copy=other)) == [
+        ("restart:shop/db", CostClass.RESTART)
+    ]
     assert kinds(*objects, wishes=Wishes(may_copy=other, may_restart=other)) == []
-    assert kinds(*objects, wishes=Wishes(prefer="restart")) == [("restart:shop/db", CostClass.RESTART)]
+    assert kinds(*objects, wishes=Wishes(prefer="restart")) == [
+        ("restart:shop/db", CostClass.RESTART)
+    ]
 
 
 def test_a_named_storage_class_is_used():
@@ -208,7 +273,11 @@ def test_a_field_that_was_added_meanwhile_is_not_overwritten():
     (step,) = repair(broken, Goal.DRAIN).steps
     (made,) = step.patched
     found = broken.get(*made.change.subject)
-    own = Patch("add", Path("spec", "template", "spec", "tolerations"), [{"key": "own", "operator": "Exists"}])
+    own = Patch(
+        "add",
+        Path("spec", "template", "spec", "tolerations"),
+        [{"key": "own", "operator": "Exists"}],
+    )
     assert json_patch.apply(found, made.patch).at(*own.path).present
     with pytest.raises(json_patch.PatchError):
         json_patch.apply(json_patch.apply(found, [own]), made.patch)
@@ -228,7 +297,11 @@ def test_restarts_that_were_named_come_before_new_hardware():
 
 
 def test_a_vm_with_a_bridge_is_restarted_before_its_disk_is_copied():
-    made = steps(vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"), claim("root"), storage_class())
+    made = steps(
+        vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"),
+        claim("root"),
+        storage_class(),
+    )
     assert [step.id for step in made] == ["restart:shop/db", "copy:shop/db"]
     assert made[1].needs == ("restart:shop/db",)
 
@@ -251,9 +324,14 @@ HCO = manifest(
 
 
 def test_the_migration_controller_copies_where_it_exists():
-    template = {"metadata": {"name": "root"}, "spec": {"storage": {"accessModes": ["ReadWriteOnce"]}}}
+    template = {
+        "metadata": {"name": "root"},
+        "spec": {"storage": {"accessModes": ["ReadWriteOnce"]}},
+    }
     of_volume = {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}
-    found = vm(spec=of_volume, own={"dataVolumeTemplates": [template]}, reason="DisksNotLiveMigratable")
+    found = vm(
+        spec=of_volume, own={"dataVolumeTemplates": [template]}, reason="DisksNotLiveMigratable"
+    )
     copy, templates = steps(found, claim("root"), storage_class(), HCO)
     assert [made.change.subject.kind.kind for made in copy.patched] == [
         "VirtualMachineStorageMigrationPlan",
@@ -264,7 +342,8 @@ def test_the_migration_controller_copies_where_it_exists():
     target = plan["virtualMachines"][0]["targetMigrationPVCs"][0]["destinationPVC"]
     assert (target["storageClassName"], target["accessModes"]) == ("ceph", ["ReadWriteMany"])
     assert templates.needs[0] == copy.id
-    assert templates.patched[0].patch[0].value == "root-shared"  # the controller has changed the name by then
+    # the controller has changed the name by then
+    assert templates.patched[0].patch[0].value == "root-shared"
 
 
 def test_a_name_that_the_controller_refuses_is_copied_by_hand():
@@ -273,8 +352,15 @@ def test_a_name_that_the_controller_refuses_is_copied_by_hand():
 
 
 def pool_of_two(strategy):
-    owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web", "controller": True}
-    members = [vm(f"web-{number}", spec=HERE, metadata={"ownerReferences": [owner]}) for number in range(2)]
+    owner = {
+        "apiVersion": "pool.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePool",
+        "name": "web",
+        "controller": True,
+    }
+    members = [
+        vm(f"web-{number}", spec=HERE, metadata={"ownerReferences": [owner]}) for number in range(2)
+    ]
     template = {"virtualMachineTemplate": {"spec": members[0][0].data["spec"]}}
     pool = manifest(
         "pool.kubevirt.io/v1beta1",
@@ -292,10 +378,13 @@ def changed(plan):
 
 
 def test_a_pool_restarts_its_vms_whatever_changes_in_its_template():
-    """A placement takes effect at once on a VM, but a pool compares the whole template (pool.go#isOutdatedVMI)."""
+    """A placement takes effect at once on a VM, but a pool compares the whole template
+    (pool.go#isOutdatedVMI).
+    """
     plan = pool_of_two("")
     assert plan.reaches
-    assert changed(plan) == ({"VirtualMachinePool"}, {Command.PATCH})  # a restart by hand would be a second one
+    # a restart by hand would be a second one
+    assert changed(plan) == ({"VirtualMachinePool"}, {Command.PATCH})
     assert {step.cost.kind for step in plan.steps} == {CostClass.RESTART}
     assert all("all at once unless its maxUnavailable is lower" in step.risk for step in plan.steps)
     assert plan.steps[0].patched[0].patch[-1].path[:3] == ("spec", "virtualMachineTemplate", "spec")
@@ -321,7 +410,9 @@ def on_bridge():
     """Return a VM whose pod needs a bridge of its node."""
     found = vm()
     launcher = next(each for each in found if each.kind == "Pod")
-    launcher.data["spec"]["containers"][0].setdefault("resources", {}).setdefault("requests", {}).update(BR1)
+    launcher.data["spec"]["containers"][0].setdefault("resources", {}).setdefault(
+        "requests", {}
+    ).update(BR1)
     return found
 
 
@@ -337,11 +428,18 @@ def test_another_processor_is_no_cause_on_nodes_that_never_run_the_vm():
 
 
 def test_a_bridge_is_made_by_a_person_where_nothing_else_is_missing():
-    (step,) = steps(on_bridge(), node("a", SKYLAKE, ROOM | BR1), node("b", SKYLAKE), node("c", SKYLAKE))
+    (step,) = steps(
+        on_bridge(), node("a", SKYLAKE, ROOM | BR1), node("b", SKYLAKE), node("c", SKYLAKE)
+    )
 
     assert step.title == "make bridge br1 on b or c"
-    assert (step.subject.name, step.takes_effect, step.cost.kind) == ("b", TakesEffect.PERSON, CostClass.DECISION)
-    assert not any("like a" in other.title for other in step.alternatives)  # a new node would not have it
+    assert (step.subject.name, step.takes_effect, step.cost.kind) == (
+        "b",
+        TakesEffect.PERSON,
+        CostClass.DECISION,
+    )
+    # a new node would not have it
+    assert not any("like a" in other.title for other in step.alternatives)
 
 
 def test_another_processor_is_no_cause_on_a_node_without_the_bridge():

@@ -1,4 +1,6 @@
-"""A guard that ends when another node is back does not stop a roll-out that brings that node back."""
+"""A guard that ends when another node is back does not stop a roll-out that brings that node
+back.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,14 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 
 
 def draining(*more: Any, of: Any = None) -> list[Any]:
-    """Return a cluster of Rook in which node b is drained, so that the OSDs of a and c are guarded."""
-    replaced = {("PodDisruptionBudget", "rook-ceph-osd"), ("Node", "b"), *((each.kind, each.name) for each in more)}
+    """Return a cluster of Rook in which node b is drained,
+    so that the OSDs of a and c are guarded.
+    """
+    replaced = {
+        ("PodDisruptionBudget", "rook-ceph-osd"),
+        ("Node", "b"),
+        *((each.kind, each.name) for each in more),
+    }
     items = [each for each in world.rook() if (each.kind, each.name) not in replaced]
     guards = [world.blocking_budget("a"), world.blocking_budget("c")]
     return [*items, *guards, of or world.node("b", cordoned=True), *more]
@@ -27,7 +35,8 @@ def test_the_node_is_updated_and_back() -> None:
     assert (found.possible, found.stops) == (True, ())
     (basis,) = (each for each in found.rests_on if "is back" in each)
     assert basis.startswith(
-        "b is back, and what guards it has ended, before the drain of a (PodDisruptionBudget rook-ceph/"
+        "b is back, and what guards it has ended, before the drain of a (PodDisruptionBudget "
+        "rook-ceph/"
     )
 
 
@@ -35,13 +44,17 @@ def test_only_what_keeps_the_node_is_a_stop() -> None:
     kept = world.pod("single", "shop", {"app": "single"}, "b")
     guard = world.budget("single", "shop", {"app": "single"}, allowed=0, minAvailable=1)
     found = rehearsed(draining(kept, guard))
-    assert [(stop.node, str(stop.problem)) for stop in found.stops] == [("b", "BudgetForbidsEviction:shop/single")]
+    assert [(stop.node, str(stop.problem)) for stop in found.stops] == [
+        ("b", "BudgetForbidsEviction:shop/single")
+    ]
 
 
 def test_a_node_that_does_not_report_is_the_stop() -> None:
     silent = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
     lost = manifest("v1", "Node", "b", spec={"unschedulable": True}, status=silent)
-    assert [str(stop.problem) for stop in rehearsed(draining(of=lost)).stops] == ["NodeNotReporting:b"]
+    assert [str(stop.problem) for stop in rehearsed(draining(of=lost)).stops] == [
+        "NodeNotReporting:b"
+    ]
 
 
 def test_a_node_that_does_not_exist() -> None:

@@ -21,7 +21,11 @@ NOW = "2026-11-01T12:00:00Z"
 )
 def test_a_pool_is_held_only_by_what_is_known_to_last(since, held):
     items = cordoned_by_hand().items
-    node = next(each for each in items if each["kind"] == "Node" and each["metadata"]["name"] == "n1")
-    node["spec"]["taints"] = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", **since}]
+    node = next(
+        each for each in items if each["kind"] == "Node" and each["metadata"]["name"] == "n1"
+    )
+    node["spec"]["taints"] = [
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", **since}
+    ]
     found = away_nodes.held(Snapshot(list(map(Object, items)), ["*"], time=NOW))
     assert ("worker" in found) is held

@@ -25,10 +25,24 @@ def member(name, ready="True", since=LONG, labels=ROLE, annotations=None):
 
 
 def etcd(on, since=LONG):
-    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}]}
-    metadata = {"labels": {"component": "etcd"}, "ownerReferences": [{"kind": "Node", "name": on, "controller": True}]}
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}],
+    }
+    metadata = {
+        "labels": {"component": "etcd"},
+        "ownerReferences": [{"kind": "Node", "name": on, "controller": True}],
+    }
     metadata["annotations"] = {"kubernetes.io/config.mirror": "x"}
-    return manifest("v1", "Pod", f"etcd-{on}", "kube-system", metadata=metadata, spec={"nodeName": on}, status=status)
+    return manifest(
+        "v1",
+        "Pod",
+        f"etcd-{on}",
+        "kube-system",
+        metadata=metadata,
+        spec={"nodeName": on},
+        status=status,
+    )
 
 
 def cluster(*objects, **fields):
@@ -36,7 +50,9 @@ def cluster(*objects, **fields):
 
 
 def rehearse(*objects, **options):
-    return rehearsal.rehearse(cluster(*objects), Options(Driver.PLAIN, **options), forecast_only=True)
+    return rehearsal.rehearse(
+        cluster(*objects), Options(Driver.PLAIN, **options), forecast_only=True
+    )
 
 
 def test_no_control_plane_node_is_rebooted_while_another_one_of_three_is_down():
@@ -44,10 +60,12 @@ def test_no_control_plane_node_is_rebooted_while_another_one_of_three_is_down():
     assert found.possible is False
     (stop,) = found.stops
     assert stop.reason == (
-        "c does not report for 3 h 20: a reboot of a leaves 1 of 3 control-plane nodes, too few for etcd, and the API stops"
+        "c does not report for 3 h 20: a reboot of a leaves 1 of 3 control-plane nodes, too few "
+        "for etcd, and the API stops"
     )
-    assert (
-        stop.remedy == "Repair c first, or remove it and its member of etcd and add a new node: kubectl describe node c"
+    assert stop.remedy == (
+        "Repair c first, or remove it and its member of etcd and add a new node: kubectl "
+        "describe node c"
     )
     assert str(stop.problem) == "ControlPlaneNodeDown:c"
 
@@ -62,7 +80,14 @@ def test_no_control_plane_node_is_rebooted_while_another_one_of_three_is_down():
         ([member("c", "False")], None),  # its kubelet reports, and its etcd may work
         ([member("c")], True),
     ],
-    ids=["etcd down", "etcd starting", "silent", "silent since an unknown time", "not ready", "healthy"],
+    ids=[
+        "etcd down",
+        "etcd starting",
+        "silent",
+        "silent since an unknown time",
+        "not ready",
+        "healthy",
+    ],
 )
 def test_what_a_third_node_says(third, possible):
     found = rehearse(member("a"), member("b"), *third)
@@ -74,10 +99,12 @@ def test_what_a_third_node_says(third, possible):
 @pytest.mark.parametrize(
     "nodes",
     [
-        [member(name) for name in "ab"],  # the API stops while one is rebooted, and goes on after that
+        # the API stops while one is rebooted, and goes on after that
+        [member(name) for name in "ab"],
         [member("a")],
         [member(name) for name in "abcd"] + [member("e", "False")],  # 3 of 5 are left
-        [member(name, labels={}) for name in "ab"] + [member("c", "False", labels={})],  # no control plane is here
+        # no control plane is here
+        [member(name, labels={}) for name in "ab"] + [member("c", "False", labels={})],
     ],
     ids=["two", "one", "five", "outside"],
 )
@@ -95,7 +122,11 @@ def test_a_node_that_is_being_updated_comes_back():
     config = {f"{OPERATOR}/{key}Config": "new" for key in ("current", "desired")}
     old = {f"{OPERATOR}/{key}Config": "old" for key in ("current", "desired")}
     config |= {f"{OPERATOR}/state": "Done"}
-    begun = {f"{OPERATOR}/currentConfig": "old", f"{OPERATOR}/desiredConfig": "new", f"{OPERATOR}/state": "Rebooting"}
+    begun = {
+        f"{OPERATOR}/currentConfig": "old",
+        f"{OPERATOR}/desiredConfig": "new",
+        f"{OPERATOR}/state": "Rebooting",
+    }
     labels = {"node-role.kubernetes.io/master": ""}
     pool = manifest(
         "machineconfiguration.openshift.io/v1",
@@ -104,7 +135,10 @@ def test_a_node_that_is_being_updated_comes_back():
         spec={"nodeSelector": {"matchLabels": labels}, "configuration": {"name": "new"}},
         status={"conditions": [{"type": "Updating", "status": "True"}], "machineCount": 3},
     )
-    masters = [member("a", labels=labels, annotations=config), member("b", labels=labels, annotations=old)]
+    masters = [
+        member("a", labels=labels, annotations=config),
+        member("b", labels=labels, annotations=old),
+    ]
     away = member("c", "Unknown", SHORT, labels, begun)
     found = rehearsal.rehearse(cluster(*masters, away, pool), Options(), forecast_only=True)
     assert found.possible is True, found
@@ -123,7 +157,9 @@ def test_outage_counts_a_node_that_is_down():
     found = outages(Question(("a",)), cluster(member("a"), member("b"), member("c", "Unknown")))
     assert found.quorum == (3, 1, False)
     assert "1 of 3 control-plane nodes is left (c does not report for 3 h 20)" in found.because[0]
-    found = outages(Question(("a",)), cluster(member("a"), member("b"), member("c", "Unknown", SHORT)))
+    found = outages(
+        Question(("a",)), cluster(member("a"), member("b"), member("c", "Unknown", SHORT))
+    )
     assert found.quorum == (3, 2, None)
     assert found.because[0] == "c does not report for 3 min, which decides whether the API stops"
 
@@ -136,7 +172,11 @@ def test_plan_names_the_node():
 
 def test_more_control_plane_nodes_may_exist():
     nodes = [member("a"), member("b"), member("c", "Unknown")]
-    assert rehearsal.rehearse(complete(*nodes), Options(Driver.PLAIN), forecast_only=True).possible is None  # no time
+    # no time
+    assert (
+        rehearsal.rehearse(complete(*nodes), Options(Driver.PLAIN), forecast_only=True).possible
+        is None
+    )
     found = rehearsal.rehearse(partial(*nodes), Options(Driver.PLAIN), forecast_only=True)
     assert (found.possible, found.stops) == (None, ())
 

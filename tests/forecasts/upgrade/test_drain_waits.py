@@ -15,7 +15,9 @@ from virt_admit.model.kubernetes.objects import Object
 def test_the_taint_that_makes_kubevirt_move_the_vms(tainted: bool) -> None:
     incident = upgrade_without_the_drain_taint()
     if tainted:
-        only(incident.items, "Node", "h2")["spec"]["taints"] = [{"key": "kubevirt.io/drain", "effect": "NoSchedule"}]
+        only(incident.items, "Node", "h2")["spec"]["taints"] = [
+            {"key": "kubevirt.io/drain", "effect": "NoSchedule"}
+        ]
     time = incident.snapshot["time"]
     found = rehearse(Snapshot(map(Object, incident.items), ["*"], time=time), Options())
 

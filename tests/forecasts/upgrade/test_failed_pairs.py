@@ -1,4 +1,6 @@
-"""An upgrade whose VMs cannot migrate to any node, although kube-scheduler would place them there."""
+"""An upgrade whose VMs cannot migrate to any node,
+although kube-scheduler would place them there.
+"""
 
 import pytest
 
@@ -11,15 +13,21 @@ FEATURES = "operation failed: guest CPU doesn't match specification: extra featu
 
 
 def rehearse(*objects):
-    return rehearsal.rehearse(cluster(vmi(), launcher(), node("a"), *objects), Options(), forecast_only=True)
+    return rehearsal.rehearse(
+        cluster(vmi(), launcher(), node("a"), *objects), Options(), forecast_only=True
+    )
 
 
 @pytest.mark.parametrize(("targets", "possible"), [(("b", "c"), False), (("b",), True), ((), True)])
 def test_a_vm_whose_migration_fails_on_each_other_node_stops_the_upgrade(targets, possible):
-    found = rehearse(*(failed(n, FEATURES, target=name, age=4000 - n) for n, name in enumerate(targets, 1)))
+    found = rehearse(
+        *(failed(n, FEATURES, target=name, age=4000 - n) for n, name in enumerate(targets, 1))
+    )
 
     assert found.possible is possible
-    assert ["migrations fail on every node" in stop.reason for stop in found.stops] == [True] * (not possible)
+    assert ["migrations fail on every node" in stop.reason for stop in found.stops] == [True] * (
+        not possible
+    )
 
 
 DEVICES = "Features 0x1c unsupported. Allowed features: 0x1"
@@ -27,7 +35,11 @@ DEVICES = "Features 0x1c unsupported. Allowed features: 0x1"
 
 @pytest.mark.parametrize(
     ("reason", "tries", "possible"),
-    [(DEVICES, ("b", "c"), True), (DEVICES, ("b", "c", "b"), False), (FEATURES, ("b", "c", "b"), True)],
+    [
+        (DEVICES, ("b", "c"), True),
+        (DEVICES, ("b", "c", "b"), False),
+        (FEATURES, ("b", "c", "b"), True),
+    ],
 )
 def test_devices_that_no_other_qemu_takes_fail_on_the_next_node_too(reason, tries, possible):
     """Node d was not tried: its processor may be another one, but its QEMU is the same."""
@@ -49,10 +61,16 @@ def test_the_stop_names_the_nodes_that_run_vms_alone():
     plain = builders.node("master", runs_vms=False, allocatable=ROOM)
     guests = {name: launcher(name, on) for name, on in (("db", "a"), ("web", "b"), ("queue", "c"))}
     for each in guests.values():
-        each.data["spec"]["containers"] = [{"name": "compute", "resources": {"requests": {"memory": "4Gi"}}}]
+        each.data["spec"]["containers"] = [
+            {"name": "compute", "resources": {"requests": {"memory": "4Gi"}}}
+        ]
     machines = [vmi(), vmi("web", on="b"), vmi("queue", on="c")]
     seen = cluster(
-        *machines, *guests.values(), *narrow, plain, builders.node("a", allocatable=ROOM | {"memory": "6Gi"})
+        *machines,
+        *guests.values(),
+        *narrow,
+        plain,
+        builders.node("a", allocatable=ROOM | {"memory": "6Gi"}),
     )
     found = rehearsal.rehearse(seen, Options(), forecast_only=True)
 
@@ -67,12 +85,20 @@ def test_nodes_whose_virt_handler_is_not_ready_take_no_vm(broken, possible):
     labels = {"labels": {"kubevirt.io": "virt-handler"}}
     handlers = [
         builders.manifest(
-            "v1", "Pod", f"handler-{on}", "kubevirt", metadata=labels, spec={"nodeName": on}, status=status
+            "v1",
+            "Pod",
+            f"handler-{on}",
+            "kubevirt",
+            metadata=labels,
+            spec={"nodeName": on},
+            status=status,
         )
         for on in broken
     ]
     own = launcher()
     own.data["spec"]["nodeSelector"] = {"kubevirt.io/schedulable": "true"}
-    found = rehearsal.rehearse(cluster(vmi(), own, node("a"), *handlers), Options(), forecast_only=True)
+    found = rehearsal.rehearse(
+        cluster(vmi(), own, node("a"), *handlers), Options(), forecast_only=True
+    )
 
     assert found.possible is possible

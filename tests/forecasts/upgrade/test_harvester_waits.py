@@ -1,4 +1,6 @@
-"""Harvester drains no node before its image is there and volumes are healthy; what a degraded MachineConfigPool says."""
+"""Harvester drains no node before its image is there and volumes are healthy; what a degraded
+MachineConfigPool says.
+"""
 
 import pytest
 
@@ -16,7 +18,9 @@ def volume(state="attached", robustness="degraded", scheduled="False"):
     conditions = [{"type": "Scheduled", "status": scheduled, "reason": "ReplicaSchedulingFailure"}]
     status = {"state": state, "robustness": robustness, "conditions": conditions}
     spec = {"numberOfReplicas": 3}
-    return manifest("longhorn.io/v1beta2", "Volume", "pvc-1", "longhorn-system", spec=spec, status=status)
+    return manifest(
+        "longhorn.io/v1beta2", "Volume", "pvc-1", "longhorn-system", spec=spec, status=status
+    )
 
 
 def obstacle(*objects, driver=Driver.PLAIN):
@@ -46,7 +50,9 @@ def test_harvester_does_not_wait_on_two_nodes_and_others_never_do():
     assert obstacle(*map(node, "abc"), volume()) is None
 
 
-@pytest.mark.parametrize(("nodes", "asked"), [(HARVESTER, 1), ([*map(node, "abc")], 0)], ids=["harvester", "other"])
+@pytest.mark.parametrize(
+    ("nodes", "asked"), [(HARVESTER, 1), ([*map(node, "abc")], 0)], ids=["harvester", "other"]
+)
 def test_volumes_that_were_not_read(nodes, asked):
     cluster = Snapshot(nodes, complete=["*"], unreadable=["volumes.longhorn.io"])
     assert len(list(rollouts.unread(cluster, Driver.PLAIN))) == asked
@@ -54,7 +60,11 @@ def test_volumes_that_were_not_read(nodes, asked):
 
 def test_a_degraded_pool_quotes_the_condition_that_names_the_node():
     conditions = [
-        {"type": "NodeDegraded", "status": "True", "message": 'Node a is reporting: "content mismatch for file"'},
+        {
+            "type": "NodeDegraded",
+            "status": "True",
+            "message": 'Node a is reporting: "content mismatch for file"',
+        },
         {"type": "Degraded", "status": "True", "message": ""},
     ]
     spec = {"nodeSelector": {"matchLabels": {"kubevirt.io/schedulable": "true"}}}
@@ -75,38 +85,70 @@ NOW = "2027-03-01T12:00:00Z"
 
 def upgrade(since="2027-03-01T09:06:00Z", image="Unknown", **states):
     conditions = [{"type": "LogReady", "status": "True", "lastUpdateTime": since}]
-    conditions += [{"type": "ImageReady", "status": image}, {"type": "Completed", "status": "Unknown"}]
+    conditions += [
+        {"type": "ImageReady", "status": image},
+        {"type": "Completed", "status": "Unknown"},
+    ]
     status = {"conditions": conditions, "imageID": "harvester-system/hvst", "nodeStatuses": states}
-    metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": "2027-03-01T09:00:00Z"}
-    return manifest("harvesterhci.io/v1beta1", "Upgrade", "hvst", "harvester-system", metadata=metadata, status=status)
+    metadata = {
+        "labels": {"harvesterhci.io/latestUpgrade": "true"},
+        "creationTimestamp": "2027-03-01T09:00:00Z",
+    }
+    return manifest(
+        "harvesterhci.io/v1beta1",
+        "Upgrade",
+        "hvst",
+        "harvester-system",
+        metadata=metadata,
+        status=status,
+    )
 
 
 def imported(restarts, running="False", phase="ImportInProgress"):
-    said = {"type": "Running", "status": running, "reason": "Error", "message": "unlinkat: read-only file system"}
+    said = {
+        "type": "Running",
+        "status": running,
+        "reason": "Error",
+        "message": "unlinkat: read-only file system",
+    }
     status = {"phase": phase, "restartCount": restarts, "conditions": [said]}
-    return manifest("cdi.kubevirt.io/v1beta1", "DataVolume", "hvst", "harvester-system", status=status)
+    return manifest(
+        "cdi.kubevirt.io/v1beta1", "DataVolume", "hvst", "harvester-system", status=status
+    )
 
 
 def upgraded(*objects, **known):
-    return rehearse(Snapshot([*HARVESTER, kubevirt(), *objects], complete=["*"], time=NOW, **known), Options())
+    return rehearse(
+        Snapshot([*HARVESTER, kubevirt(), *objects], complete=["*"], time=NOW, **known), Options()
+    )
 
 
 def test_an_image_that_cannot_be_imported_stops_the_upgrade():
     result = upgraded(upgrade(), imported(33))
     (stop,) = result.stops
 
-    assert (result.possible, str(stop.problem)) == (False, "UpgradeImageFails:harvester-system/hvst")
-    assert "Upgrade hvst waits for its image, whose import has failed 33 times: unlinkat: read-only" in stop.reason
+    assert (result.possible, str(stop.problem)) == (
+        False,
+        "UpgradeImageFails:harvester-system/hvst",
+    )
+    assert (
+        "Upgrade hvst waits for its image, whose import has failed 33 times: unlinkat: read-only"
+        in stop.reason
+    )
     assert "kubectl describe datavolume hvst -n harvester-system" in stop.remedy
     assert result.progress.next == ()
 
 
-@pytest.mark.parametrize("image", [[], [imported(3)], [imported(33, "True")]], ids=["unknown", "retries", "runs"])
+@pytest.mark.parametrize(
+    "image", [[], [imported(3)], [imported(33, "True")]], ids=["unknown", "retries", "runs"]
+)
 def test_an_image_that_takes_long_has_no_known_end(image):
     result = upgraded(upgrade(), *image)
 
     assert (result.possible, result.stops) == (None, ())
-    assert result.unseen == ("when Upgrade hvst goes on: its condition ImageReady has not been True for 2 h 54",)
+    assert result.unseen == (
+        "when Upgrade hvst goes on: its condition ImageReady has not been True for 2 h 54",
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +180,7 @@ def test_the_node_that_comes_next_is_updated_first():
     assert (begun[0].nodes["a"].phase, pool.nodes) == ("next", ("a", "c", "b"))
 
 
-# --- Rancher, which updates Kubernetes on the nodes ---------------------------------------------------------------
+# --- Rancher, which updates Kubernetes on the nodes -----------------------------------------------
 
 
 def services_upgraded(since, **states):
@@ -157,14 +199,23 @@ def bundle(since, state="WaitApplied", message="WaitApplied(1) [Cluster fleet-lo
 
 
 def rancher(since, namespace="fleet-local"):
-    said = {"type": "Updated", "status": "Unknown", "lastUpdateTime": since, "message": "waiting for the bundle"}
+    said = {
+        "type": "Updated",
+        "status": "Unknown",
+        "lastUpdateTime": since,
+        "message": "waiting for the bundle",
+    }
     spec, status = {"kubernetesVersion": "v1.25.9+rke2r1"}, {"conditions": [said]}
-    return manifest("provisioning.cattle.io/v1", "Cluster", "local", namespace, spec=spec, status=status)
+    return manifest(
+        "provisioning.cattle.io/v1", "Cluster", "local", namespace, spec=spec, status=status
+    )
 
 
 def agent(replicas, ready=0, name="fleet-agent", space="cattle-fleet-local-system"):
     status = {"readyReplicas": ready} if ready else {}
-    return manifest("apps/v1", "Deployment", name, space, spec={"replicas": replicas}, status=status)
+    return manifest(
+        "apps/v1", "Deployment", name, space, spec={"replicas": replicas}, status=status
+    )
 
 
 EARLY, JUST, MIDDLE = "2027-03-01T11:10:00Z", "2027-03-01T11:52:00Z", "2027-03-01T11:40:00Z"
@@ -174,23 +225,40 @@ def test_a_controller_without_replicas_stops_the_upgrade():
     result = upgraded(services_upgraded(EARLY), rancher(EARLY), bundle(EARLY), agent(0))
     (stop,) = result.stops
 
-    assert (result.possible, str(stop.problem)) == (False, "UpdateOrderStands:harvester-system/hvst")
+    assert (result.possible, str(stop.problem)) == (
+        False,
+        "UpdateOrderStands:harvester-system/hvst",
+    )
     for words in (
         "it has not moved for 50 min",
         "Cluster fleet-local/local is not updated: waiting for the bundle",
         "Bundle fleet-local/suc is WaitApplied for 50 min",
-        "Nothing applies it, because Deployment cattle-fleet-local-system/fleet-agent has 0 replicas",
+        (
+            "Nothing applies it, because Deployment cattle-fleet-local-system/fleet-agent has 0 "
+            "replicas"
+        ),
     ):
         assert words in stop.reason
-    assert stop.remedy.endswith("kubectl scale deployment fleet-agent -n cattle-fleet-local-system --replicas=1")
+    assert stop.remedy.endswith(
+        "kubectl scale deployment fleet-agent -n cattle-fleet-local-system --replicas=1"
+    )
 
 
 @pytest.mark.parametrize(
     ("objects", "words"),
     [
-        ([rancher(EARLY), agent(1, 1)], "Cluster fleet-local/local is not updated: waiting for the bundle"),
-        ([bundle(EARLY), agent(1)], "Deployment cattle-fleet-local-system/fleet-agent has no ready pod"),
-        ([bundle(EARLY, "ErrApplied", "no space left"), agent(1, 1)], "suc is ErrApplied for 50 min: no space left"),
+        (
+            [rancher(EARLY), agent(1, 1)],
+            "Cluster fleet-local/local is not updated: waiting for the bundle",
+        ),
+        (
+            [bundle(EARLY), agent(1)],
+            "Deployment cattle-fleet-local-system/fleet-agent has no ready pod",
+        ),
+        (
+            [bundle(EARLY, "ErrApplied", "no space left"), agent(1, 1)],
+            "suc is ErrApplied for 50 min: no space left",
+        ),
         ([rancher(EARLY), agent(0)], "Cluster fleet-local/local is not updated"),
     ],
     ids=["rancher waits", "no ready agent", "error", "nothing to apply"],
@@ -199,7 +267,10 @@ def test_an_upgrade_that_has_not_moved_for_long_has_no_known_end(objects, words)
     result = upgraded(services_upgraded(EARLY), *objects)
 
     assert (result.possible, result.stops) == (None, ())
-    assert any("whether Upgrade harvester-system/hvst goes on" in each and words in each for each in result.unseen)
+    assert any(
+        "whether Upgrade harvester-system/hvst goes on" in each and words in each
+        for each in result.unseen
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,10 +280,22 @@ def test_an_upgrade_that_has_not_moved_for_long_has_no_known_end(objects, words)
         [services_upgraded(MIDDLE), rancher(MIDDLE), bundle(MIDDLE), agent(1, 1)],
         [services_upgraded(EARLY), agent(0)],
         [services_upgraded(EARLY), rancher(EARLY, "fleet-default"), agent(1, 1)],
-        [services_upgraded(EARLY, a={"state": "Pre-draining"}), rancher(EARLY), bundle(EARLY), agent(1, 1)],
+        [
+            services_upgraded(EARLY, a={"state": "Pre-draining"}),
+            rancher(EARLY),
+            bundle(EARLY),
+            agent(1, 1),
+        ],
         [rancher(EARLY), bundle(EARLY), agent(0)],
     ],
-    ids=["scaled down a moment ago", "a few minutes", "nothing waits", "another cluster", "drains", "no upgrade"],
+    ids=[
+        "scaled down a moment ago",
+        "a few minutes",
+        "nothing waits",
+        "another cluster",
+        "drains",
+        "no upgrade",
+    ],
 )
 def test_an_upgrade_that_rancher_does_not_hold(objects):
     assert upgraded(*objects).possible
@@ -227,15 +310,21 @@ def test_what_was_so_before_the_upgrade_does_not_hold_it():
 
 
 @pytest.mark.parametrize(
-    ("charts", "condition"), [(JUST, EARLY), (EARLY, JUST)], ids=["its charts were just changed", "just scaled down"]
+    ("charts", "condition"),
+    [(JUST, EARLY), (EARLY, JUST)],
+    ids=["its charts were just changed", "just scaled down"],
 )
 def test_a_controller_that_the_upgrade_may_have_scaled_down_is_no_certain_stop(charts, condition):
     off = agent(0)
-    off.data["status"] = {"conditions": [{"type": "Available", "status": "True", "lastTransitionTime": condition}]}
+    off.data["status"] = {
+        "conditions": [{"type": "Available", "status": "True", "lastTransitionTime": condition}]
+    }
     result = upgraded(services_upgraded(charts), rancher(EARLY), bundle(EARLY), off)
 
     assert (result.possible, result.stops) == (None, ())
-    assert any("Scale it up if the upgrade does not do so by itself" in each for each in result.unseen)
+    assert any(
+        "Scale it up if the upgrade does not do so by itself" in each for each in result.unseen
+    )
 
 
 def test_services_that_are_upgraded_for_long():
@@ -248,4 +337,6 @@ def test_services_that_are_upgraded_for_long():
 
 
 def test_bundles_that_cannot_be_read():
-    assert upgraded(services_upgraded(EARLY), unreadable=["bundles.fleet.cattle.io"]).possible is None
+    assert (
+        upgraded(services_upgraded(EARLY), unreadable=["bundles.fleet.cattle.io"]).possible is None
+    )

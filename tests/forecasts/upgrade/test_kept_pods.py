@@ -1,4 +1,6 @@
-"""Cluster API waits for pods that kubectl drain leaves alone, and says so in the condition of its Machine."""
+"""Cluster API waits for pods that kubectl drain leaves alone,
+and says so in the condition of its Machine.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +52,24 @@ def test_a_pod_that_runs_may_complete() -> None:
     only(raw, "Pod", "report-x")["status"]["phase"] = "Running"
     found = rehearsed(raw)
     assert (found.possible, found.stops) == (None, ())
-    assert "when pod vms/report-x of n1 completes and is deleted: Cluster API waits for that" in found.unseen[0]
+    assert (
+        "when pod vms/report-x of n1 completes and is deleted: Cluster API waits for that"
+        in found.unseen[0]
+    )
 
 
 def test_a_pod_that_has_just_completed_may_be_deleted_by_its_job() -> None:
     raw = items()
-    raw[raw.index(only(raw, "Pod", "report-x"))] = done = unready(only(raw, "Pod", "report-x"), since=ago(minutes=9))
+    raw[raw.index(only(raw, "Pod", "report-x"))] = done = unready(
+        only(raw, "Pod", "report-x"), since=ago(minutes=9)
+    )
     assert done["status"]["phase"] == "Succeeded"
     assert rehearsed(raw).possible is None
 
 
-@pytest.mark.parametrize("field", [{"nodeDrainTimeout": "6h"}, {"deletion": {"nodeDrainTimeoutSeconds": 21600}}])
+@pytest.mark.parametrize(
+    "field", [{"nodeDrainTimeout": "6h"}, {"deletion": {"nodeDrainTimeoutSeconds": 21600}}]
+)
 def test_a_time_out_ends_the_wait(field: Raw) -> None:
     raw = items()
     only(raw, "Machine", "machine-n1")["spec"] |= field
@@ -96,7 +105,11 @@ def test_the_label_in_each_of_its_forms(value: str, waits: bool | None) -> None:
 
 def rule(name: str, behavior: str, namespace: str = "capi", **spec: Any) -> Raw:
     return obj(
-        "MachineDrainRule", "cluster.x-k8s.io/v1beta2", name, namespace, spec={"drain": {"behavior": behavior}} | spec
+        "MachineDrainRule",
+        "cluster.x-k8s.io/v1beta2",
+        name,
+        namespace,
+        spec={"drain": {"behavior": behavior}} | spec,
     )
 
 
@@ -108,14 +121,23 @@ RULES: dict[str, tuple[list[Raw], bool]] = {
     "that evicts": ([rule("a", "Drain")], False),
     "the first one by its name": ([rule("b", "WaitCompleted"), rule("a", "Skip")], False),
     "this pod": (
-        [rule("a", "WaitCompleted", pods=[{"selector": {"matchLabels": {"app": "no"}}}, {"selector": LABELS}])],
+        [
+            rule(
+                "a",
+                "WaitCompleted",
+                pods=[{"selector": {"matchLabels": {"app": "no"}}}, {"selector": LABELS}],
+            )
+        ],
         True,
     ),
     "this pod in another namespace": (
         [rule("a", "WaitCompleted", pods=[ELSEWHERE])],
         False,
     ),
-    "other pods": ([rule("a", "WaitCompleted", pods=[{"selector": {"matchLabels": {"app": "no"}}}])], False),
+    "other pods": (
+        [rule("a", "WaitCompleted", pods=[{"selector": {"matchLabels": {"app": "no"}}}])],
+        False,
+    ),
     "these Machines": (
         [
             rule(
@@ -126,7 +148,10 @@ RULES: dict[str, tuple[list[Raw], bool]] = {
         ],
         True,
     ),
-    "Machines of other Clusters": ([rule("a", "WaitCompleted", machines=[{"clusterSelector": LABELS}])], False),
+    "Machines of other Clusters": (
+        [rule("a", "WaitCompleted", machines=[{"clusterSelector": LABELS}])],
+        False,
+    ),
 }
 
 
@@ -137,22 +162,30 @@ def test_the_rule_that_decides(name: str) -> None:
     batch["status"]["phase"] = "Succeeded"
     found = rehearsed([*cluster(), *rolling(1, 0), batch, *rules])
     assert found.possible is not waits
-    assert [f"MachineDrainRule capi/{rules[0]['metadata']['name']}" in stop.reason for stop in found.stops] == [
-        True
-    ] * waits
+    assert [
+        f"MachineDrainRule capi/{rules[0]['metadata']['name']}" in stop.reason
+        for stop in found.stops
+    ] == [True] * waits
 
 
 def guarded(labels: Raw) -> list[Raw]:
     """Return a roll-out of a node with a pod that its budget never lets go."""
     kept = budget("batch", "vms", {"app": "batch"}, 1, available=1)
-    return [*cluster(), *rolling(1, 0), pod("batch-x", "vms", "n2", {"app": "batch"} | labels, owned()), kept]
+    return [
+        *cluster(),
+        *rolling(1, 0),
+        pod("batch-x", "vms", "n2", {"app": "batch"} | labels, owned()),
+        kept,
+    ]
 
 
 def test_a_pod_that_is_skipped_stops_nothing_nor_does_its_budget() -> None:
     skip = {machine_drain.WAIT_LABEL: "skip"}
     assert rehearsed(guarded({})).possible is False
     assert rehearsed(guarded(skip)).possible is True
-    assert rehearsed([*guarded({}), rule("a", "Skip", pods=[{"selector": LABELS}])]).possible is True
+    assert (
+        rehearsed([*guarded({}), rule("a", "Skip", pods=[{"selector": LABELS}])]).possible is True
+    )
     assert rehearsed([*guarded({}), rule("a", "Skip", "other")]).possible is False
 
 
@@ -176,27 +209,38 @@ def test_kubectl_drain_asks_the_budget_of_a_pod_that_cluster_api_skips() -> None
 
 def test_a_vm_that_is_skipped_may_be_lost() -> None:
     raw = [*cluster(), *rolling(1, 0)]
-    only(raw, "Pod", "virt-launcher-web-k2x7q")["metadata"]["labels"][machine_drain.WAIT_LABEL] = "skip"
+    only(raw, "Pod", "virt-launcher-web-k2x7q")["metadata"]["labels"][machine_drain.WAIT_LABEL] = (
+        "skip"
+    )
     found = rehearsed(raw)
     assert found.possible is None
-    assert found.unseen[0].startswith("whether anything moves pod vms/virt-launcher-web-k2x7q before Cluster API")
+    assert found.unseen[0].startswith(
+        "whether anything moves pod vms/virt-launcher-web-k2x7q before Cluster API"
+    )
 
 
 def test_rules_may_be_unread() -> None:
     found = snapshot([*cluster(), *rolling(1, 0)])
     unread = ("machinedrainrules.cluster.x-k8s.io",)
     result = rehearse(
-        Snapshot(map(Object, found["items"]), ["*"], unread, time=found["time"]), Options(), forecast_only=True
+        Snapshot(map(Object, found["items"]), ["*"], unread, time=found["time"]),
+        Options(),
+        forecast_only=True,
     )
     assert (result.possible, unread[0] in result.unseen) == (None, True)
 
 
 def test_a_pod_of_a_node_whose_turn_comes_later() -> None:
     raw = [*cluster(), *rolling(1, 0)]
-    done = unready(pod("report-x", "vms", "n2", {machine_drain.WAIT_LABEL: "wait-completed"}, None), since=ago(hours=4))
+    done = unready(
+        pod("report-x", "vms", "n2", {machine_drain.WAIT_LABEL: "wait-completed"}, None),
+        since=ago(hours=4),
+    )
     done["status"]["phase"] = "Failed"
     stops = rehearsed([*raw, done]).stops
-    assert [(stop.node, str(stop.problem)) for stop in stops] == [("n2", "CompletedPodKept:vms/report-x")]
+    assert [(stop.node, str(stop.problem)) for stop in stops] == [
+        ("n2", "CompletedPodKept:vms/report-x")
+    ]
     done["metadata"]["labels"] = {}
     assert rehearsed([*raw, done]).possible is True
 
@@ -207,14 +251,17 @@ def test_a_long_drain_whose_words_no_forecast_explains() -> None:
     found = rehearsed(raw)
     assert (found.possible, found.stops) == (None, ())
     assert (
-        "when the drain for Machine capi/machine-n1 ends, which has waited for 5 h: Pod vms/other-y" in found.unseen[0]
+        "when the drain for Machine capi/machine-n1 ends, which has waited for 5 h: Pod vms/other-y"
+        in found.unseen[0]
     )
 
 
 def test_a_drain_that_has_begun_lately_is_not_late() -> None:
     raw = [each for each in items() if each["metadata"]["name"] != "report-x"]
     says(raw, "vms/other-y: deletionTimestamp set, but still not removed from the Node")
-    only(raw, "Machine", "machine-n1")["status"]["deletion"] = {"nodeDrainStartTime": ago(minutes=20)}
+    only(raw, "Machine", "machine-n1")["status"]["deletion"] = {
+        "nodeDrainStartTime": ago(minutes=20)
+    }
     assert rehearsed(raw).possible is True
 
 
@@ -247,12 +294,20 @@ def test_the_words_of_each_api_version() -> None:
         "reason": "Draining",
         "message": "Draining the node before deletion",
     }
-    for condition, words in ((later, "Pod a/b: waiting for completion"), (older, "Draining the node before deletion")):
-        found, began = machine_drain.reported(Object(machine("m", NODES[0], conditions=[condition])))
+    for condition, words in (
+        (later, "Pod a/b: waiting for completion"),
+        (older, "Draining the node before deletion"),
+    ):
+        found, began = machine_drain.reported(
+            Object(machine("m", NODES[0], conditions=[condition]))
+        )
         assert (found, began) == (words, None)
     assert machine_drain.reported(Object(machine("m", NODES[0]))) == ("", None)
 
 
 def test_pods_that_are_named_to_go_later_do_not_stay_now() -> None:
-    words = "Pods a/b, c/d-1: waiting for completion After above Pods have been removed from the Node, waiting for e/f"
+    words = (
+        "Pods a/b, c/d-1: waiting for completion After above Pods have been removed from the Node, "
+        "waiting for e/f"
+    )
     assert machine_drain.reported_pods(words) == ["a/b", "c/d-1"]

@@ -47,7 +47,9 @@ def test_one_migration():
     ],
 )
 def test_places_of_the_queue(places, low, high):
-    """In the worst order the longest migration begins last; each look at the queue takes up to 5 s."""
+    """In the worst order the longest migration begins last;
+    each look at the queue takes up to 5 s.
+    """
     found = seconds(*guests(4), parallelOutboundMigrationsPerNode=places)
     assert found is not None
     assert (found.low, found.high) == (low, round(high + 0.01))
@@ -67,7 +69,12 @@ def test_the_limit_of_the_cluster_is_shared():
 
 
 def running(since):
-    state = {"migrationUid": "uid-evacuation-1", "sourceNode": "a", "targetNode": "b", "startTimestamp": ago(since)}
+    state = {
+        "migrationUid": "uid-evacuation-1",
+        "sourceNode": "a",
+        "targetNode": "b",
+        "startTimestamp": ago(since),
+    }
     return [
         vmi(evacuationNodeName="a", migrationState=state),
         launcher(),
@@ -78,7 +85,10 @@ def running(since):
 
 def test_a_running_migration_has_what_is_left_and_at_most_its_deadline():
     """5 GB of 150 s: the deadline is 750 s after the start."""
-    early, later = seconds(*running(2), allowPostCopy=True), seconds(*running(700), allowPostCopy=True)
+    early, later = (
+        seconds(*running(2), allowPostCopy=True),
+        seconds(*running(700), allowPostCopy=True),
+    )
     assert early is not None
     assert later is not None
     assert (early.high, later.high) == (748 + 5, 50 + 5)
@@ -113,7 +123,12 @@ def test_limits_that_cannot_be_read_leave_no_estimate():
 
 def test_a_migration_that_stays_open_has_no_known_end():
     def opened(age):
-        state = {"migrationUid": "uid-evacuation-1", "sourceNode": "c", "completed": True, "endTimestamp": ago(age)}
+        state = {
+            "migrationUid": "uid-evacuation-1",
+            "sourceNode": "c",
+            "completed": True,
+            "endTimestamp": ago(age),
+        }
         return [
             vmi(conditions=[{"type": "HotVCPUChange", "status": "True"}], migrationState=state),
             launcher(),

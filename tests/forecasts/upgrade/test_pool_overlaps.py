@@ -24,8 +24,16 @@ AMBIGUOUS = ["PoolAmbiguous:a"]
             [],
             "a is updated with the masters, so the configuration of MachineConfigPool infra never",
         ),
-        (["worker", "infra", "gpu"], AMBIGUOUS, "a matches the custom MachineConfigPools gpu, infra, and the operator"),
-        (["master", "infra", "gpu"], AMBIGUOUS, "a matches the custom MachineConfigPools gpu, infra, and the operator"),
+        (
+            ["worker", "infra", "gpu"],
+            AMBIGUOUS,
+            "a matches the custom MachineConfigPools gpu, infra, and the operator",
+        ),
+        (
+            ["master", "infra", "gpu"],
+            AMBIGUOUS,
+            "a matches the custom MachineConfigPools gpu, infra, and the operator",
+        ),
     ],
 )
 def test_a_node_is_updated_with_one_pool(roles: list[str], stops: list[str], says: str) -> None:

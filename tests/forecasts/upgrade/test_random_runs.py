@@ -62,7 +62,10 @@ def test_a_yes_needs_all_runs(
 
     def some(bounds: Sequence[World]) -> list[World]:
         held = {bounds[0].pools[0].to_do[0]: "held"}
-        return [replace(each, stuck=held) if number in (stops or ()) else each for number, each in enumerate(bounds)]
+        return [
+            replace(each, stuck=held) if number in (stops or ()) else each
+            for number, each in enumerate(bounds)
+        ]
 
     monkeypatch.setattr(random_runs, "worlds", some)
     cluster = Snapshot([node("a"), node("b"), *an_upgradable_vm("db", "a"), kubevirt()], ["*"])

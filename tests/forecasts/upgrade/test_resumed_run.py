@@ -1,4 +1,6 @@
-"""The simulation of a roll-out that is under way: migrations, target pods, back-offs and nodes go on where they are."""
+"""The simulation of a roll-out that is under way: migrations, target pods,
+back-offs and nodes go on where they are.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_a_migration_that_runs_ends_when_it_was_said_to() -> None:
     moving = test_simulation.vm("v0", "a", under_way=UnderWay(7, "b"))
     outcome = simulate(resumed(test_simulation.world([moving]), {"a": None}))
 
-    assert [(move.vm, move.target, move.end) for move in outcome.migrations][:1] == [("shop/v0", "b", 7)]
+    assert [(move.vm, move.target, move.end) for move in outcome.migrations][:1] == [
+        ("shop/v0", "b", 7)
+    ]
     assert outcome.ended["a"] == 10  # the drain looks every 5 seconds
 
 
@@ -66,14 +70,23 @@ def test_a_target_pod_without_a_node_starts_as_soon_as_a_node_has_room() -> None
 
 def test_the_old_pod_of_a_vm_that_has_left_makes_room() -> None:
     """It has not ended yet, so that the filters count it."""
-    moved = vm_motion.vmi("web", on="a", migrationState={"sourceNode": "b", "completed": True, "endTimestamp": NOW})
-    pods = [vm_motion.launcher(name, on=node, suffix=node) for name, node in (("web", "b"), ("web", "a"), ("db", "a"))]
+    moved = vm_motion.vmi(
+        "web", on="a", migrationState={"sourceNode": "b", "completed": True, "endTimestamp": NOW}
+    )
+    pods = [
+        vm_motion.launcher(name, on=node, suffix=node)
+        for name, node in (("web", "b"), ("web", "a"), ("db", "a"))
+    ]
     for pod, memory in zip(pods, ("200Gi", "1Gi", "100Gi"), strict=True):
-        pod.data["spec"]["containers"] = [{"name": "compute", "resources": {"requests": {"memory": memory}}}]
+        pod.data["spec"]["containers"] = [
+            {"name": "compute", "resources": {"requests": {"memory": memory}}}
+        ]
     nodes = [config_node("a"), draining("b")]
     for node in nodes:
         node.data["status"]["allocatable"] = dict(vm_motion.ROOM)
-    found = rehearse(cluster(workers(), kubevirt(), *nodes, moved, vm_motion.vmi("db", on="a"), *pods), Options())
+    found = rehearse(
+        cluster(workers(), kubevirt(), *nodes, moved, vm_motion.vmi("db", on="a"), *pods), Options()
+    )
 
     assert found.stops == ()
     assert found.possible
@@ -88,9 +101,16 @@ def test_a_migration_that_failed_waits_until_its_next_attempt() -> None:
 
 def test_a_migration_for_another_reason_takes_a_place_of_the_cluster() -> None:
     moving = test_simulation.vm("moves", "b", under_way=UnderWay(50, "c"))
-    outcome = simulate(resumed(test_simulation.world([moving, test_simulation.vm("v0", "a")], cluster=1), {"a": None}))
+    outcome = simulate(
+        resumed(
+            test_simulation.world([moving, test_simulation.vm("v0", "a")], cluster=1), {"a": None}
+        )
+    )
 
-    assert [(move.vm, move.start) for move in outcome.migrations[:2]] == [("shop/moves", 0), ("shop/v0", 50)]
+    assert [(move.vm, move.start) for move in outcome.migrations[:2]] == [
+        ("shop/moves", 0),
+        ("shop/v0", 50),
+    ]
 
 
 def test_a_node_that_reboots_holds_its_place_until_it_is_back() -> None:
@@ -111,7 +131,13 @@ def test_an_obstacle_of_the_pool_does_not_stop_the_nodes_that_were_begun() -> No
 @for_each("seed", range(25))
 def test_every_node_is_in_one_place_and_only_those_that_are_left_are_updated(seed: int) -> None:
     chance = random.Random(seed)
-    make = (done, config_node, config_node, draining, lambda name: rebooting(chance.randint(1, 15), name))
+    make = (
+        done,
+        config_node,
+        config_node,
+        draining,
+        lambda name: rebooting(chance.randint(1, 15), name),
+    )
     nodes = [chance.choice(make)(name) for name in "abcdefgh"[: chance.randint(2, 8)]]
     vms = [vm(f"v{number}", chance.choice(nodes).name) for number in range(chance.randint(0, 6))]
     found = cluster(*nodes, *vms, workers(maxUnavailable=chance.choice((1, 2, "50%"))), kubevirt())
@@ -128,7 +154,9 @@ def test_every_node_is_in_one_place_and_only_those_that_are_left_are_updated(see
     if result.possible:
         assert result.duration is not None
         assert {name for wave in result.waves for name in wave.nodes} == set(left)
-        assert {name for wave in result.waves if wave.start.low == 0 for name in wave.nodes} >= set(flying)
+        assert {name for wave in result.waves if wave.start.low == 0 for name in wave.nodes} >= set(
+            flying
+        )
 
 
 def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
@@ -150,7 +178,12 @@ def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
         status={"phase": "Running"},
     )
     before = migration.data | {
-        "metadata": {"name": "m0", "namespace": "shop", "uid": "m0", "creationTimestamp": AN_HOUR_AGO},
+        "metadata": {
+            "name": "m0",
+            "namespace": "shop",
+            "uid": "m0",
+            "creationTimestamp": AN_HOUR_AGO,
+        },
         "status": {
             "phase": "Succeeded",
             "migrationState": {
@@ -183,7 +216,9 @@ def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
 )
 def test_a_node_that_comes_back_takes_the_vms_of_the_next_one(away: Object) -> None:
     where = "a" if away.annotations.get(f"{GROUP}/desiredDrain", "").startswith("drain-") else "b"
-    result = rehearse(cluster(away, config_node("b"), vm("db", where), workers(), kubevirt()), Options())
+    result = rehearse(
+        cluster(away, config_node("b"), vm("db", where), workers(), kubevirt()), Options()
+    )
 
     assert result.possible is True
     assert [name for wave in result.waves for name in wave.nodes] == ["a", "b"]
@@ -198,22 +233,35 @@ def test_a_node_that_comes_back_takes_vms_also_in_a_rehearsal_from_the_start() -
 def test_a_node_that_virt_controller_has_given_up_while_it_reboots_comes_back() -> None:
     away = rebooting(6, "a")
     away.data["metadata"]["labels"]["kubevirt.io/schedulable"] = "false"
-    away.data["spec"]["taints"].append({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"})
+    away.data["spec"]["taints"].append(
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    )
 
-    assert rehearse(cluster(away, config_node("b"), vm("db", "b"), workers(), kubevirt()), Options()).possible is True
+    assert (
+        rehearse(
+            cluster(away, config_node("b"), vm("db", "b"), workers(), kubevirt()), Options()
+        ).possible
+        is True
+    )
 
 
 def test_a_lasting_taint_of_a_node_that_comes_back_stays() -> None:
     away = rebooting(6, "a")
     away.data["spec"]["taints"].append({"key": "gpu", "effect": "NoSchedule"})
 
-    assert rehearse(cluster(away, config_node("b"), vm("db", "b"), workers(), kubevirt()), Options()).possible is False
+    assert (
+        rehearse(
+            cluster(away, config_node("b"), vm("db", "b"), workers(), kubevirt()), Options()
+        ).possible
+        is False
+    )
 
 
 def test_a_node_whose_update_failed_takes_no_vms() -> None:
     failing = config_node("a", OLD, NEW, "Degraded", since=AN_HOUR_AGO)
     result = rehearse(
-        cluster(failing, config_node("b"), vm("db", "b"), workers(maxUnavailable=2), kubevirt()), Options()
+        cluster(failing, config_node("b"), vm("db", "b"), workers(maxUnavailable=2), kubevirt()),
+        Options(),
     )
 
     assert result.possible is False

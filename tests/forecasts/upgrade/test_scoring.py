@@ -26,7 +26,9 @@ def some_world(seed: int) -> World:
 
 
 @pytest.mark.parametrize("sizes", [1, 256])
-def test_a_run_with_kept_scores_equals_one_without(sizes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_kept_scores_equals_one_without(
+    sizes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs: list[Outcome] = []
     monkeypatch.setattr(scoring, "_SIZES", sizes)
     runs += [simulate(some_world(seed)) for seed in range(30)]

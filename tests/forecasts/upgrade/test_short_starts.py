@@ -1,4 +1,6 @@
-"""A health check that deletes Machines before they are Nodes undoes the roll-out that makes them."""
+"""A health check that deletes Machines before they are Nodes undoes the roll-out that makes
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def fleet(*minutes: int, time_out: str = "10m") -> list[Raw]:
     """Return a roll-out whose old Machines took so many minutes to become Nodes."""
     items = [*cluster(), *rolling(1, 0), *management(nodeStartupTimeout=time_out)]
     for name, took in zip(NODES, minutes, strict=True):
-        only(items, "Machine", f"machine-{name}")["metadata"]["creationTimestamp"] = ago(days=30, minutes=took)
+        only(items, "Machine", f"machine-{name}")["metadata"]["creationTimestamp"] = ago(
+            days=30, minutes=took
+        )
     return items
 
 
@@ -33,33 +37,50 @@ def test_every_known_machine_took_longer() -> None:
     found = rehearsed(fleet(24, 14, 11))
     (stop,) = found.stops
     assert stop.reason == (
-        "MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers in a loop: 10m is too "
-        "short for machines that take up to 24m here to become a node"
+        "MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment "
+        "capi/workers in a loop: 10m is too short for machines that take up to 24m here to become "
+        "a node"
     )
     assert (
-        "Set its start-up time-out to 30m or more: kubectl edit machinehealthchecks.cluster.x-k8s.io workers"
-        in stop.remedy
+        "Set its start-up time-out to 30m or more: kubectl edit "
+        "machinehealthchecks.cluster.x-k8s.io workers"
+    ) in stop.remedy
+    assert (found.possible, str(stop.problem), found.waves) == (
+        False,
+        "MachineStartTimeTooShort:capi/workers",
+        (),
     )
-    assert (found.possible, str(stop.problem), found.waves) == (False, "MachineStartTimeTooShort:capi/workers", ())
 
 
 def test_some_took_longer() -> None:
     found = rehearsed(fleet(24, 14, 6))
     assert (found.possible, found.stops) == (None, ())
-    assert found.unseen[0].startswith("whether MachineHealthCheck capi/workers deletes each new Machine")
+    assert found.unseen[0].startswith(
+        "whether MachineHealthCheck capi/workers deletes each new Machine"
+    )
 
 
 def metal() -> list[Raw]:
     """Return a roll-out of bare metal, of which no start is known."""
     items = fleet(0, 0, 0)
     for name in NODES:
-        only(items, "Machine", f"machine-{name}")["spec"]["infrastructureRef"] = {"kind": "Metal3Machine", "name": name}
+        only(items, "Machine", f"machine-{name}")["spec"]["infrastructureRef"] = {
+            "kind": "Metal3Machine",
+            "name": name,
+        }
     return items
 
 
-def marked(name: str, *, made: int, after: int, check: str = "workers", owner: str = "workers-x") -> list[Raw]:
-    """Return the events of a Machine that was made so many minutes ago, and was marked some minutes later."""
-    created, words = f'Created machine "{name}"', f"Machine capi/{name} has been marked as unhealthy by capi/{check}"
+def marked(
+    name: str, *, made: int, after: int, check: str = "workers", owner: str = "workers-x"
+) -> list[Raw]:
+    """Return the events of a Machine that was made so many minutes ago,
+    and was marked some minutes later.
+    """
+    created, words = (
+        f'Created machine "{name}"',
+        f"Machine capi/{name} has been marked as unhealthy by capi/{check}",
+    )
     return [
         event("MachineSet", owner, "SuccessfulCreate", created, made),
         event("Machine", name, "MachineMarkedUnhealthy", words, made - after),
@@ -68,16 +89,24 @@ def marked(name: str, *, made: int, after: int, check: str = "workers", owner: s
 
 def event(kind: str, name: str, reason: str, message: str, minutes: int) -> Raw:
     about = {"kind": kind, "namespace": "capi", "name": name}
-    fields = {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": ago(minutes=minutes)}
+    fields = {
+        "involvedObject": about,
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": ago(minutes=minutes),
+    }
     return obj("Event", "v1", f"{name}.{minutes}", "capi") | fields
 
 
 def test_events_tell_of_machines_that_were_deleted() -> None:
-    found = rehearsed([*metal(), *marked("m-a", made=36, after=10), *marked("m-b", made=24, after=11)])
+    found = rehearsed(
+        [*metal(), *marked("m-a", made=36, after=10), *marked("m-b", made=24, after=11)]
+    )
     (stop,) = found.stops
     assert (
-        "10m is too short for bare metal (Metal3Machine) to become a node. It has done so with m-a, m-b" in stop.reason
-    )
+        "10m is too short for bare metal (Metal3Machine) to become a node. It has done so with "
+        "m-a, m-b"
+    ) in stop.reason
 
 
 @pytest.mark.parametrize(
@@ -90,13 +119,17 @@ def test_events_tell_of_machines_that_were_deleted() -> None:
     ],
 )
 def test_events_tell_too_little(second: dict[str, Any]) -> None:
-    found = rehearsed([*metal(), *marked("m-a", made=36, after=10), *marked("m-b", made=24, **second)])
+    found = rehearsed(
+        [*metal(), *marked("m-a", made=36, after=10), *marked("m-b", made=24, **second)]
+    )
     assert (found.possible, found.stops) == (None, ())
 
 
 def test_late_machines_that_still_exist() -> None:
     late = {"type": "HealthCheckSucceeded", "status": "False", "reason": "NodeStartupTimeout"}
-    found = rehearsed([*metal(), *(machine(name, None, conditions=[late]) for name in ("m-a", "m-b"))])
+    found = rehearsed(
+        [*metal(), *(machine(name, None, conditions=[late]) for name in ("m-a", "m-b"))]
+    )
     assert found.possible is False
     assert "It has done so with m-a, m-b" in found.stops[0].reason
 
@@ -108,11 +141,15 @@ def test_the_time_is_long_enough_or_has_no_limit(time_out: str) -> None:
 
 def test_a_check_that_does_nothing() -> None:
     paused = fleet(24, 14, 11)
-    only(paused, "MachineHealthCheck", "workers")["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": ""}
+    only(paused, "MachineHealthCheck", "workers")["metadata"]["annotations"] = {
+        "cluster.x-k8s.io/paused": ""
+    }
     never = fleet(24, 14, 11)
     only(never, "MachineHealthCheck", "workers")["spec"]["maxUnhealthy"] = 0
     other = fleet(24, 14, 11)
-    only(other, "MachineHealthCheck", "workers")["spec"]["selector"] = {"matchLabels": {"pool": "other"}}
+    only(other, "MachineHealthCheck", "workers")["spec"]["selector"] = {
+        "matchLabels": {"pool": "other"}
+    }
     for items in (paused, never, other):
         assert rehearsed(items).possible is True
 

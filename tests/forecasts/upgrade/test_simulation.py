@@ -22,12 +22,20 @@ GIB = 2**30
 
 def vm(name: str, where: str, gib: int = 1, seconds: int = 40, **fields: object) -> Vm:
     pod = Pod(namespace="shop", name=name, requests={"cpu": 100, "memory": gib * GIB})
-    usual = Vm(f"shop/{name}", where, pod, migrates=True, stays_off=False, blocked="", seconds=seconds)
+    usual = Vm(
+        f"shop/{name}", where, pod, migrates=True, stays_off=False, blocked="", seconds=seconds
+    )
     return replace(usual, **fields)  # type: ignore[arg-type]
 
 
 def world(
-    vms: list[Vm], nodes: str = "abc", *, cluster: int = 5, outbound: int = 2, gib: int = 32, at_once: int = 1
+    vms: list[Vm],
+    nodes: str = "abc",
+    *,
+    cluster: int = 5,
+    outbound: int = 2,
+    gib: int = 32,
+    at_once: int = 1,
 ) -> World:
     found = Snapshot([Object(node(name, gib * 1024, 0)) for name in nodes], complete=["*"])
     placed = scheduler(found)
@@ -99,7 +107,10 @@ def test_who_goes_first_decides_whether_it_ends() -> None:
 
 def test_of_equal_nodes_an_updated_one_is_the_better() -> None:
     given = world([vm("v", "b")], "abc")
-    moves = {luck: sum(simulate(replace(given, favourable=luck)).moves.values()) for luck in (True, False)}
+    moves = {
+        luck: sum(simulate(replace(given, favourable=luck)).moves.values())
+        for luck in (True, False)
+    }
 
     assert moves == {True: 1, False: 2}
 
@@ -107,7 +118,10 @@ def test_of_equal_nodes_an_updated_one_is_the_better() -> None:
 def test_a_node_that_is_done_already_is_as_good_as_an_updated_one() -> None:
     """The pool has the nodes b and c alone: a is done. A VM that goes to c moves once more."""
     given = replace(world([vm("v", "b")], "abc"), pools=(Pool("w", ("b", "c"), 1),))
-    moves = {luck: sum(simulate(replace(given, favourable=luck)).moves.values()) for luck in (True, False)}
+    moves = {
+        luck: sum(simulate(replace(given, favourable=luck)).moves.values())
+        for luck in (True, False)
+    }
 
     assert moves == {True: 1, False: 2}
 
@@ -122,14 +136,19 @@ def test_an_unschedulable_target_pod_holds_its_place_for_five_minutes() -> None:
 
 
 def test_room_that_appears_ends_the_wait() -> None:
-    """b is drained at the same time: its VM ends after 100 s on d, and b comes back without any VM."""
+    """b is drained at the same time: its VM ends after 100 s on d,
+    and b comes back without any VM.
+    """
     vms = [vm("big", "a", 20, 40), vm("other", "b", 20, 100), vm("c", "c", 20)]
     given = world(vms, "abcd", cluster=5, outbound=2, gib=32)
     full = replace(given, pools=(Pool("w", ("b",), 1), Pool("x", ("a",), 1)))
 
     outcome = simulate(full)
 
-    assert [(move.vm, move.start) for move in outcome.migrations] == [("shop/other", 0), ("shop/big", 100)]
+    assert [(move.vm, move.start) for move in outcome.migrations] == [
+        ("shop/other", 0),
+        ("shop/big", 100),
+    ]
     assert outcome.stops == {}
 
 
@@ -137,7 +156,8 @@ def test_room_that_appears_ends_the_wait() -> None:
     ("seconds", "starts"),
     [
         (290, 290),  # the first target pod still waits
-        (310, UNSCHEDULABLE + 20),  # it failed at 300, and the next one is created after the first pause
+        # it failed at 300, and the next one is created after the first pause
+        (310, UNSCHEDULABLE + 20),
         (630, UNSCHEDULABLE * 2 + 20 + 40),  # the second failed at 620: the pause is doubled
         (970, UNSCHEDULABLE * 3 + 20 + 40 + 80),
     ],
@@ -155,7 +175,9 @@ def test_the_pause_after_each_failure_is_doubled(seconds: int, starts: int) -> N
 
 @pytest.mark.parametrize("limit", [1, 10**9])
 def test_limits_from_one_to_huge(limit: int) -> None:
-    outcome = simulate(world([vm(f"v{number}", "a") for number in range(8)], cluster=limit, outbound=limit))
+    outcome = simulate(
+        world([vm(f"v{number}", "a") for number in range(8)], cluster=limit, outbound=limit)
+    )
 
     assert most_at_once(outcome, "a") == min(limit, 8)
     assert outcome.ended["a"] == 40 * 8 // min(limit, 8)

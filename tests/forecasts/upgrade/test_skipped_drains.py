@@ -63,7 +63,9 @@ def test_what_holds_a_drain_does_not_hold_a_reboot_without_a_drain(held):
     assert words in found.rests_on
 
 
-@pytest.mark.parametrize(("strategy", "outcome"), [("Always", VmOutcome.AWAITS_NODE), ("Manual", VmOutcome.STOPS)])
+@pytest.mark.parametrize(
+    ("strategy", "outcome"), [("Always", VmOutcome.AWAITS_NODE), ("Manual", VmOutcome.STOPS)]
+)
 def test_the_reboot_shuts_the_guests_down(strategy, outcome):
     (vm,) = rehearse("SingleReplica", guest("db"), machine("db", strategy)).vms
     assert (vm.outcome, vm.shutdowns) == (outcome, 1)

@@ -22,7 +22,9 @@ NO_HOST = {
 }
 
 
-def machine(name, on=None, *, new=False, since=LONG, conditions=(), labels=LABELS, metadata=None, **status):
+def machine(
+    name, on=None, *, new=False, since=LONG, conditions=(), labels=LABELS, metadata=None, **status
+):
     metadata = {"labels": labels, "creationTimestamp": since} | (metadata or {})
     status["conditions"] = [{"type": "UpToDate", "status": str(new)}, *conditions]
     if on:
@@ -31,9 +33,14 @@ def machine(name, on=None, *, new=False, since=LONG, conditions=(), labels=LABEL
 
 
 def deployment(surge=1, missing=0, **spec):
-    spec |= {"replicas": 3, "rollout": {"strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": missing}}}}
+    spec |= {
+        "replicas": 3,
+        "rollout": {"strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": missing}}},
+    }
     rolling = [{"type": "RollingOut", "status": "True"}]
-    return manifest(CAPI, "MachineDeployment", "md", "fleet", spec=spec, status={"conditions": rolling})
+    return manifest(
+        CAPI, "MachineDeployment", "md", "fleet", spec=spec, status={"conditions": rolling}
+    )
 
 
 def waiting(name="m-new", conditions=(NO_HOST,), **fields):
@@ -42,7 +49,9 @@ def waiting(name="m-new", conditions=(NO_HOST,), **fields):
 
 def rehearse(*objects, time=NOW, old="abc"):
     own = [machine(f"m-{name}", name) for name in old]
-    cluster = Snapshot([*(node(name, runs_vms=False) for name in "abc"), *own, *objects], complete=["*"], time=time)
+    cluster = Snapshot(
+        [*(node(name, runs_vms=False) for name in "abc"), *own, *objects], complete=["*"], time=time
+    )
     return rehearsal.rehearse(cluster, Options(), forecast_only=True)
 
 
@@ -51,8 +60,9 @@ def test_no_old_machine_is_deleted_while_the_new_one_finds_no_host():
     assert found.possible is False
     (stop,) = found.stops
     assert stop.reason == (
-        "Machine fleet/m-new has no node for 3 h 20: InfrastructureReady is False: NotReady: No available host found. "
-        "MachineDeployment fleet/md deletes no old Machine before that one is available"
+        "Machine fleet/m-new has no node for 3 h 20: InfrastructureReady is False: NotReady: No "
+        "available host found. MachineDeployment fleet/md deletes no old Machine before that one "
+        "is available"
     )
     assert "If 1 node may be missing meanwhile, set maxSurge 0 and maxUnavailable 1" in stop.remedy
     assert "kubectl describe machines.cluster.x-k8s.io m-new -n fleet" in stop.remedy
@@ -63,19 +73,38 @@ def test_no_old_machine_is_deleted_while_the_new_one_finds_no_host():
     ("conditions", "fields", "words"),
     [
         (
-            [{"type": "BootstrapReady", "status": "False", "reason": "WaitingForDataSecret"}, NO_HOST],
+            [
+                {"type": "BootstrapReady", "status": "False", "reason": "WaitingForDataSecret"},
+                NO_HOST,
+            ],
             {},
             "BootstrapReady is False",
         ),
-        ([{"type": "InfrastructureReady", "status": "True"}], {}, "has no node for 3 h 20. MachineDeployment"),
+        (
+            [{"type": "InfrastructureReady", "status": "True"}],
+            {},
+            "has no node for 3 h 20. MachineDeployment",
+        ),
         (
             [{"type": "NodeHealthy", "status": "Unknown", "reason": "NodeProvisioning"}],
             {},
             "NodeHealthy is Unknown: NodeProv",
         ),
-        ([], {"v1beta2": {"conditions": [NO_HOST]}}, "InfrastructureReady is False: NotReady: No available host"),
-        ([], {"failureReason": "CreateError", "failureMessage": "no quota"}, "20: CreateError: no quota. MachineD"),
-        ([], {"deprecated": {"v1beta1": {"failureMessage": "no quota"}}}, "has no node for 3 h 20: no quota"),
+        (
+            [],
+            {"v1beta2": {"conditions": [NO_HOST]}},
+            "InfrastructureReady is False: NotReady: No available host",
+        ),
+        (
+            [],
+            {"failureReason": "CreateError", "failureMessage": "no quota"},
+            "20: CreateError: no quota. MachineD",
+        ),
+        (
+            [],
+            {"deprecated": {"v1beta1": {"failureMessage": "no quota"}}},
+            "has no node for 3 h 20: no quota",
+        ),
     ],
 )
 def test_what_it_waits_for(conditions, fields, words):
@@ -84,7 +113,10 @@ def test_what_it_waits_for(conditions, fields, words):
 
 
 def test_a_machine_that_failed_at_once():
-    assert rehearse(deployment(), waiting(since=SHORT, failureReason="InvalidConfiguration")).possible is False
+    assert (
+        rehearse(deployment(), waiting(since=SHORT, failureReason="InvalidConfiguration")).possible
+        is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,20 +135,28 @@ def test_what_does_not_hold_it(objects):
 
 def test_machines_that_start_slowly_here_have_more_time():
     """The other Machines needed 40 minutes, so this one is late after 80."""
-    slow = [manifest("v1", "Node", name, metadata={"creationTimestamp": "2026-01-01T09:20:00Z"}) for name in "abc"]
+    slow = [
+        manifest("v1", "Node", name, metadata={"creationTimestamp": "2026-01-01T09:20:00Z"})
+        for name in "abc"
+    ]
     for minutes, possible in ((70, True), (90, False)):
         since = f"2026-01-01T{12 - (minutes + 59) // 60:02}:{(-minutes) % 60:02}:00Z"
         own = [machine(f"m-{name}", name) for name in "abc"]
-        cluster = Snapshot([*slow, *own, deployment(), waiting(since=since)], complete=["*"], time=NOW)
+        cluster = Snapshot(
+            [*slow, *own, deployment(), waiting(since=since)], complete=["*"], time=NOW
+        )
         assert rehearsal.rehearse(cluster, Options(), forecast_only=True).possible is possible
 
 
 @pytest.mark.parametrize(
     "objects",
     [
-        [deployment(missing=1), waiting()],  # an old Machine may be deleted, which may free what it waits for
-        [deployment(surge=2), waiting(), waiting("m-2", since=SHORT)],  # another new Machine may become available
-        [deployment(), waiting(metadata={"labels": {"cluster.x-k8s.io/cluster-name": "prod"}})],  # of the control plane
+        # an old Machine may be deleted, which may free what it waits for
+        [deployment(missing=1), waiting()],
+        # another new Machine may become available
+        [deployment(surge=2), waiting(), waiting("m-2", since=SHORT)],
+        # of the control plane
+        [deployment(), waiting(metadata={"labels": {"cluster.x-k8s.io/cluster-name": "prod"}})],
     ],
     ids=["one may be missing", "another one starts", "of another pool"],
 )
@@ -135,11 +175,15 @@ def test_the_time_is_not_known():
 def test_plan_names_the_machine():
     own = [machine(f"m-{name}", name) for name in "abc"]
     nodes = [node(name, runs_vms=False) for name in "abc"]
-    found = judging.judge(Goal.UPGRADE, Snapshot([*nodes, *own, deployment(), waiting()], complete=["*"], time=NOW))
+    found = judging.judge(
+        Goal.UPGRADE, Snapshot([*nodes, *own, deployment(), waiting()], complete=["*"], time=NOW)
+    )
     (problem,) = found.problems
     assert (problem.subject.kind, problem.subject.full_name) == (CAPI_MACHINE, "fleet/m-new")
 
 
 def test_the_number_at_once_is_that_of_both_limits():
-    (pool,) = rollouts.pools(Driver.CLUSTER_API, Snapshot([node("a"), machine("m-a", "a"), deployment()]), None, ["a"])
+    (pool,) = rollouts.pools(
+        Driver.CLUSTER_API, Snapshot([node("a"), machine("m-a", "a"), deployment()]), None, ["a"]
+    )
     assert (pool.capacity, pool.limit) == (1, "maxSurge + maxUnavailable")

@@ -27,10 +27,13 @@ def disk(**fields):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (condition("Ready", "False", "NoSpace", "the pool is full"), "Ready is False (NoSpace): the pool is full"),
-        (condition("ready", "False", "NoSpace", "NoSpace in p-1"), "ready is False: NoSpace in p-1"),
+        (condition("Ready", "False", "NoSpace", "the pool is full"),
+         "Ready is False (NoSpace): the pool is full"),
+        (condition("ready", "False", "NoSpace", "NoSpace in p-1"),
+         "ready is False: NoSpace in p-1"),
         (condition("PoolReady", "False", "", "two\n lines"), "PoolReady is False: two lines"),
-        (condition("Degraded", "True", "Sync", "cannot sync"), "Degraded is True (Sync): cannot sync"),
+        (condition("Degraded", "True", "Sync", "cannot sync"),
+         "Degraded is True (Sync): cannot sync"),
     ],
     ids=["positive", "lower case", "composed", "negative"],
 )  # fmt: skip
@@ -101,7 +104,12 @@ def pod(**status):
                 "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
                 "restartCount": 8,
             },
-            ["container c: CrashLoopBackOff; it ended last with OOMKilled (exit code 137), 8 restarts"],
+            [
+                (
+                    "container c: CrashLoopBackOff; it ended last with OOMKilled (exit code 137), "
+                    "8 restarts"
+                )
+            ],
         ),
         (
             {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}},
@@ -118,8 +126,12 @@ def test_containers(status, words):
 
 def test_of_a_pod_only_its_placement_is_a_condition_that_counts():
     waits = [condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")]
-    follows = [condition("Ready", "False", "ContainersNotReady", "containers with unready status: [c]")]
-    assert said(pod(conditions=waits)) == ["PodScheduled is False (Unschedulable): 0/3 nodes are available"]
+    follows = [
+        condition("Ready", "False", "ContainersNotReady", "containers with unready status: [c]")
+    ]
+    assert said(pod(conditions=waits)) == [
+        "PodScheduled is False (Unschedulable): 0/3 nodes are available"
+    ]
     assert said(pod(conditions=follows)) == []
     assert said(pod(phase="Succeeded", conditions=waits)) == []
 
@@ -128,7 +140,8 @@ def event(last, kind="Warning", reason="FailedStarting", about="d-1"):
     involved = {"kind": "Disk", "namespace": "shop", "name": about}
     return manifest(
         "v1", "Event", f"e-{last}-{about}", "shop",
-        type=kind, reason=reason, message="engine is not ready", involvedObject=involved, lastTimestamp=last,
+        type=kind, reason=reason, message="engine is not ready", involvedObject=involved,
+        lastTimestamp=last,
     )  # fmt: skip
 
 
@@ -152,12 +165,18 @@ def test_other_events_are_not(other):
 
 def lasting(obj, *others):
     """What the object has reported for long, in words."""
-    return [each.words for each in complaints.lasting(obj, Snapshot([obj, *others], ["*"], time=NOW))]
+    return [
+        each.words for each in complaints.lasting(obj, Snapshot([obj, *others], ["*"], time=NOW))
+    ]
 
 
-@pytest.mark.parametrize(("since", "said_"), [("2026-11-26T11:30:00Z", True), ("2026-11-26T11:55:00Z", False)])
+@pytest.mark.parametrize(
+    ("since", "said_"), [("2026-11-26T11:30:00Z", True), ("2026-11-26T11:55:00Z", False)]
+)
 def test_what_lasts_is_no_moment_of_usual_work(since, said_):
-    given = condition("Ready", "False", "NoSpace", "the pool is full") | {"lastTransitionTime": since}
+    given = condition("Ready", "False", "NoSpace", "the pool is full") | {
+        "lastTransitionTime": since
+    }
     assert bool(lasting(disk(status={"conditions": [given]}))) is said_
 
 
@@ -179,13 +198,17 @@ def test_a_warning_that_a_controller_repeats(times, first, said_):
 
 def test_a_category_that_is_critical():
     given = condition("VMNotSupported", "True", "NoTracking", "vm-34") | {"category": "Critical"}
-    assert said(disk(status={"conditions": [given]})) == ["VMNotSupported is True (NoTracking): vm-34"]
+    assert said(disk(status={"conditions": [given]})) == [
+        "VMNotSupported is True (NoTracking): vm-34"
+    ]
     assert said(disk(status={"conditions": [given | {"category": "Advisory"}]})) == []
 
 
 def test_words_in_the_reason():
     given = condition("Ready", "False", "a webhook denied the request")
-    assert said(disk(status={"conditions": [given]})) == ["Ready is False: a webhook denied the request"]
+    assert said(disk(status={"conditions": [given]})) == [
+        "Ready is False: a webhook denied the request"
+    ]
 
 
 def test_work_that_is_under_way_is_not_wrong():
@@ -196,16 +219,49 @@ def test_work_that_is_under_way_is_not_wrong():
 @pytest.mark.parametrize(
     "obj",
     [
-        disk(status={"conditions": [condition("ClusterTransferAvailable", "False", "NoClusterTransfer", "none")]}),
-        disk(status={"conditions": [condition("UpdateComplete", "False", "NotYetOccurred", "not yet")]}),
-        disk(status={"conditions": [condition("StoragePublicAccessBlocked", "True", "Success", "it is blocked")]}),
-        disk(status={"conditions": [condition("PoolDeletionIsBlocked", "True", "Holds", "images exist")]}),
-        disk(status={"conditions": [condition("Unavailable", "True", "", "backup target URL is empty")]}),
+        disk(
+            status={
+                "conditions": [
+                    condition("ClusterTransferAvailable", "False", "NoClusterTransfer", "none")
+                ]
+            }
+        ),
+        disk(
+            status={
+                "conditions": [condition("UpdateComplete", "False", "NotYetOccurred", "not yet")]
+            }
+        ),
+        disk(
+            status={
+                "conditions": [
+                    condition("StoragePublicAccessBlocked", "True", "Success", "it is blocked")
+                ]
+            }
+        ),
+        disk(
+            status={
+                "conditions": [condition("PoolDeletionIsBlocked", "True", "Holds", "images exist")]
+            }
+        ),
+        disk(
+            status={
+                "conditions": [condition("Unavailable", "True", "", "backup target URL is empty")]
+            }
+        ),
         disk(status={"conditions": [condition("DNSNotReady", "False", "Ready", "DNS works")]}),
-        disk(status={"conditions": [condition("FailureDomainsReady", "True", "Fine", "three domains")]}),
-        disk(status={"conditions": [condition("NoProblems", "True", "Fine", "no problem is known")]}),
+        disk(
+            status={
+                "conditions": [condition("FailureDomainsReady", "True", "Fine", "three domains")]
+            }
+        ),
+        disk(
+            status={"conditions": [condition("NoProblems", "True", "Fine", "no problem is known")]}
+        ),
         disk(status={"conditions": [condition("ErrorFree", "True", "Fine", "no error is known")]}),
-        disk(spec={"enabled": False}, status={"conditions": [condition("Completed", "False", "Off", "disabled")]}),
+        disk(
+            spec={"enabled": False},
+            status={"conditions": [condition("Completed", "False", "Off", "disabled")]},
+        ),
         disk(spec={"suspend": True}, status={"phase": "Failed"}),
     ],
 )
@@ -213,7 +269,9 @@ def test_what_healthy_clusters_report_is_not_wrong(obj):
     assert said(obj) == []
 
 
-@pytest.mark.parametrize(("finished", "said_"), [("2026-11-26T11:00:00Z", True), ("2026-05-01T00:00:00Z", False)])
+@pytest.mark.parametrize(
+    ("finished", "said_"), [("2026-11-26T11:00:00Z", True), ("2026-05-01T00:00:00Z", False)]
+)
 def test_a_restart_of_long_ago_is_not_said(finished, said_):
     ended = {"terminated": {"reason": "Error", "exitCode": 255, "finishedAt": finished}}
     status = {"name": "c", "state": {"running": {}}, "lastState": ended, "restartCount": 1}

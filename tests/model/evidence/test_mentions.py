@@ -22,8 +22,12 @@ CLAIM = manifest("v1", "PersistentVolumeClaim", "db-root", "shop", spec={"volume
 
 def test_a_chain_of_names_is_followed_in_both_directions():
     volume = manifest("v1", "PersistentVolume", "pvc-1", spec={"csi": {"volumeHandle": "handle-1"}})
-    attachment = manifest("storage.k8s.io/v1", "VolumeAttachment", "csi-1", spec={"source": {"name": "pvc-1"}})
-    own = manifest("storage.example.com/v9", "Disk", "disk-7", "storage", status={"handle": "pvc-1"})
+    attachment = manifest(
+        "storage.k8s.io/v1", "VolumeAttachment", "csi-1", spec={"source": {"name": "pvc-1"}}
+    )
+    own = manifest(
+        "storage.example.com/v9", "Disk", "disk-7", "storage", status={"handle": "pvc-1"}
+    )
     assert reached(VM, CLAIM, volume, attachment, own) == {
         "db-root": 1,
         "pvc-1": 2,
@@ -33,7 +37,10 @@ def test_a_chain_of_names_is_followed_in_both_directions():
 
 
 def test_it_ends_after_four():
-    chain = [manifest("example.com/v1", "Link", f"link-{i}", "shop", spec={"next": f"link-{i + 1}"}) for i in range(8)]
+    chain = [
+        manifest("example.com/v1", "Link", f"link-{i}", "shop", spec={"next": f"link-{i + 1}"})
+        for i in range(8)
+    ]
     assert reached(*chain) == {f"link-{i}": i for i in range(1, 5)}
 
 
@@ -49,7 +56,9 @@ def test_a_uid_in_a_name_or_a_label_is_a_mention(name, labels):
 
 
 def test_a_message_names_objects():
-    old = manifest("example.com/v1", "Release", "a.v1", "shop", status={"message": "replaced by operator.v2."})
+    old = manifest(
+        "example.com/v1", "Release", "a.v1", "shop", status={"message": "replaced by operator.v2."}
+    )
     new = manifest("example.com/v1", "Release", "operator.v2", "shop")
     assert reached(old, new) == {"operator.v2": 1}
 
@@ -88,11 +97,19 @@ def test_other_guests_are_no_part_of_it():
 
 
 def test_what_all_share_leads_nowhere():
-    claim = manifest("v1", "PersistentVolumeClaim", "db-root", "shop", spec={"class": "fast", "pool": "p-1"})
+    claim = manifest(
+        "v1", "PersistentVolumeClaim", "db-root", "shop", spec={"class": "fast", "pool": "p-1"}
+    )
     shared = manifest("storage.k8s.io/v1", "StorageClass", "fast")
-    disks = [manifest("example.com/v1", "Disk", f"disk-{i}", "shop", spec={"class": "fast"}) for i in range(3)]
+    disks = [
+        manifest("example.com/v1", "Disk", f"disk-{i}", "shop", spec={"class": "fast"})
+        for i in range(3)
+    ]
     pool = manifest("example.com/v1", "Pool", "p-1", "shop")
-    many = [manifest("example.com/v1", "Part", f"part-{i}", "shop", spec={"of": "p-1"}) for i in range(30)]
+    many = [
+        manifest("example.com/v1", "Part", f"part-{i}", "shop", spec={"of": "p-1"})
+        for i in range(30)
+    ]
     assert reached(claim, shared, *disks, pool, *many) == {"fast": 1, "p-1": 1}
 
 
@@ -103,7 +120,9 @@ def test_texts_name_objects_with_their_kinds():
     assert found == [plan]
 
 
-@pytest.mark.parametrize("junk", [None, 7, "text", [["a"]], {"x": {"y": None}}, [None, {"name": 3}]])
+@pytest.mark.parametrize(
+    "junk", [None, 7, "text", [["a"]], {"x": {"y": None}}, [None, {"name": 3}]]
+)
 def test_junk_is_no_name(junk):
     odd = manifest("example.com/v1", "Odd", "odd", "shop", spec=junk, status=junk)
     assert reached(odd, CLAIM) == {}

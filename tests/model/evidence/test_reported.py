@@ -17,7 +17,9 @@ VM = manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"claim": "
 
 def volume(name="db-root", message=WHY):
     ready = {"type": "Ready", "status": "False", "message": message, "lastTransitionTime": NOW}
-    return manifest("storage.example.com/v1", "Volume", name, "shop", status={"conditions": [ready]})
+    return manifest(
+        "storage.example.com/v1", "Volume", name, "shop", status={"conditions": [ready]}
+    )
 
 
 def around(*others, said=()):
@@ -34,7 +36,10 @@ def test_what_is_said_already_is_left_out():
 
 
 def test_the_same_error_after_another_beginning_is_left_out():
-    said = "volume pvc-1 cannot be attached: rpc error: code = NotFound desc = node worker-3 was not found"
+    said = (
+        "volume pvc-1 cannot be attached: rpc error: code = NotFound desc = node worker-3 was not "
+        "found"
+    )
     message = f"AttachVolume.Attach failed for volume pvc-1 : {said.partition(': ')[2]}"
     assert around(volume(message=message), said=[said]) == ()
     assert around(volume(message=f"{message} in zone-7"), said=[said]) != ()
@@ -51,14 +56,17 @@ def test_two_objects_do_not_say_the_same():
 def test_at_most_six():
     words = ("alpha", "bravo", "charlie", "delta", "echoes", "foxtrot", "golfs", "hotel")
     many = [volume(f"db-{word}", f"{word * 3} {word * 4}") for word in words]
-    holder = manifest("example.com/v1", "Set", "db-root", "shop", spec={"of": [each.name for each in many]})
+    holder = manifest(
+        "example.com/v1", "Set", "db-root", "shop", spec={"of": [each.name for each in many]}
+    )
     assert len(around(holder, *many)) == reported.MOST
 
 
 def test_a_healthy_neighbourhood_reports_nothing():
     fine = manifest(
         "storage.example.com/v1", "Volume", "db-root", "shop",
-        status={"conditions": [{"type": "Ready", "status": "True", "message": "fine"}], "state": "attached"},
+        status={"conditions": [{"type": "Ready", "status": "True", "message": "fine"}],
+                "state": "attached"},
     )  # fmt: skip
     assert around(fine) == ()
 
@@ -82,29 +90,47 @@ def test_a_live_cluster_makes_a_new_view_of_an_object_at_each_look_up():
 
 
 def test_objects_that_a_text_names():
-    found = reported.around_named(Snapshot([volume()], ["*"], time=NOW), ["stuck: Volume shop/db-root is not ready"])
+    found = reported.around_named(
+        Snapshot([volume()], ["*"], time=NOW), ["stuck: Volume shop/db-root is not ready"]
+    )
     assert [each.name for each in found] == ["db-root"]
 
 
 def condition(since, message=WHY):
-    return {"conditions": [{"type": "Ready", "status": "False", "message": message, "lastTransitionTime": since}]}
+    return {
+        "conditions": [
+            {"type": "Ready", "status": "False", "message": message, "lastTransitionTime": since}
+        ]
+    }
 
 
 OLD, NEW = "2026-11-26T11:00:00Z", "2026-11-26T11:40:00Z"
 
 
 def test_of_a_cluster_what_lasts_the_newest_first():
-    older = manifest("example.com/v1", "Plan", "a", "shop", status=condition(OLD, "tracking is not enabled"))
+    older = manifest(
+        "example.com/v1", "Plan", "a", "shop", status=condition(OLD, "tracking is not enabled")
+    )
     newer = manifest("example.com/v1", "Chart", "b", "shop", status=condition(NEW))
-    just = manifest("example.com/v1", "Chart", "c", "shop", status=condition("2026-11-26T11:59:00Z", "one moment"))
-    guest = manifest("kubevirt.io/v1", "VirtualMachine", "d", "shop", status=condition(OLD, "judged by rules"))
+    just = manifest(
+        "example.com/v1",
+        "Chart",
+        "c",
+        "shop",
+        status=condition("2026-11-26T11:59:00Z", "one moment"),
+    )
+    guest = manifest(
+        "kubevirt.io/v1", "VirtualMachine", "d", "shop", status=condition(OLD, "judged by rules")
+    )
     cluster = Snapshot([older, newer, just, guest], ["*"], time=NOW)
     assert [each.name for each in reported.of_cluster(cluster, ())] == ["b", "a"]
     assert reported.of_cluster(cluster, [f"b: {WHY}", "a: tracking is not enabled"]) == ()
 
 
 def test_of_some_groups_alone():
-    cluster = Snapshot([manifest("example.com/v1", "Chart", "b", "shop", status=condition(NEW))], ["*"], time=NOW)
+    cluster = Snapshot(
+        [manifest("example.com/v1", "Chart", "b", "shop", status=condition(NEW))], ["*"], time=NOW
+    )
     assert reported.of_cluster(cluster, (), re.compile(r"example\.com$"))
     assert not reported.of_cluster(cluster, (), re.compile(r"example\.org$"))
 
@@ -153,7 +179,9 @@ def test_what_is_said_of_another_object_hides_nothing():
 
 
 def test_an_object_that_a_finding_names_with_its_kind_is_left_out():
-    assert not of_cluster(chart("chart-7"), said=["n1: it waits for Chart shop/chart-7, which is broken"])
+    assert not of_cluster(
+        chart("chart-7"), said=["n1: it waits for Chart shop/chart-7, which is broken"]
+    )
     assert of_cluster(chart("chart-7"), said=["chart-7: a setting of the Chart is not good"])
 
 
@@ -164,14 +192,25 @@ def test_short_words_are_said():
 def test_the_second_complaint_is_said_if_the_first_one_is_told():
     two = chart("a")
     two.data["status"]["conditions"].append(
-        {"type": "Degraded", "status": "True", "message": "no space left", "lastTransitionTime": OLD}
+        {
+            "type": "Degraded",
+            "status": "True",
+            "message": "no space left",
+            "lastTransitionTime": OLD,
+        }
     )
-    assert of_cluster(two, said=[f"a: {WHY}"]) == [f"Chart shop/a reports: Degraded is True: no space left (at {OLD})"]
+    assert of_cluster(two, said=[f"a: {WHY}"]) == [
+        f"Chart shop/a reports: Degraded is True: no space left (at {OLD})"
+    ]
 
 
 def test_a_node_of_a_storage_operator_is_reported():
     node = manifest(
-        "longhorn.io/v1beta2", "Node", "n2", "longhorn-system", status=condition(OLD, "manager pod is down")
+        "longhorn.io/v1beta2",
+        "Node",
+        "n2",
+        "longhorn-system",
+        status=condition(OLD, "manager pod is down"),
     )
     assert of_cluster(node)
     assert not of_cluster(manifest("v1", "Node", "n2", status=condition(OLD, "kubelet stopped")))

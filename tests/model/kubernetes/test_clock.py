@@ -45,7 +45,10 @@ def node(name, *heartbeats):
 @pytest.mark.parametrize(
     ("nodes", "expected"),
     [
-        ([node("a", "2026-11-01T10:00:00Z", "soon"), node("b", "2026-11-01T10:05:00Z", None)], "2026-11-01T10:05:00Z"),
+        (
+            [node("a", "2026-11-01T10:00:00Z", "soon"), node("b", "2026-11-01T10:05:00Z", None)],
+            "2026-11-01T10:05:00Z",
+        ),
         ([node("a")], None),
         ([], None),
     ],
@@ -56,7 +59,14 @@ def test_now(nodes, expected):
 
 @pytest.mark.parametrize(
     ("hours", "words"),
-    [(71, "71 h"), (72, "3 days"), (76, "3 days 4 h"), (239, "9 days 23 h"), (250, "10 days"), (840, "35 days")],
+    [
+        (71, "71 h"),
+        (72, "3 days"),
+        (76, "3 days 4 h"),
+        (239, "9 days 23 h"),
+        (250, "10 days"),
+        (840, "35 days"),
+    ],
 )
 def test_a_long_time_is_told_in_days(hours, words):
     assert duration(timedelta(hours=hours)) == words

@@ -12,13 +12,28 @@ def vmi(name, namespace):
 
 
 def test_the_objects_of_a_namespace_and_of_all():
-    objects = [vmi("a", "x"), vmi("a", "y"), vmi("b", "x"), vmi("c", ""), manifest("v1", "Node", "n")]
+    objects = [
+        vmi("a", "x"),
+        vmi("a", "y"),
+        vmi("b", "x"),
+        vmi("c", ""),
+        manifest("v1", "Node", "n"),
+    ]
     cluster = Snapshot(objects, complete=["*"])
     assert [obj.name for obj in cluster.known(VMI, "x")] == ["a", "b"]
     assert [obj.name for obj in cluster.known(VMI, "default")] == ["c"]
     assert cluster.known(VMI, "z") == []
-    assert [(obj.namespace, obj.name) for obj in cluster.known(VMI)] == [("", "c"), ("x", "a"), ("x", "b"), ("y", "a")]
-    assert [obj.name for obj in cluster.known(NODE)] == [obj.name for obj in cluster.known(NODE, "")] == ["n"]
+    assert [(obj.namespace, obj.name) for obj in cluster.known(VMI)] == [
+        ("", "c"),
+        ("x", "a"),
+        ("x", "b"),
+        ("y", "a"),
+    ]
+    assert (
+        [obj.name for obj in cluster.known(NODE)]
+        == [obj.name for obj in cluster.known(NODE, "")]
+        == ["n"]
+    )
     assert {id(obj) for obj in cluster} == {id(obj) for obj in objects}
 
 

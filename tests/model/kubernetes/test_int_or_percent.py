@@ -21,7 +21,15 @@ from virt_admit.model.kubernetes.int_or_percent import (
     allowed_unhealthy,
     parse_int_or_percent,
 )
-from virt_admit.model.kubernetes.units import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, admits, show
+from virt_admit.model.kubernetes.units import (
+    HOUR,
+    MICROSECOND,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    admits,
+    show,
+)
 
 MHC, CAPI, MAX, MIN = (
     LimitKind.MACHINE_API,
@@ -54,7 +62,19 @@ def test_limits(limit: LimitKind, value: object, expected: IntOrPercent) -> None
         *((value, MHC, Fault.TYPE) for value in (None, True, False, 1.0, 40.5, [], {}, ["40%"])),
         *(
             (text, MHC, Fault.FORM)
-            for text in ("", "%", "abc", "40 %", "40%%", "+3", "1.5%", "40%\n", "3\n", "\u0663", "040%")
+            for text in (
+                "",
+                "%",
+                "abc",
+                "40 %",
+                "40%%",
+                "+3",
+                "1.5%",
+                "40%\n",
+                "3\n",
+                "\u0663",
+                "040%",
+            )
         ),
         *((value, MHC, Fault.NEGATIVE) for value in (-1, -(2**40), "-1", "-5%")),
         *((value, MHC, Fault.TOO_LARGE) for value in (2**31, 4294967296, "2147483648", "9" * 5000)),
@@ -82,7 +102,14 @@ def test_cluster_api_has_no_pattern() -> None:
     assert parse_int_or_percent("040%", CAPI) == IntOrPercent(40, percent=True)
 
 
-@given(st.one_of(st.integers(), st.text(alphabet="0123456789%-+ \n\u0663", max_size=6), st.floats(), st.booleans()))
+@given(
+    st.one_of(
+        st.integers(),
+        st.text(alphabet="0123456789%-+ \n\u0663", max_size=6),
+        st.floats(),
+        st.booleans(),
+    )
+)
 def test_limits_of_the_machine_api_follow_their_schema(value: object) -> None:
     """Schema and controller agree on what we take, and on nothing else."""
     if isinstance(value, str):
@@ -106,7 +133,7 @@ ROUNDING = """
     | 40% | 1 / 2 / 2→2 | 3 / 4 / 4→4 | 3 / 4 / 4→5 | 4 / 5 / 5→7 | 6 / 6 / 6→9 | 8 / 8 / 8→12 |
     | 49% | 1 / 2 / 2→2 | 3 / 4 / 4→4 | 4 / 5 / 5→4 | 5 / 6 / 6→6 | 7 / 8 / 8→7 | 9 / 10 / 10→10 |
     | 70% | 2 / 3 / 3→1 | 5 / 6 / 6→2 | 6 / 7 / 7→2 | 8 / 9 / 9→3 | 10 / 11 / 11→4 | 14 / 14 / 14→6 |
-"""
+"""  # noqa: E501
 
 
 def test_rounding() -> None:
@@ -116,7 +143,11 @@ def test_rounding() -> None:
         for total, cell in zip((4, 8, 9, 12, 15, 20), cells, strict=True):
             floor, ceiling, least, rest = map(int, re.findall(r"\d+", cell))
             value = parse_int_or_percent(percent, MHC)
-            assert allowed_unhealthy(value, total, MHC) == allowed_unhealthy(value, total, CAPI) == floor
+            assert (
+                allowed_unhealthy(value, total, MHC)
+                == allowed_unhealthy(value, total, CAPI)
+                == floor
+            )
             assert allowed_unhealthy(value, total, MAX) == ceiling
             assert allowed_unhealthy(value, total, MIN) == rest == total - least
             seen += 1

@@ -46,8 +46,9 @@ def depth_of(value):
 @pytest.mark.parametrize("depth", [1_100, 10_000])
 def test_what_is_nested_too_deeply_hides_nothing_else(depth):
     text = (
-        rf'{{"x": "}}{{[\\\"{{", "deep": {nested(depth)}, "y": [{{"z": 1}}], "again": [{nested(depth)}, 2]}}'.encode()
-    )
+        rf'{{"x": "}}{{[\\\"{{", "deep": {nested(depth)}, "y": [{{"z": 1}}], "again": '
+        rf"[{nested(depth)}, 2]}}"
+    ).encode()
     with pytest.raises((ValueError, RecursionError)):
         json_codec.loads(text)
     found = json_codec.loads_bounded(text)
@@ -68,7 +69,13 @@ def test_what_can_be_read_can_be_written(depth):
 
 @for_each(
     "text",
-    [b"{" * 100_000, b"[" * 101 + b'""' * 1_000_000, b"[" * 101 + b'"\\' * 1_000_000, b"}" * 100_000, b"[" * 200],
+    [
+        b"{" * 100_000,
+        b"[" * 101 + b'""' * 1_000_000,
+        b"[" * 101 + b'"\\' * 1_000_000,
+        b"}" * 100_000,
+        b"[" * 200,
+    ],
 )
 def test_what_is_not_json_is_refused_in_time(text):
     with measured() as work, pytest.raises(ValueError):

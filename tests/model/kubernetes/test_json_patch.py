@@ -11,9 +11,12 @@ from virt_admit.model.kubernetes import json_patch
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path
 
-LEAF = st.none() | st.booleans() | st.integers(2, 3) | st.sampled_from(["", "a", "b/c", "~"])  # 1 equals true in Python
+# 1 equals true in Python
+LEAF = st.none() | st.booleans() | st.integers(2, 3) | st.sampled_from(["", "a", "b/c", "~"])
 KEYS = st.sampled_from(["a", "b", "b/c", "m~n"])
-JSON = st.recursive(LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))
+JSON = st.recursive(
+    LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
+)
 
 
 @st.composite
@@ -23,12 +26,18 @@ def cases(draw):
     here, steps = data, []
     while isinstance(here, dict | list) and here and (not steps or draw(st.booleans())):
         inside = here
-        steps.append(draw(st.sampled_from(sorted(here) if isinstance(here, dict) else range(len(here)))))
+        steps.append(
+            draw(st.sampled_from(sorted(here) if isinstance(here, dict) else range(len(here))))
+        )
         here = here[steps[-1]]
     if draw(st.booleans()):
-        steps[-1] = draw(KEYS if isinstance(inside, dict) else st.integers(0, len(inside) + 1) | st.just("-"))
+        steps[-1] = draw(
+            KEYS if isinstance(inside, dict) else st.integers(0, len(inside) + 1) | st.just("-")
+        )
     value = here if draw(st.booleans()) else draw(JSON)
-    return data, Patch(draw(st.sampled_from(["add", "remove", "replace", "test"])), Path(*steps), value)
+    return data, Patch(
+        draw(st.sampled_from(["add", "remove", "replace", "test"])), Path(*steps), value
+    )
 
 
 @given(cases())
@@ -46,9 +55,16 @@ def test_it_does_what_jsonpatch_does(case):
 
 
 def test_operations_follow_each_other():
-    steps = [Patch("add", Path("spec"), {}), Patch("add", Path("spec", "x"), 1), Patch("test", Path("spec", "x"), 1)]
+    steps = [
+        Patch("add", Path("spec"), {}),
+        Patch("add", Path("spec", "x"), 1),
+        Patch("test", Path("spec", "x"), 1),
+    ]
 
-    assert json_patch.apply(Object({"kind": "A"}, "shop"), steps).data == {"kind": "A", "spec": {"x": 1}}
+    assert json_patch.apply(Object({"kind": "A"}, "shop"), steps).data == {
+        "kind": "A",
+        "spec": {"x": 1},
+    }
     assert json_patch.apply(Object({}, "shop"), steps).namespace == "shop"
 
 

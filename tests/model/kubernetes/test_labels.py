@@ -20,12 +20,17 @@ EXPRESSIONS = st.one_of(
         st.lists(VALUES, min_size=1, max_size=2),
     ),
     st.builds(
-        lambda key, operator: {"key": key, "operator": operator}, KEYS, st.sampled_from(["Exists", "DoesNotExist"])
+        lambda key, operator: {"key": key, "operator": operator},
+        KEYS,
+        st.sampled_from(["Exists", "DoesNotExist"]),
     ),
     st.just({"key": "pool", "operator": "in"}),
 )
 SELECTORS = st.fixed_dictionaries(
-    {"matchLabels": st.dictionaries(KEYS, VALUES, max_size=2), "matchExpressions": st.lists(EXPRESSIONS, max_size=3)}
+    {
+        "matchLabels": st.dictionaries(KEYS, VALUES, max_size=2),
+        "matchExpressions": st.lists(EXPRESSIONS, max_size=3),
+    }
 )
 
 
@@ -66,5 +71,9 @@ def test_nodes_of_the_control_plane():
         for name, some in labels.items()
     ]
     every = selected_nodes.select(Snapshot(objects, complete=["nodes"]), selectors.parse({}))
-    assert [each.name for each in selected_nodes.control_plane(every).objects] == ["both", "new", "old"]
+    assert [each.name for each in selected_nodes.control_plane(every).objects] == [
+        "both",
+        "new",
+        "old",
+    ]
     assert [nodes.is_control_plane(each) for each in objects] == [True, True, True, False]

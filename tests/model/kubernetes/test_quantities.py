@@ -52,8 +52,37 @@ def test_quantities(text: str, number: Fraction) -> None:
 @for_each(
     "value",
     [
-        *("", "64 MiB", "64MB", "64mi", "1K", "0x10", "1e1.5", "1e", "1ee3", "1e--3", "1e3Ki", "1EE3", "Ki", ".", "+"),
-        *(" 1", "1 ", "1\n", "1_0", "\u0663", "\uff11", "1,5", "1.2.3", "inf", "nan", "1/2", "1" * 1001),
+        *(
+            "",
+            "64 MiB",
+            "64MB",
+            "64mi",
+            "1K",
+            "0x10",
+            "1e1.5",
+            "1e",
+            "1ee3",
+            "1e--3",
+            "1e3Ki",
+            "1EE3",
+            "Ki",
+            ".",
+            "+",
+        ),
+        *(
+            " 1",
+            "1 ",
+            "1\n",
+            "1_0",
+            "\u0663",
+            "\uff11",
+            "1,5",
+            "1.2.3",
+            "inf",
+            "nan",
+            "1/2",
+            "1" * 1001,
+        ),
         *(5, 1.5, True, None, [], {}),
     ],
 )
@@ -103,7 +132,9 @@ def go_quantity(text: str) -> Fraction | None:
         number, rest = number + rest[0], rest[1:]
     if number.count(".") > 1 or not number.strip("+-."):
         return None
-    factors = dict(zip(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), range(-9, 19, 3), strict=True))
+    factors = dict(
+        zip(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), range(-9, 19, 3), strict=True)
+    )
     if rest in factors:
         return Fraction(number) * Fraction(10) ** factors[rest]
     if rest in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):

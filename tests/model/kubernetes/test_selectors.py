@@ -9,13 +9,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.for_each import for_each
-from virt_admit.model.kubernetes.selectors import Requirement, Selector, key_error, parse, parse_text, value_error
+from virt_admit.model.kubernetes.selectors import (
+    Requirement,
+    Selector,
+    key_error,
+    parse,
+    parse_text,
+    value_error,
+)
 
 ROLE = "machine.openshift.io/cluster-api-machine-role"
 
 
 @for_each(
-    "key", ["a", "A", "0", "app", "a.b_c-d", "a" * 63, "example.com/app", "x/y", "a-b.c-d/E_f", "a" * 253 + "/b", ROLE]
+    "key",
+    [
+        "a",
+        "A",
+        "0",
+        "app",
+        "a.b_c-d",
+        "a" * 63,
+        "example.com/app",
+        "x/y",
+        "a-b.c-d/E_f",
+        "a" * 253 + "/b",
+        ROLE,
+    ],
 )
 def test_keys(key: str) -> None:
     assert key_error(key) is None
@@ -24,7 +44,23 @@ def test_keys(key: str) -> None:
 @for_each(
     "key",
     [
-        *("", "/", "/a", "a/", "a/b/c", "-a", "a-", ".a", "_a", "a b", "a\n", "a" * 64, "é", "\u0663", "<role>"),
+        *(
+            "",
+            "/",
+            "/a",
+            "a/",
+            "a/b/c",
+            "-a",
+            "a-",
+            ".a",
+            "_a",
+            "a b",
+            "a\n",
+            "a" * 64,
+            "é",
+            "\u0663",
+            "<role>",
+        ),
         *("Example.com/a", "a_b/c", "-a/b", "a..b/c", "a./b", "a" * 254 + "/b", "a\n/b"),
         *(None, True, 5, 1.5, [], {}),
     ],
@@ -43,7 +79,26 @@ def test_values(value: str) -> None:
 
 @for_each(
     "value",
-    ["<role>", "a b", "''", " ", "-a", "a-", ".", "a/b", "a\n", "a" * 64, "é", "\uff11", None, True, 5, 1.5, [], {}],
+    [
+        "<role>",
+        "a b",
+        "''",
+        " ",
+        "-a",
+        "a-",
+        ".",
+        "a/b",
+        "a\n",
+        "a" * 64,
+        "é",
+        "\uff11",
+        None,
+        True,
+        5,
+        1.5,
+        [],
+        {},
+    ],
 )
 def test_no_values(value: object) -> None:
     assert "is not a label value" in (value_error(value) or "")
@@ -71,19 +126,43 @@ def test_no_values(value: object) -> None:
         ({"matchLabels": {"a b": "c d"}}, ["matchLabels.a b", "matchLabels.a b"]),
         ({"matchExpressions": {}}, ["matchExpressions"]),
         ({"matchExpressions": "a"}, ["matchExpressions"]),
-        ({"matchExpressions": [None, "a", 5]}, ["matchExpressions.0", "matchExpressions.1", "matchExpressions.2"]),
+        (
+            {"matchExpressions": [None, "a", 5]},
+            ["matchExpressions.0", "matchExpressions.1", "matchExpressions.2"],
+        ),
         ({"matchExpressions": [{}]}, ["matchExpressions.0", "matchExpressions.0"]),
         ({"matchExpressions": [{"key": "a", "operator": "exists"}]}, ["matchExpressions.0"]),
         ({"matchExpressions": [{"key": "a", "operator": ["In"]}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": []}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "Exists", "values": [""]}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist", "values": ["x"]}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "In", "values": "x"}]}, ["matchExpressions.0"]),
-        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["x", True]}]}, ["matchExpressions.0"]),
         (
-            {"matchLabels": {"-": "x"}, "matchExpressions": [{"key": "a", "operator": "Exists"}, {"operator": "In"}]},
+            {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]},
+            ["matchExpressions.0"],
+        ),
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, ["matchExpressions.0"]),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": []}]},
+            ["matchExpressions.0"],
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Exists", "values": [""]}]},
+            ["matchExpressions.0"],
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "DoesNotExist", "values": ["x"]}]},
+            ["matchExpressions.0"],
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": "x"}]},
+            ["matchExpressions.0"],
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["x", True]}]},
+            ["matchExpressions.0"],
+        ),
+        (
+            {
+                "matchLabels": {"-": "x"},
+                "matchExpressions": [{"key": "a", "operator": "Exists"}, {"operator": "In"}],
+            },
             ["matchLabels.-", "matchExpressions.1", "matchExpressions.1"],
         ),
     ],
@@ -98,7 +177,11 @@ def test_every_error_is_found_with_its_place(selector: object, errors: list[str]
     ("selector", "selected", "left"),
     [
         ({}, [{}, {"a": "b"}, None], []),
-        ({"matchLabels": {"a": "b"}}, [{"a": "b"}, {"a": "b", "c": "d"}], [{}, {"a": "c"}, {"a": None}, {"a": ["b"]}]),
+        (
+            {"matchLabels": {"a": "b"}},
+            [{"a": "b"}, {"a": "b", "c": "d"}],
+            [{}, {"a": "c"}, {"a": None}, {"a": ["b"]}],
+        ),
         ({"matchLabels": {"a": ""}}, [{"a": ""}], [{}, {"a": "b"}]),
         ({"matchLabels": {"a": "b", "c": "d"}}, [{"a": "b", "c": "d"}], [{"a": "b"}, {"c": "d"}]),
         (
@@ -111,10 +194,21 @@ def test_every_error_is_found_with_its_place(selector: object, errors: list[str]
             [{}, {"a": "y"}, "no map"],
             [{"a": "x"}],
         ),
-        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, [{"a": ""}, {"a": "x"}], [{}, {"b": "x"}, None]),
-        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, [{}, {"b": "x"}], [{"a": ""}]),
         (
-            {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]},
+            {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+            [{"a": ""}, {"a": "x"}],
+            [{}, {"b": "x"}, None],
+        ),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]},
+            [{}, {"b": "x"}],
+            [{"a": ""}],
+        ),
+        (
+            {
+                "matchLabels": {"a": "x"},
+                "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}],
+            },
             [{"a": "x"}],
             [{"a": "x", "b": "y"}, {}],
         ),
@@ -160,7 +254,10 @@ def test_equality_ignores_order_repetition_and_spelling() -> None:
     [
         ({"matchLabels": {ROLE: "master"}}, {"master"}),
         ({"matchExpressions": [{"key": ROLE, "operator": "In", "values": ["master"]}]}, {"master"}),
-        ({"matchExpressions": [{"key": ROLE, "operator": "In", "values": ["master", "worker"]}]}, {"master", "worker"}),
+        (
+            {"matchExpressions": [{"key": ROLE, "operator": "In", "values": ["master", "worker"]}]},
+            {"master", "worker"},
+        ),
         (
             {
                 "matchLabels": {ROLE: "master"},
@@ -198,7 +295,9 @@ def test_an_unknown_operator_matches_nothing() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 EXPRESSION = st.fixed_dictionaries(
@@ -212,7 +311,8 @@ EXPRESSION = st.fixed_dictionaries(
 SELECTOR = JSON | st.fixed_dictionaries(
     {},
     optional={
-        "matchLabels": st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"])) | JSON,
+        "matchLabels": st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"]))
+        | JSON,
         "matchExpressions": st.lists(EXPRESSION, max_size=2) | JSON,
     },
 )
@@ -237,7 +337,7 @@ def test_keys_and_values_follow_the_published_grammar(text: str) -> None:
     assert (value_error(text) is None) == bool(re.fullmatch(rf"({name})?", text))
 
 
-# --- as kubectl takes it -------------------------------------------------------------------------------------------
+# --- as kubectl takes it --------------------------------------------------------------------------
 
 LABELS = {"app": "db", "tier": "a", "size": "3", "empty": "", "example.com/role": "x"}
 
@@ -273,7 +373,21 @@ def test_a_selector_as_kubectl_takes_it(text: str, matches: bool) -> None:
     assert parse_text(text).matches(LABELS) is matches
 
 
-@for_each("text", ["=db", "app=db tier=a", "app in web", "app in (", "a,,b", "app=db,", "app=ä", "!", "-x=1", "size>x"])
+@for_each(
+    "text",
+    [
+        "=db",
+        "app=db tier=a",
+        "app in web",
+        "app in (",
+        "a,,b",
+        "app=db,",
+        "app=ä",
+        "!",
+        "-x=1",
+        "size>x",
+    ],
+)
 def test_what_is_no_selector(text: str) -> None:
     with pytest.raises(ValueError, match="is not a selector"):
         parse_text(text)

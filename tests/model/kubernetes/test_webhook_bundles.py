@@ -1,4 +1,6 @@
-"""When the CA bundles of other products end: for doctor, for the metric of a scan, and without a cost for other files."""
+"""When the CA bundles of other products end: for doctor, for the metric of a scan, and without a
+cost for other files.
+"""
 
 import subprocess
 import sys
@@ -45,17 +47,21 @@ def diagnosed(*services, configurations=()):
 
 
 def test_doctor_names_what_has_ended_and_what_ends_soon():
-    ended, soon = diagnosed(service(bundle(29)), service(bundle(365)), configurations=[other(bundle(-1))])
+    ended, soon = diagnosed(
+        service(bundle(29)), service(bundle(365)), configurations=[other(bundle(-1))]
+    )
     assert (ended.status, soon.status) == (Status.WRONG, Status.NOTE)
     assert (
-        "ValidatingWebhookConfiguration virt-api-validator: the CA in webhooks[0].clientConfig.caBundle ended"
-        in ended.text
-    )
+        "ValidatingWebhookConfiguration virt-api-validator: the CA in "
+        "webhooks[0].clientConfig.caBundle ended"
+    ) in ended.text
     assert "APIService v1.subresources.kubevirt.io: the CA in spec.caBundle ends on" in soon.text
     assert "restart the operator" in ended.remedy
 
 
-@pytest.mark.parametrize("services", [(), (service(bundle(31)),), (service(bundle(-1), "v1.metrics.k8s.io"),)])
+@pytest.mark.parametrize(
+    "services", [(), (service(bundle(31)),), (service(bundle(-1), "v1.metrics.k8s.io"),)]
+)
 def test_doctor_is_silent_about_sound_bundles_and_other_products(services):
     assert diagnosed(*services) == []
 
@@ -79,14 +85,19 @@ def test_the_metric_has_the_first_end_of_each_object():
 
     registry = scan_metrics.gauges(Report(()), {}, 1.0, None, ends)
     labels = {"kind": kind.kind, "name": "virt-api-validator"}
-    assert registry.get_sample_value("virt_admit_webhook_bundle_expiry_timestamp_seconds", labels) in ends.values()
+    assert (
+        registry.get_sample_value("virt_admit_webhook_bundle_expiry_timestamp_seconds", labels)
+        in ends.values()
+    )
 
 
 def test_checking_other_files_does_not_load_cryptography():
     """It takes 14 MiB and half of the time of a check."""
     code = (
-        "import sys; from virt_admit.cli.main import virt_admit;"
-        "virt_admit(['check', '-q', 'examples'], standalone_mode=False); print('cryptography' in sys.modules)"
+        "import sys; from virt_admit.cli.main import virt_admit;virt_admit(['check', '-q', "
+        "'examples'], standalone_mode=False); print('cryptography' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert found.stdout.splitlines()[-1] == "False"

@@ -8,11 +8,30 @@ def vm(run_strategy, name="db", **metadata):
     return builders.vm(name=name, metadata=metadata, runStrategy=run_strategy)
 
 
-def vmi(strategy=None, migratable=None, *, owner="VirtualMachine", on="a", phase="Running", labels=None, **spec):
-    conditions = [{"type": "LiveMigratable", "status": str(migratable), "reason": "HostDeviceNotLiveMigratable"}]
+def vmi(
+    strategy=None,
+    migratable=None,
+    *,
+    owner="VirtualMachine",
+    on="a",
+    phase="Running",
+    labels=None,
+    **spec,
+):
+    conditions = [
+        {
+            "type": "LiveMigratable",
+            "status": str(migratable),
+            "reason": "HostDeviceNotLiveMigratable",
+        }
+    ]
     return builders.vmi(
         metadata={"ownerReferences": owned_by(owner) if owner else [], "labels": labels or {}},
-        status={"phase": phase, "nodeName": on, "conditions": conditions if migratable is not None else []},
+        status={
+            "phase": phase,
+            "nodeName": on,
+            "conditions": conditions if migratable is not None else [],
+        },
         evictionStrategy=strategy,
         **spec,
     )

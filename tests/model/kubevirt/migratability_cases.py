@@ -5,11 +5,17 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.migratability import Migratable, assess
 
-MASQUERADE = {"networks": [{"name": "default", "pod": {}}], "interfaces": [{"name": "default", "masquerade": {}}]}
+MASQUERADE = {
+    "networks": [{"name": "default", "pod": {}}],
+    "interfaces": [{"name": "default", "masquerade": {}}],
+}
 
 
 def vm(spec=None, annotations=None, kind="VirtualMachine", metadata=None, **vm_spec):
-    """A VM on the pod network with masquerade, unless its spec says otherwise. ``spec`` is the VMI spec."""
+    """A VM on the pod network with masquerade, unless its spec says otherwise.
+
+    ``spec`` is the VMI spec.
+    """
     spec = dict(spec or {})
     devices = dict(spec.pop("devices", {}))
     networks = spec.pop("networks", None)
@@ -43,7 +49,10 @@ def no(name, path):
 def pod_interface(**binding):
     other = {"name": "other", "sriov": {}}
     return {
-        "networks": [{"name": "other", "multus": {"networkName": "x", "default": True}}, {"name": "lan", "pod": {}}],
+        "networks": [
+            {"name": "other", "multus": {"networkName": "x", "default": True}},
+            {"name": "lan", "pod": {}},
+        ],
         "devices": {"interfaces": [other, {"name": "lan", **binding}]},
     }
 

@@ -1,6 +1,7 @@
 """Thousands of VMs, each built from parts whose effect on a migration is known.
 
-The parts in vm_grid.py say what must be the result; it is compared with what the rules and the model say.
+The parts in vm_grid.py say what must be the result; it is compared with what the rules and the
+model say.
 """
 
 import copy
@@ -39,12 +40,18 @@ def test_there_are_thousands_and_every_pair_of_parts_occurs():
 
 def test_the_verdict_is_what_the_parts_say():
     for machine in ALL:
-        assert assess(machine.obj, machine.world.cluster).migratable.value == machine.answer, machine
+        assert assess(machine.obj, machine.world.cluster).migratable.value == machine.answer, (
+            machine
+        )
 
 
 def wanted(machine):
     """What becomes of a machine without a strategy; None: nothing is written."""
-    wish = "None" if machine.never else {YES: "LiveMigrate"}.get(machine.answer, "LiveMigrateIfPossible")
+    wish = (
+        "None"
+        if machine.never
+        else {YES: "LiveMigrate"}.get(machine.answer, "LiveMigrateIfPossible")
+    )
     says = machine.world.says
     if says in ("None", "External") or machine.world.one_node:
         return None
@@ -72,7 +79,9 @@ def test_live_migrate_is_never_the_default_of_what_cannot_migrate():
     for machine in ALL:
         response = judge(request(machine.obj), RULES, machine.world.cluster, OUT_OF_THE_BOX)
         assert not response.errors
-        effective = machine.strategy or next((step.value for step in response.patch), machine.world.says)
+        effective = machine.strategy or next(
+            (step.value for step in response.patch), machine.world.says
+        )
         blocks = [v for v in response.verdicts if v.rule.id == "vm-live-migrate-not-migratable"]
         assert bool(blocks) == (effective == "LiveMigrate" and machine.answer == NO), machine
         if machine.strategy is None:
@@ -111,7 +120,9 @@ def add(obj, part):
     return Object(data)
 
 
-@pytest.mark.parametrize("kind", ["VirtualMachine", "VirtualMachinePool", "VirtualMachineInstanceReplicaSet"])
+@pytest.mark.parametrize(
+    "kind", ["VirtualMachine", "VirtualMachinePool", "VirtualMachineInstanceReplicaSet"]
+)
 def test_every_kind_is_among_them(kind):
     machines = [machine for machine in ALL if machine.obj.kind == kind]
     assert len(machines) > 500
@@ -121,7 +132,11 @@ def test_instances_are_neither_changed_nor_refused():
     for machine in ALL[::7]:
         template = vms.vmi_template(machine.obj)
         metadata = {"name": "db", "namespace": "shop", **template["metadata"].map}
-        head = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata}
+        head = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": metadata,
+        }
         instance = Object(head | {"spec": template["spec"].value})
         response = judge(request(instance), RULES, machine.world.cluster, OUT_OF_THE_BOX)
         assert response.allowed
@@ -130,4 +145,7 @@ def test_instances_are_neither_changed_nor_refused():
 
 def test_on_update_nothing_is_written():
     for machine in ALL[::7]:
-        assert fix(request(machine.obj, "UPDATE"), RULES, machine.world.cluster, OUT_OF_THE_BOX).patch == ()
+        assert (
+            fix(request(machine.obj, "UPDATE"), RULES, machine.world.cluster, OUT_OF_THE_BOX).patch
+            == ()
+        )

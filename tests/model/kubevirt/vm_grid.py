@@ -1,4 +1,6 @@
-"""Clusters and parts of VMs, each with what it means for a migration, and all their combinations."""
+"""Clusters and parts of VMs, each with what it means for a migration,
+and all their combinations.
+"""
 
 from collections.abc import Callable
 from itertools import islice, product
@@ -41,7 +43,11 @@ class World(NamedTuple):
     def with_less(self, index):
         """The cluster without one of its objects."""
         objects = list(self.cluster)
-        return Snapshot(each for i, each in enumerate(objects) if i != index % len(objects)) if objects else NOTHING
+        return (
+            Snapshot(each for i, each in enumerate(objects) if i != index % len(objects))
+            if objects
+            else NOTHING
+        )
 
 
 def storage():
@@ -51,7 +57,9 @@ def storage():
         claim("shared", "ReadWriteMany"),
         claim("local", "ReadWriteOnce"),
         manifest("storage.k8s.io/v1", "StorageClass", "lvm", metadata=default),
-        manifest("cdi.kubevirt.io/v1beta1", "StorageProfile", "lvm", status={"claimPropertySets": sets}),
+        manifest(
+            "cdi.kubevirt.io/v1beta1", "StorageProfile", "lvm", status={"claimPropertySets": sets}
+        ),
     ]
 
 
@@ -132,7 +140,9 @@ WORLDS = [
 
 
 class Part(NamedTuple):
-    """What it adds to the VMI spec, its domain and devices, and what that does to a migration in a world."""
+    """What it adds to the VMI spec, its domain and devices,
+    and what that does to a migration in a world.
+    """
 
     does: Callable[[World], str]
     spec: dict = {}  # noqa: RUF012 - never changed
@@ -223,7 +233,10 @@ DEVICES = [
     Part(always(YES)),
     Part(always(NO), devices={"hostDevices": [{"name": "a"}]}),
     Part(by_vgpu, devices={"gpus": [{"name": "a", "deviceName": "example.com/vgpu"}]}),
-    Part(always(NO), devices={"gpus": [{"name": name, "deviceName": "example.com/vgpu"} for name in "ab"]}),
+    Part(
+        always(NO),
+        devices={"gpus": [{"name": name, "deviceName": "example.com/vgpu"} for name in "ab"]},
+    ),
     Part(always(NO), domain={"launchSecurity": {"snp": {}}}),
     Part(by_architecture, domain={"launchSecurity": {}}),
     Part(always(NO), {"architecture": "s390x"}, domain={"launchSecurity": {}}),
@@ -272,8 +285,16 @@ def build(index, world, parts, strategy, tie):
 def wrap(index, template, templates, annotations):
     metadata = {"name": "db", "namespace": "shop", "annotations": annotations}
     vm = {"runStrategy": "Always", "dataVolumeTemplates": list(templates), "template": template}
-    if index % 3 == 0 or (templates and index % 3 == 2):  # a replica set has no templates of data volumes
-        return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": vm})
+    # a replica set has no templates of data volumes
+    if index % 3 == 0 or (templates and index % 3 == 2):
+        return Object(
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachine",
+                "metadata": metadata,
+                "spec": vm,
+            }
+        )
     if index % 3 == 1:
         spec = {"virtualMachineTemplate": {"spec": vm}}
         api, kind = "pool.kubevirt.io/v1beta1", "VirtualMachinePool"

@@ -1,4 +1,6 @@
-"""An update of OpenShift that is not accepted, or does not get past an operator, reaches no node."""
+"""An update of OpenShift that is not accepted, or does not get past an operator,
+reaches no node.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from tests.healthy.openshift import config_notes
 from tests.healthy.parts import Object as Raw
 from tests.healthy.parts import ago, obj, pod, snapshot
 from tests.incidents_platform.case import only
-from tests.incidents_platform.cluster_updates import KEY, REFUSED, at_rest, condition, operator, version
+from tests.incidents_platform.cluster_updates import (
+    KEY,
+    REFUSED,
+    at_rest,
+    condition,
+    operator,
+    version,
+)
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, Stop, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -20,12 +29,18 @@ from virt_admit.reports.upgrade.text import text
 
 BEHIND = operator("machine-config", "4.20.1")
 REACHED = operator("machine-config", "4.20.6")
-FAILING = condition("Failing", True, "ClusterOperatorDegraded", "Cluster operator ingress is degraded", hours=4)
-LOADED = condition("ReleaseAccepted", True, "PayloadLoaded", 'Payload loaded version="4.20.6" image="x:old"')
+FAILING = condition(
+    "Failing", True, "ClusterOperatorDegraded", "Cluster operator ingress is degraded", hours=4
+)
+LOADED = condition(
+    "ReleaseAccepted", True, "PayloadLoaded", 'Payload loaded version="4.20.6" image="x:old"'
+)
 REFUSES = ("ReleaseAccepted", False, "PreconditionChecks")
 
 
-def rehearsed(*more: Raw, options: Options | None = None, unreadable: tuple[str, ...] = ()) -> Rehearsal:
+def rehearsed(
+    *more: Raw, options: Options | None = None, unreadable: tuple[str, ...] = ()
+) -> Rehearsal:
     found = snapshot([*at_rest(), *more])
     items = map(Object, found["items"])
     cluster = Snapshot(items, ["*"], unreadable, time=found["time"])
@@ -38,7 +53,10 @@ def applying(*conditions: Raw) -> Raw:
 
 WAITS = {
     "refused": ([version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))], False),
-    "being loaded": ([version("4.18.20", "4.19.9", LOADED | {"status": "Unknown", "message": "Retrieving"})], None),
+    "being loaded": (
+        [version("4.18.20", "4.19.9", LOADED | {"status": "Unknown", "message": "Retrieving"})],
+        None,
+    ),
     "of an earlier update": (
         [version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED.replace("4.19.9", "4.19.8")))],
         None,
@@ -46,11 +64,23 @@ WAITS = {
     "accepted before, and not looked at since": ([version("4.18.20", "4.19.9", LOADED)], None),
     "no condition": ([version("4.18.20", "4.19.9")], None),
     "an image that cannot be pulled": (
-        [version("4.18.20", "4.19.9", condition("ReleaseAccepted", False, "RetrievePayload", "no route", hours=2))],
+        [
+            version(
+                "4.18.20",
+                "4.19.9",
+                condition("ReleaseAccepted", False, "RetrievePayload", "no route", hours=2),
+            )
+        ],
         False,
     ),
     "an image that could not be pulled just now": (
-        [version("4.18.20", "4.19.9", condition("ReleaseAccepted", False, "RetrievePayload", "no route", minutes=2))],
+        [
+            version(
+                "4.18.20",
+                "4.19.9",
+                condition("ReleaseAccepted", False, "RetrievePayload", "no route", minutes=2),
+            )
+        ],
         None,
     ),
     "not valid": (
@@ -58,7 +88,12 @@ WAITS = {
             version(
                 "4.18.20",
                 "4.19.9",
-                condition("Invalid", True, "I", "The cluster version is invalid: spec.desiredUpdate.version"),
+                condition(
+                    "Invalid",
+                    True,
+                    "I",
+                    "The cluster version is invalid: spec.desiredUpdate.version",
+                ),
             )
         ],
         False,
@@ -79,15 +114,29 @@ WAITS = {
         True,
     ),
     "on its way": ([applying(condition("Failing", False)), BEHIND], True),
-    "fails for hours": ([applying(FAILING), BEHIND, operator("ingress", "4.20.1", Degraded="why")], False),
+    "fails for hours": (
+        [applying(FAILING), BEHIND, operator("ingress", "4.20.1", Degraded="why")],
+        False,
+    ),
     "fails, no operator is known": ([applying(FAILING)], None),
-    "fails for minutes": ([applying(FAILING | {"lastTransitionTime": "2026-11-20T11:50:00Z"}), BEHIND], None),
-    "fails after the nodes": ([applying(FAILING), REACHED], True),
-    "slow": (
-        [applying(condition("Failing", False) | {"status": "Unknown", "reason": "SlowClusterOperator"}), BEHIND],
+    "fails for minutes": (
+        [applying(FAILING | {"lastTransitionTime": "2026-11-20T11:50:00Z"}), BEHIND],
         None,
     ),
-    "nothing is asked for": ([version("4.20.6", None, FAILING, condition("Upgradeable", False, "X"))], True),
+    "fails after the nodes": ([applying(FAILING), REACHED], True),
+    "slow": (
+        [
+            applying(
+                condition("Failing", False) | {"status": "Unknown", "reason": "SlowClusterOperator"}
+            ),
+            BEHIND,
+        ],
+        None,
+    ),
+    "nothing is asked for": (
+        [version("4.20.6", None, FAILING, condition("Upgradeable", False, "X"))],
+        True,
+    ),
     "no ClusterVersion": ([], True),
 }
 
@@ -114,8 +163,14 @@ def test_an_update_by_its_version_alone() -> None:
 
 
 def test_what_the_next_update_would_meet() -> None:
-    own = version("4.20.6", None, condition("Upgradeable", False, "MultipleReasons", "two operators refuse"))
-    found = rehearsed(own, operator("dns", "4.20.6", Degraded="slow"), operator("etcd", "4.20.6", Available="none"))
+    own = version(
+        "4.20.6", None, condition("Upgradeable", False, "MultipleReasons", "two operators refuse")
+    )
+    found = rehearsed(
+        own,
+        operator("dns", "4.20.6", Degraded="slow"),
+        operator("etcd", "4.20.6", Available="none"),
+    )
     said = "; ".join(found.rests_on)
     assert found.refused is not None
     assert [each.reason for each in found.refused.by] == [
@@ -133,7 +188,10 @@ def test_an_update_that_is_at_its_operators() -> None:
     own["status"]["history"][0]["startedTime"] = ago(minutes=14)
     found = rehearsed(own, BEHIND)
     said = text(found)
-    assert "The update to 4.20.6 has been under way for 14 min: Working towards 4.20.6: 14% complete. The nodes" in said
+    assert (
+        "The update to 4.20.6 has been under way for 14 min: Working towards 4.20.6: 14% "
+        "complete. The nodes"
+    ) in said
     assert "begins after the operators" in said
     assert "begins now" not in said
     assert "only a later update to another minor release is refused" in said
@@ -147,36 +205,60 @@ def test_an_update_at_its_nodes_does_not_wait_for_operators(others: list[Raw]) -
 
 
 def test_another_minor_release_is_refused_in_the_first_line() -> None:
-    own = version("4.20.6", None, condition("Upgradeable", False, "X", "Cluster operator dns should not: wait"))
+    own = version(
+        "4.20.6",
+        None,
+        condition("Upgradeable", False, "X", "Cluster operator dns should not: wait"),
+    )
     own["status"]["availableUpdates"] = [{"version": "4.20.7"}, {"version": "4.21.0"}]
-    first, second, remedy, *_ = text(rehearsed(own, operator("dns", "4.20.6", Upgradeable="wait"))).splitlines()
+    first, second, remedy, *_ = text(
+        rehearsed(own, operator("dns", "4.20.6", Upgradeable="wait"))
+    ).splitlines()
     assert first.startswith("Yes for 4.20.7, no for 4.21.0: 6 nodes")
-    assert second == "No for 4.21.0: ClusterOperator dns is not Upgradeable (UpgradeableReason): wait."
-    assert remedy == "  to do: Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns"
+    assert (
+        second == "No for 4.21.0: ClusterOperator dns is not Upgradeable (UpgradeableReason): wait."
+    )
+    assert remedy == (
+        "  to do: Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns"
+    )
 
 
 def test_nodes_that_are_updated_go_on_while_the_next_update_is_refused() -> None:
     own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
     only(own, "MachineConfigPool", "worker")["spec"]["configuration"]["name"] = "rendered-worker-2"
     begun = only(own, "Node", "n1")
-    begun["metadata"]["annotations"] = config_notes("worker", desiredConfig="rendered-worker-2", state="Working")
-    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
+    begun["metadata"]["annotations"] = config_notes(
+        "worker", desiredConfig="rendered-worker-2", state="Working"
+    )
+    found = rehearse(
+        Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True
+    )
     assert found.possible is True
     assert "the update to 4.19.9 is not accepted" in "; ".join(found.rests_on)
 
 
 def test_nodes_that_wait_in_a_paused_pool_are_not_being_updated() -> None:
     own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
-    only(own, "MachineConfigPool", "worker")["spec"] |= {"paused": True, "configuration": {"name": "rendered-worker-2"}}
-    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
-    assert [str(stop.problem) for stop in found.stops] == ["UpdateNotAccepted:version", "PoolPaused:worker"]
+    only(own, "MachineConfigPool", "worker")["spec"] |= {
+        "paused": True,
+        "configuration": {"name": "rendered-worker-2"},
+    }
+    found = rehearse(
+        Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True
+    )
+    assert [str(stop.problem) for stop in found.stops] == [
+        "UpdateNotAccepted:version",
+        "PoolPaused:worker",
+    ]
 
 
 def test_a_pool_with_an_obstacle_of_its_own_does_not_hide_it() -> None:
     own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
     for name in ("worker", "master"):
         only(own, "MachineConfigPool", name)["spec"]["paused"] = True
-    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
+    found = rehearse(
+        Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True
+    )
     assert [str(stop.problem) for stop in found.stops] == [
         "UpdateNotAccepted:version",
         "PoolPaused:master",
@@ -203,9 +285,16 @@ ACK = f'admin-acks -n openshift-config --type=merge -p \'{{"data":{{"{KEY}":"tru
 REMEDIES: dict[str, tuple[list[Raw], str, str]] = {
     "the key is in the gates": ([gates(**{KEY: "see", "ack-4.17-old": "see"})], REFUSED, ACK),
     "the key is in the words": ([], f"{REFUSED} {KEY}: see", ACK),
-    "the key is nowhere": ([], REFUSED, "kubectl get configmap admin-gates -n openshift-config-managed -o yaml"),
+    "the key is nowhere": (
+        [],
+        REFUSED,
+        "kubectl get configmap admin-gates -n openshift-config-managed -o yaml",
+    ),
     "it is acknowledged": (
-        [gates(**{KEY: "see"}), obj("ConfigMap", "v1", "admin-acks", "openshift-config", data={KEY: "true"})],
+        [
+            gates(**{KEY: "see"}),
+            obj("ConfigMap", "v1", "admin-acks", "openshift-config", data={KEY: "true"}),
+        ],
         REFUSED,
         "kubectl get configmap admin-gates",
     ),
@@ -215,11 +304,18 @@ REMEDIES: dict[str, tuple[list[Raw], str, str]] = {
         "Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns",
     ),
     "two operators refuse": (
-        [operator("dns", "4.18.20", Upgradeable="see"), operator("etcd", "4.18.20", Upgradeable="see")],
+        [
+            operator("dns", "4.18.20", Upgradeable="see"),
+            operator("etcd", "4.18.20", Upgradeable="see"),
+        ],
         REFUSED.replace("AdminAckRequired", "ClusterOperatorsNotUpgradeable"),
         "Resolve what ClusterOperator dns, etcd asks for: kubectl describe clusteroperator dns",
     ),
-    "overrides": ([], REFUSED.replace("AdminAckRequired", "ClusterVersionOverridesSet"), "Remove spec.overrides"),
+    "overrides": (
+        [],
+        REFUSED.replace("AdminAckRequired", "ClusterVersionOverridesSet"),
+        "Remove spec.overrides",
+    ),
     "another check": (
         [],
         REFUSED.replace("ClusterVersionUpgradeable", "EtcdRecentBackup"),
@@ -249,7 +345,14 @@ def test_a_check_that_may_pass_by_itself() -> None:
 
 def router(space: str = "openshift-ingress", **selector: str) -> Raw:
     """Return a pod that only the node n2 takes, and that has none yet."""
-    found = pod("router-1", space, "n2", {}, None, spec={"nodeSelector": selector or {"kubernetes.io/hostname": "n2"}})
+    found = pod(
+        "router-1",
+        space,
+        "n2",
+        {},
+        None,
+        spec={"nodeSelector": selector or {"kubernetes.io/hostname": "n2"}},
+    )
     del found["spec"]["nodeName"]
     return found | {"status": {"phase": "Pending"}}
 
@@ -263,9 +366,13 @@ def router(space: str = "openshift-ingress", **selector: str) -> Raw:
         ("routers", ["x"], False),
     ],
 )
-def test_the_pod_of_an_operator_waits_for_a_cordoned_node(space: str, related: list[str], joined: bool) -> None:
+def test_the_pod_of_an_operator_waits_for_a_cordoned_node(
+    space: str, related: list[str], joined: bool
+) -> None:
     sick = operator("ingress", "4.20.1", Degraded="one router is Pending")
-    sick["status"]["relatedObjects"] = [{"resource": "namespaces", "name": name} for name in related]
+    sick["status"]["relatedObjects"] = [
+        {"resource": "namespaces", "name": name} for name in related
+    ]
     items = [*at_rest(), applying(FAILING), BEHIND, sick, router(space)]
     only(items, "Node", "n2")["metadata"]["labels"]["kubernetes.io/hostname"] = "n2"
     only(items, "Node", "n2")["spec"]["unschedulable"] = True
@@ -283,8 +390,8 @@ def test_a_pod_that_starts_by_itself_is_not_named() -> None:
 
 
 CLUSTER_OPERATOR_REMEDY = (
-    "Resolve what ClusterOperator ingress reports, after which the update goes on by itself: kubectl describe "
-    "clusteroperator ingress"
+    "Resolve what ClusterOperator ingress reports, after which the update goes on by itself: "
+    "kubectl describe clusteroperator ingress"
 )
 
 
@@ -304,5 +411,8 @@ def test_a_signature_that_no_key_verifies() -> None:
     (stop,) = rehearsed(asked).stops
     assert stop.reason.endswith(f"is not accepted (RetrievePayload): {cause}")
     assert "the new key if public-key is older than the signature" in stop.remedy
-    assert f"(oc adm upgrade --force --allow-explicit-upgrade --to-image x@{digest}): kubectl describe" in stop.remedy
+    assert (
+        f"(oc adm upgrade --force --allow-explicit-upgrade --to-image x@{digest}): kubectl describe"
+        in stop.remedy
+    )
     assert not risky(stop.remedy)

@@ -23,6 +23,9 @@ from virt_admit.model.node_updates import config_pool_updates
 def test_the_words_of_one_node_stand_without_quotes(said, shown):
     condition = {"type": "NodeDegraded", "status": "True", "message": said}
     pool = manifest(
-        "machineconfiguration.openshift.io/v1", "MachineConfigPool", "w", status={"conditions": [condition]}
+        "machineconfiguration.openshift.io/v1",
+        "MachineConfigPool",
+        "w",
+        status={"conditions": [condition]},
     )
     assert config_pool_updates.degraded(pool) == shown

@@ -1,4 +1,6 @@
-"""Each controller that cordons nodes is named by what it leaves on the node, or by the object that orders it."""
+"""Each controller that cordons nodes is named by what it leaves on the node,
+or by the object that orders it.
+"""
 
 import json
 from typing import Any
@@ -13,7 +15,12 @@ CORDONED = {"unschedulable": True}
 
 
 def node(name="a", spec=CORDONED, **metadata):
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}, "spec": dict(spec)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, **metadata},
+        "spec": dict(spec),
+    }
 
 
 def tainted(key):
@@ -53,15 +60,27 @@ CASES = {
     "Plan": ([node(), PLAN_POD], "Plan os of the system upgrade controller", None),
     "maintenance": ([node(), MAINTENANCE], "NodeMaintenance disks", False),
     "deletion": ([node(), MACHINE], "the deletion of Machine capi/m", None),
-    "Talos": ([node(annotations={"talos.dev/cordoned": "true"})], "Talos, which upgrades or reboots it", None),
-    "network operator": ([node(**UPGRADED)], "the NVIDIA network operator for its driver upgrade", None),
+    "Talos": (
+        [node(annotations={"talos.dev/cordoned": "true"})],
+        "Talos, which upgrades or reboots it",
+        None,
+    ),
+    "network operator": (
+        [node(**UPGRADED)],
+        "the NVIDIA network operator for its driver upgrade",
+        None,
+    ),
     "reboot for SR-IOV": ([node(**REBOOT)], SRIOV, None),
     "Karpenter": (
         [tainted("karpenter.sh/disrupted")],
         "Karpenter, which deletes it (taint karpenter.sh/disrupted)",
         None,
     ),
-    "autoscaler": ([tainted("ToBeDeletedByClusterAutoscaler")], "the cluster autoscaler, which deletes it", None),
+    "autoscaler": (
+        [tainted("ToBeDeletedByClusterAutoscaler")],
+        "the cluster autoscaler, which deletes it",
+        None,
+    ),
 }
 BEFORE = "an order from before kured drained it"
 BEGUN = "weave.works/kured-reboot-in-progress"
@@ -69,7 +88,9 @@ RECORD = "kured.dev/node-unschedulable-before-drain"
 
 
 def taken(minute: int, **annotations: str) -> list[dict[str, Any]]:
-    """Return a node that kured began to reboot at 12:05, and that was cordoned at a minute of that hour."""
+    """Return a node that kured began to reboot at 12:05,
+    and that was cordoned at a minute of that hour.
+    """
     taint = {
         "key": "node.kubernetes.io/unschedulable",
         "effect": "NoSchedule",
@@ -81,9 +102,21 @@ def taken(minute: int, **annotations: str) -> list[dict[str, Any]]:
 
 def locked(*, before: bool, **annotations: str) -> list[dict[str, Any]]:
     """Return a node with the lock of kured, which says whether it was cordoned before."""
-    value = {"nodeID": "a", "metadata": {"unschedulable": before}, "created": "2026-06-01T12:05:00Z", "TTL": 0}
-    metadata = {"name": "kured", "namespace": "kube-system", "annotations": {kured.LOCK: json.dumps(value)}}
-    return [node(annotations=annotations), {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}]
+    value = {
+        "nodeID": "a",
+        "metadata": {"unschedulable": before},
+        "created": "2026-06-01T12:05:00Z",
+        "TTL": 0,
+    }
+    metadata = {
+        "name": "kured",
+        "namespace": "kube-system",
+        "annotations": {kured.LOCK: json.dumps(value)},
+    }
+    return [
+        node(annotations=annotations),
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +139,9 @@ def test_kured_records_a_cordon_from_before(objects: list[dict[str, Any]], by: s
 
 
 def test_a_failed_driver_upgrade_may_still_end() -> None:
-    """The operator uncordons the node once its driver pod works, so only what keeps that pod from being made again is held."""
+    """The operator uncordons the node once its driver pod works, so only what keeps that pod from
+    being made again is held.
+    """
     found = cordon([node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})])
     assert found is not None
     assert found.ends is None
@@ -114,7 +149,13 @@ def test_a_failed_driver_upgrade_may_still_end() -> None:
 
 
 def owner(kind: str) -> dict[str, Any]:
-    return {"apiVersion": "kubevirt.io/v1", "kind": kind, "name": "ml", "uid": kind, "controller": True}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": kind,
+        "name": "ml",
+        "uid": kind,
+        "controller": True,
+    }
 
 
 @pytest.mark.parametrize(
@@ -122,19 +163,32 @@ def owner(kind: str) -> dict[str, Any]:
     [
         (
             [owner("VirtualMachine")],
-            "shut VM vms/ml down for this time, and start it again afterwards: virtctl stop ml -n vms",
+            (
+                "shut VM vms/ml down for this time, and start it again afterwards: virtctl stop ml "
+                "-n vms"
+            ),
         ),
         ([], "shut VMI vms/ml down for this time: kubectl describe vmi ml -n vms"),
     ],
 )
 def test_a_vm_that_holds_a_gpu_is_shut_down(owners: list[dict[str, Any]], remedy: str) -> None:
     metadata = {"namespace": "vms", "ownerReferences": owners}
-    vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "ml", **metadata}}
+    vmi = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "ml", **metadata},
+    }
     metadata = {"namespace": "vms", "ownerReferences": [owner("VirtualMachineInstance")]}
     container = {"name": "compute", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "virt-launcher-ml-x", **metadata}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "virt-launcher-ml-x", **metadata},
+    }
     pod |= {"spec": {"nodeName": "a", "containers": [container]}, "status": {"phase": "Running"}}
-    found = cordon([node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}), pod, vmi])
+    found = cordon(
+        [node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}), pod, vmi]
+    )
     assert found is not None
     assert found.remedy.startswith(f"once its work is saved, {remedy}, then")
 
@@ -148,10 +202,17 @@ def test_a_node_that_is_cordoned_too_does_not_wait_behind() -> None:
 
 NOTHING = {
     "by hand": [node()],
-    "not cordoned": [node(spec={}, annotations={"talos.dev/cordoned": "true"}), PLAN_POD, MAINTENANCE],
+    "not cordoned": [
+        node(spec={}, annotations={"talos.dev/cordoned": "true"}),
+        PLAN_POD,
+        MAINTENANCE,
+    ],
     "Plan of another node": [
         node("a"),
-        {**PLAN_POD, "metadata": {**PLAN_POD["metadata"], "labels": {"upgrade.cattle.io/plan": "os"}}},
+        {
+            **PLAN_POD,
+            "metadata": {**PLAN_POD["metadata"], "labels": {"upgrade.cattle.io/plan": "os"}},
+        },
     ],
     "Plan that has ended": [node(), {**PLAN_POD, "status": {"phase": "Succeeded"}}],
     "driver that waits": [node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"})],

@@ -12,25 +12,40 @@ from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 FORCE = "oc debug node/n1 -- chroot /host touch /run/machine-config-daemon-force"
 NODE = Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
 ERRORS = {
-    'unexpected on-disk state validating against rendered-worker-2: expected target osImageURL "a", have "b"': (
+    (
+        "unexpected on-disk state validating against rendered-worker-2: expected target osImageURL "
+        '"a", have "b"'
+    ): (
         "n1 runs another OS image than its configuration names",
         FORCE,
     ),
     'expected target osImageURL "a", have "b" ("uuid")': ("another OS image", FORCE),
-    'unexpected on-disk state validating against r: mode mismatch for file: "/etc/a b"; expected: -rw-r--r--': (
+    (
+        'unexpected on-disk state validating against r: mode mismatch for file: "/etc/a b"; '
+        "expected: -rw-r--r--"
+    ): (
         "Find out what changed /etc/a b on n1",
         FORCE,
     ),
-    'content mismatch for file "/etc/chrony.conf"': ("Find out what changed /etc/chrony.conf on n1", FORCE),
+    'content mismatch for file "/etc/chrony.conf"': (
+        "Find out what changed /etc/chrony.conf on n1",
+        FORCE,
+    ),
     "unexpected on-disk state validating against r: missing expected kernel arguments: [nosmt]": (
         "Find out what changed n1 besides its MachineConfig",
         FORCE,
     ),
-    "failed to drain node: n1 after 1 hour. Please see machine-config-controller logs for more information": (
+    (
+        "failed to drain node: n1 after 1 hour. Please see machine-config-controller logs for more "
+        "information"
+    ): (
         "End what keeps n1 from being drained",
         "virt-admit drain n1",
     ),
-    "can't reconcile config rendered-worker-1 with rendered-worker-2: ignition disks section contains changes": (
+    (
+        "can't reconcile config rendered-worker-1 with rendered-worker-2: ignition disks section "
+        "contains changes"
+    ): (
         "Take back the change of the MachineConfig that it refuses",
         "kubectl get machineconfigs --sort-by=.metadata.creationTimestamp",
     ),
@@ -48,7 +63,9 @@ ERRORS = {
 
 @pytest.mark.parametrize("reason", ERRORS)
 def test_remedy(reason: str) -> None:
-    found = daemon_errors.of_update(NODE, NodeUpdate("MachineConfigPool", "worker", Phase.FAILING, waits_for=reason))
+    found = daemon_errors.of_update(
+        NODE, NodeUpdate("MachineConfigPool", "worker", Phase.FAILING, waits_for=reason)
+    )
     words, command = ERRORS[reason]
     assert words in found
     assert command in found
@@ -56,8 +73,13 @@ def test_remedy(reason: str) -> None:
 
 
 def test_another_updater_keeps_its_remedy() -> None:
-    update = NodeUpdate("Upgrade", "hvst", Phase.FAILING, waits_for='content mismatch for file "/etc/a"')
-    assert daemon_errors.of_update(NODE, update) == "Repair what its updater reports: kubectl describe node n1"
+    update = NodeUpdate(
+        "Upgrade", "hvst", Phase.FAILING, waits_for='content mismatch for file "/etc/a"'
+    )
+    assert (
+        daemon_errors.of_update(NODE, update)
+        == "Repair what its updater reports: kubectl describe node n1"
+    )
 
 
 def test_the_first_node_that_says_why() -> None:
@@ -67,7 +89,9 @@ def test_the_first_node_that_says_why() -> None:
         "n2": {f"{key}/state": "Degraded"},
         "--all; x": {f"{key}/state": "Degraded", f"{key}/reason": "no disk"},
     }
-    nodes = [Object({"metadata": {"name": name, "annotations": notes}}) for name, notes in states.items()]
+    nodes = [
+        Object({"metadata": {"name": name, "annotations": notes}}) for name, notes in states.items()
+    ]
     found = daemon_errors.of_pool(nodes)
     assert "machine-config-daemon of --all; x reports" in found
     assert "node/--all; x" in shlex.split(found.rpartition(": ")[2])
@@ -83,18 +107,32 @@ def updating(current: str, desired: str) -> Object:
 
 
 def remedy(node: Object, reason: str) -> str:
-    return daemon_errors.of_update(node, NodeUpdate("MachineConfigPool", "worker", Phase.FAILING, waits_for=reason))
+    return daemon_errors.of_update(
+        node, NodeUpdate("MachineConfigPool", "worker", Phase.FAILING, waits_for=reason)
+    )
 
 
 @pytest.mark.parametrize(
-    "error", ['expected target osImageURL "a", have "b"', "missing expected kernel arguments: [nosmt]"]
+    "error",
+    ['expected target osImageURL "a", have "b"', "missing expected kernel arguments: [nosmt]"],
 )
 def test_a_host_that_did_not_boot_what_its_daemon_believes(error: str) -> None:
-    """The daemon finds no difference between its present and its wanted configuration, with or without its check."""
-    found = remedy(updating("rendered-worker-1", "rendered-worker-2"), f"validating against rendered-worker-2: {error}")
+    """The daemon finds no difference between its present and its wanted configuration,
+    with or without its check.
+    """
+    found = remedy(
+        updating("rendered-worker-1", "rendered-worker-2"),
+        f"validating against rendered-worker-2: {error}",
+    )
     assert "currentconfig names rendered-worker-2 already" in found
-    assert "/run/machine-config-daemon-force alone brings neither the image nor kernel arguments" in found
-    assert "Write MachineConfig rendered-worker-1 (oc get machineconfig rendered-worker-1 -o json) back into" in found
+    assert (
+        "/run/machine-config-daemon-force alone brings neither the image nor kernel arguments"
+        in found
+    )
+    assert (
+        "Write MachineConfig rendered-worker-1 (oc get machineconfig rendered-worker-1 -o "
+        "json) back into"
+    ) in found
     assert found.endswith("oc debug node/n1 -- chroot /host rpm-ostree status")
     assert not risky(found)
 
@@ -115,11 +153,20 @@ def test_the_force_file_helps_where_there_is_a_difference() -> None:
 
 def test_a_file_that_a_reset_left_empty() -> None:
     found = remedy(updating("rendered-worker-1", "rendered-worker-2"), "EOF")
-    assert "Write MachineConfig rendered-worker-1 into /etc/machine-config-daemon/currentconfig of n1" in found
+    assert (
+        "Write MachineConfig rendered-worker-1 into /etc/machine-config-daemon/currentconfig of n1"
+        in found
+    )
 
 
 def test_digests_are_short() -> None:
-    image = f'expected target osImageURL "quay.io/a@sha256:{"0123456789ab" + "c" * 52}", have "x" ("{"d" * 64}")'
+    image = (
+        f'expected target osImageURL "quay.io/a@sha256:{"0123456789ab" + "c" * 52}", have "x" '
+        f'("{"d" * 64}")'
+    )
     notes = {f"{KEY}/state": "Degraded", f"{KEY}/reason": image}
     node = Object({"metadata": {"name": "n1", "annotations": notes}})
-    assert config_pool_updates.failure(node) == 'expected target osImageURL "quay.io/a@sha256:0123456789ab…", have "x"'
+    assert (
+        config_pool_updates.failure(node)
+        == 'expected target osImageURL "quay.io/a@sha256:0123456789ab…", have "x"'
+    )

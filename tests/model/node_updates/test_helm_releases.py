@@ -70,7 +70,9 @@ def test_a_first_installation_has_no_revision_to_go_back_to() -> None:
     ],
     ids=["one was read", "some were read", "none was deployed", "the others were not read"],
 )
-def test_no_record_is_deleted_that_may_be_needed(objects: list[Object], complete: tuple[str, ...]) -> None:
+def test_no_record_is_deleted_that_may_be_needed(
+    objects: list[Object], complete: tuple[str, ...]
+) -> None:
     (found,) = orders(*chart(), *objects, complete=complete)
 
     assert "was left in pending-" in found.reason

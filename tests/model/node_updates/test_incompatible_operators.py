@@ -9,14 +9,21 @@ WORDS = "- maximum supported OCP version for {}/{} is 4.19"
 ODF = WORDS.format("storage", "odf-operator.v4.18.11-rhodf")
 
 
-def subscription(channel="stable-4.18", approval="Automatic", installed="odf-operator.v4.18.11-rhodf"):
-    spec, status = {"channel": channel, "installPlanApproval": approval}, {"installedCSV": installed}
+def subscription(
+    channel="stable-4.18", approval="Automatic", installed="odf-operator.v4.18.11-rhodf"
+):
+    spec, status = (
+        {"channel": channel, "installPlanApproval": approval},
+        {"installedCSV": installed},
+    )
     return manifest(GROUP, "Subscription", "odf", "storage", spec=spec, status=status)
 
 
 def install_plan(*names, phase="RequiresApproval"):
     spec = {"approved": False, "clusterServiceVersionNames": list(names)}
-    return manifest(GROUP, "InstallPlan", "install-1", "storage", spec=spec, status={"phase": phase})
+    return manifest(
+        GROUP, "InstallPlan", "install-1", "storage", spec=spec, status={"phase": phase}
+    )
 
 
 def said(*objects, words=ODF):
@@ -26,7 +33,8 @@ def said(*objects, words=ODF):
 def test_a_newer_channel():
     words = said(subscription())
     assert words.startswith(
-        "Set the channel of Subscription storage/odf, now stable-4.18, to a newer one such as stable-4.19."
+        "Set the channel of Subscription storage/odf, now stable-4.18, to a newer one such as "
+        "stable-4.19."
     )
     assert "InstallPlan" not in words
     assert words.endswith(": kubectl edit subscriptions.operators.coreos.com odf -n storage")
@@ -35,7 +43,9 @@ def test_a_newer_channel():
 
 def test_an_install_plan_that_waits():
     newer = install_plan("odf-operator.v4.19.0-rhodf")
-    assert said(subscription(), newer).startswith("Approve InstallPlan storage/install-1, which updates odf-operator")
+    assert said(subscription(), newer).startswith(
+        "Approve InstallPlan storage/install-1, which updates odf-operator"
+    )
     for other in (
         install_plan("odf-operator.v4.18.11-rhodf"),
         install_plan("x.v2"),
@@ -45,7 +55,9 @@ def test_an_install_plan_that_waits():
 
 
 def test_an_operator_whose_subscription_is_not_known():
-    assert said(subscription(installed="x.v1")).endswith(": kubectl get subscriptions.operators.coreos.com -n storage")
+    assert said(subscription(installed="x.v1")).endswith(
+        ": kubectl get subscriptions.operators.coreos.com -n storage"
+    )
 
 
 def test_several_operators():

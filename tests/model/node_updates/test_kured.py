@@ -16,12 +16,22 @@ HOUR = 3600 * 10**9
 
 
 def node(
-    name: str, *, cordoned: bool = False, needed: str = "", ready: str = "True", since: str = "2025-12-01T00:00:00Z"
+    name: str,
+    *,
+    cordoned: bool = False,
+    needed: str = "",
+    ready: str = "True",
+    since: str = "2025-12-01T00:00:00Z",
 ):
     notes = {"weave.works/kured-most-recent-reboot-needed": needed} if needed else {}
     status = {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": since}]}
     return manifest(
-        "v1", "Node", name, metadata={"annotations": notes}, spec={"unschedulable": cordoned}, status=status
+        "v1",
+        "Node",
+        name,
+        metadata={"annotations": notes},
+        spec={"unschedulable": cordoned},
+        status=status,
     )
 
 
@@ -31,19 +41,23 @@ def lock(on: str, since: str = "2026-01-01T09:00:00Z", lasts: Any = 0) -> dict[s
 
 def cluster(value: Any, *nodes: Any) -> Snapshot:
     text = value if isinstance(value, str) else json.dumps(value)
-    daemon = manifest("apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": {kured.LOCK: text}})
+    daemon = manifest(
+        "apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": {kured.LOCK: text}}
+    )
     return Snapshot([daemon, *nodes], complete=["*"], time=NOW)
 
 
 def test_the_node_with_the_lock_is_drained_and_the_others_wait() -> None:
     needed = "2026-01-01T08:00:00Z"
-    found = cluster(lock("a"), node("a", cordoned=True, needed=needed), node("b", needed=needed), node("c"))
+    found = cluster(
+        lock("a"), node("a", cordoned=True, needed=needed), node("b", needed=needed), node("c")
+    )
     update = updaters.of_nodes(found)["a"]
     assert (update.kind, update.name, update.phase) == ("DaemonSet", "kured", "draining")
     (words,) = kured.words(found)
     assert words == (
-        "b waits for the lock of kured (DaemonSet kube-system/kured), which a has for 3 h. kured goes on by itself once a "
-        "is empty. Its lock does not expire, as --lock-ttl is not set"
+        "b waits for the lock of kured (DaemonSet kube-system/kured), which a has for 3 h. kured "
+        "goes on by itself once a is empty. Its lock does not expire, as --lock-ttl is not set"
     )
 
 
@@ -57,7 +71,8 @@ def test_a_holder_that_does_not_exist_is_no_node_to_wait_for() -> None:
     assert not list(kured.words(for_good))  # the lock is never given up, which ``hold`` says
     (words,) = kured.words(cluster(lock("gone", lasts=24 * HOUR), node("b")))
     assert words.endswith(
-        "which gone has for 3 h. That node does not exist any more. Its lock expires at 2026-01-02T09:00:00Z"
+        "which gone has for 3 h. That node does not exist any more. Its lock expires at "
+        "2026-01-02T09:00:00Z"
     )
 
 
@@ -66,7 +81,9 @@ def test_nodes_without_marks() -> None:
     assert words.startswith("Other nodes that need a reboot wait for the lock")
 
 
-@pytest.mark.parametrize(("lasts", "held"), [(2 * HOUR, False), (4 * HOUR, True), (2**70, True), ("1h", True)])
+@pytest.mark.parametrize(
+    ("lasts", "held"), [(2 * HOUR, False), (4 * HOUR, True), (2**70, True), ("1h", True)]
+)
 def test_a_lock_that_expires(lasts: Any, held: bool) -> None:
     assert bool(kured.locks(cluster(lock("a", lasts=lasts), node("a", cordoned=True)))) is held
 
@@ -86,7 +103,9 @@ def test_several_locks() -> None:
     assert [each.node for each in kured.locks(cluster(both, node("a"), node("b")))] == ["a", "b"]
 
 
-@pytest.mark.parametrize("value", ["", "{", "[]", "3", '{"nodeID": 3}', '{"nodeID": ""}', '{"locks": [1, {}]}'])
+@pytest.mark.parametrize(
+    "value", ["", "{", "[]", "3", '{"nodeID": 3}', '{"nodeID": ""}', '{"locks": [1, {}]}']
+)
 def test_a_value_that_kured_does_not_write(value: str) -> None:
     assert kured.locks(cluster(value, node("a"))) == ()
 
@@ -94,15 +113,21 @@ def test_a_value_that_kured_does_not_write(value: str) -> None:
 def test_a_node_that_is_not_cordoned_or_does_not_report() -> None:
     assert updaters.of_nodes(cluster(lock("a"), node("a"))) == {}
     assert updaters.of_nodes(cluster(lock("gone"), node("a"))) == {}
-    assert updaters.of_nodes(cluster(lock("a"), node("a", cordoned=True, ready="Unknown")))["a"].phase == "rebooting"
+    assert (
+        updaters.of_nodes(cluster(lock("a"), node("a", cordoned=True, ready="Unknown")))["a"].phase
+        == "rebooting"
+    )
 
 
 def test_a_lock_of_several_that_another_node_needs_is_kept() -> None:
-    begun = manifest("v1", "Node", "b", metadata={"annotations": {"weave.works/kured-reboot-in-progress": NOW}})
+    begun = manifest(
+        "v1", "Node", "b", metadata={"annotations": {"weave.works/kured-reboot-in-progress": NOW}}
+    )
     stale = {"maxOwners": 2, "locks": [lock("gone")]}
     assert kured.hold(cluster(stale, begun)) is None  # another node may have the second lock
     stale["locks"] = [lock("gone"), lock("a")]
-    assert kured.hold(cluster(stale, begun, node("a"))) is None  # the annotation has the lock of a node that reboots
+    # the annotation has the lock of a node that reboots
+    assert kured.hold(cluster(stale, begun, node("a"))) is None
     stale["locks"] = [lock("gone"), lock("away")]
     assert kured.hold(cluster(stale, begun)) is not None
 
@@ -116,7 +141,9 @@ def delayed(*arguments: str, at: str = "2026-01-01T11:30:00Z") -> str:
     of kured."""
     spec = {"template": {"spec": {"containers": [{"args": list(arguments)}]}}}
     notes = {kured.LOCK: json.dumps(lock("a", since="2026-01-01T11:20:00Z", lasts=2 * HOUR))}
-    daemon = manifest("apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": notes}, spec=spec)
+    daemon = manifest(
+        "apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": notes}, spec=spec
+    )
     nodes = (node("a", since=at), node("b", needed="2026-01-01T08:00:00Z"))
     (words,) = kured.words(Snapshot([daemon, *nodes], complete=["*"], time=NOW))
     return words
@@ -131,10 +158,14 @@ def test_a_node_that_is_back_keeps_the_lock_for_the_delay() -> None:
     assert "until about" not in delayed("--lock-release-delay=10m")
 
 
-@pytest.mark.parametrize("arguments", [(), ("--lock-release-delay=soon",), ("--lock-release-delay=0",)])
+@pytest.mark.parametrize(
+    "arguments", [(), ("--lock-release-delay=soon",), ("--lock-release-delay=0",)]
+)
 def test_a_node_that_is_back_without_a_delay(arguments: tuple[str, ...]) -> None:
     assert "kured goes on by itself once its pod there has given the lock up" in delayed(*arguments)
 
 
 def test_a_node_that_has_not_rebooted_yet_is_not_back() -> None:
-    assert "once a is back and uncordoned" in delayed("--lock-release-delay=45m", at="2026-01-01T08:00:00Z")
+    assert "once a is back and uncordoned" in delayed(
+        "--lock-release-delay=45m", at="2026-01-01T08:00:00Z"
+    )

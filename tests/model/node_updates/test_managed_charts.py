@@ -23,14 +23,33 @@ def upgrade(since: str = "2027-03-01T10:00:00Z") -> Object:
         {"type": "SystemServicesUpgraded", "status": "Unknown"},
         {"type": "Completed", "status": "Unknown"},
     ]
-    metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": "2027-03-01T09:00:00Z"}
+    metadata = {
+        "labels": {"harvesterhci.io/latestUpgrade": "true"},
+        "creationTimestamp": "2027-03-01T09:00:00Z",
+    }
     status = {"conditions": conditions}
-    return manifest("harvesterhci.io/v1beta1", "Upgrade", "hvst", "harvester-system", metadata=metadata, status=status)
+    return manifest(
+        "harvesterhci.io/v1beta1",
+        "Upgrade",
+        "hvst",
+        "harvester-system",
+        metadata=metadata,
+        status=status,
+    )
 
 
 def chart(patch: str, name: str = "harvester") -> Object:
-    modified = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "a", "namespace": "b", "patch": patch}
-    summary = {"ready": 0, "nonReadyResources": [{"bundleState": "Modified", "modifiedStatus": [modified]}]}
+    modified = {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "name": "a",
+        "namespace": "b",
+        "patch": patch,
+    }
+    summary = {
+        "ready": 0,
+        "nonReadyResources": [{"bundleState": "Modified", "modifiedStatus": [modified]}],
+    }
     ready = {"type": "Ready", "status": "False", "lastUpdateTime": "2027-03-01T11:00:00Z"}
     status = {"summary": summary, "conditions": [ready]}
     return manifest("management.cattle.io/v3", "ManagedChart", name, "fleet-local", status=status)
@@ -39,7 +58,9 @@ def chart(patch: str, name: str = "harvester") -> Object:
 def definition(**schema: Any) -> Object:
     versions = [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]
     spec = {"group": "example.com", "names": {"kind": "Thing"}, "versions": versions}
-    return manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com", spec=spec)
+    return manifest(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com", spec=spec
+    )
 
 
 def order(*objects: Object) -> tuple[str, str]:
@@ -47,7 +68,13 @@ def order(*objects: Object) -> tuple[str, str]:
     return found.reason, found.remedy
 
 
-BUNDLE = manifest("fleet.cattle.io/v1alpha1", "Bundle", "mcc-harvester", "fleet-local", spec={"forceSyncGeneration": 4})
+BUNDLE = manifest(
+    "fleet.cattle.io/v1alpha1",
+    "Bundle",
+    "mcc-harvester",
+    "fleet-local",
+    spec={"forceSyncGeneration": 4},
+)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +93,12 @@ def test_a_field_that_the_api_server_drops(schema: dict[str, Any], dropped: bool
     reason, remedy = order(chart('{"spec":{"new":"x"}}'), definition(**schema), BUNDLE)
 
     assert ("does not have, so that the API server drops it" in reason) is dropped
-    assert remedy.startswith("Apply the CustomResourceDefinitions" if dropped else "If it was edited by hand") is True
+    assert (
+        remedy.startswith(
+            "Apply the CustomResourceDefinitions" if dropped else "If it was edited by hand"
+        )
+        is True
+    )
     sync, write = '{"spec":{"forceSyncGeneration":5}}', "kubectl patch thing a -n b --type=merge"
     assert (sync if dropped else write) in command_of(remedy)
 
@@ -100,7 +132,9 @@ CHANGED = '{"spec":{"level":"info"}}'
 def harvester(*objects: Object) -> Snapshot:
     """Return a cluster of Harvester at rest with a chart that is ready, and these objects."""
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    own = manifest("management.cattle.io/v3", "ManagedChart", "harvester", "fleet-local", status=ready)
+    own = manifest(
+        "management.cattle.io/v3", "ManagedChart", "harvester", "fleet-local", status=ready
+    )
     return Snapshot([own, *objects], ("*",), time=NOW)
 
 
@@ -109,7 +143,9 @@ def test_a_chart_that_is_not_ready_refuses_an_upgrade() -> None:
     (found,) = managed_charts.refusals(harvester(chart(CHANGED, "monitoring"), thing))
 
     assert found.certain
-    assert found.reason.startswith("Harvester refuses to start an upgrade while a chart is not ready")
+    assert found.reason.startswith(
+        "Harvester refuses to start an upgrade while a chart is not ready"
+    )
     assert "ManagedChart fleet-local/monitoring is Modified for 60 min: Thing b/a" in found.reason
     assert "differs in spec.level ('debug', in the chart 'info')" in found.reason
     assert command_of(found.remedy) == f"kubectl patch thing a -n b --type=merge -p '{CHANGED}'"
@@ -120,7 +156,9 @@ def test_an_object_of_a_kind_that_helm_compares_is_written_by_fleet() -> None:
     (status,) = found.at("status", "summary", "nonReadyResources").items()
     (modified,) = status["modifiedStatus"].items()
     modified.value.update(apiVersion="apps/v1", kind="Deployment")
-    bundle = manifest("fleet.cattle.io/v1alpha1", "Bundle", "mcc-monitoring", "fleet-local", spec={})
+    bundle = manifest(
+        "fleet.cattle.io/v1alpha1", "Bundle", "mcc-monitoring", "fleet-local", spec={}
+    )
     (order_,) = managed_charts.refusals(harvester(found, bundle))
 
     assert '{"spec":{"forceSyncGeneration":1}}' in command_of(order_.remedy)
@@ -168,7 +206,9 @@ def test_a_rehearsal_stops_at_the_chart() -> None:
     result = rehearse(Snapshot(objects, ("*",), time=NOW), Options())
 
     assert result.possible is False
-    assert [str(stop.problem) for stop in result.stops] == ["UpdateOrderStands:harvester-system/hvst"]
+    assert [str(stop.problem) for stop in result.stops] == [
+        "UpdateOrderStands:harvester-system/hvst"
+    ]
     assert result.unseen == ()
 
 
@@ -183,6 +223,12 @@ def test_a_rehearsal_stops_at_the_chart() -> None:
 )
 def test_the_chart_that_writes_an_object(mark: str, name: str) -> None:
     annotations = {"objectset.rio.cattle.io/id": mark} if mark else {}
-    obj = manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", "harvester-system", metadata={"annotations": annotations})
+    obj = manifest(
+        "kubevirt.io/v1",
+        "KubeVirt",
+        "kubevirt",
+        "harvester-system",
+        metadata={"annotations": annotations},
+    )
 
     assert fleet_objects.chart_of(obj) == name

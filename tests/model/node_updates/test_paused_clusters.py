@@ -11,7 +11,10 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates.operators import paused_clusters
 
 OF_TEAM = {"cluster.x-k8s.io/cluster-name": "team"}
-UNPAUSE = """kubectl patch clusters.cluster.x-k8s.io team -n tenant --type=merge -p '{"spec":{"paused":false}}'"""
+UNPAUSE = (
+    "kubectl patch clusters.cluster.x-k8s.io team -n tenant --type=merge -p "
+    """'{"spec":{"paused":false}}'"""
+)
 
 
 def owner(*, since, paused=True):
@@ -73,7 +76,9 @@ def test_a_vm_of_a_paused_cluster():
     found = reaction(owner(since=ago(minutes=200)), capk())
 
     assert found.effect is Effect.ATTENDED
-    assert "has to move it, but Cluster tenant/team is paused for 3 h 20 (spec.paused)" in found.reason
+    assert (
+        "has to move it, but Cluster tenant/team is paused for 3 h 20 (spec.paused)" in found.reason
+    )
     assert found.remedy == f"make sure that no clusterctl move runs, then unpause it: {UNPAUSE}"
 
 
@@ -86,7 +91,9 @@ def test_a_controller_that_is_ready_is_not_doubted():
 def test_an_upgrade_names_it_where_a_change_waits():
     (found,) = held_operators.of_cluster(world(owner(since=ago(hours=2)), pool()))
 
-    assert "so Cluster API does nothing for it: a change of MachineDeployment md waits" in found.reason
+    assert (
+        "so Cluster API does nothing for it: a change of MachineDeployment md waits" in found.reason
+    )
     assert found.remedy.endswith(UNPAUSE)
 
 
@@ -111,8 +118,13 @@ def test_the_pool_of_a_paused_cluster():
     (found,) = pool_obstacles.paused(Object(pool()), paused)
 
     assert found.reason.startswith("Cluster tenant/team is paused for 2 h (spec.paused)")
-    assert list(pool_obstacles.paused(Object(pool()), world(owner(since=ago(), paused=False)))) == []
-    assert paused_clusters.of_vmi(Object({**VMI, "metadata": {"name": "a", "namespace": "b"}}), paused) is None
+    assert (
+        list(pool_obstacles.paused(Object(pool()), world(owner(since=ago(), paused=False)))) == []
+    )
+    assert (
+        paused_clusters.of_vmi(Object({**VMI, "metadata": {"name": "a", "namespace": "b"}}), paused)
+        is None
+    )
 
 
 def test_a_pool_that_is_paused_by_an_annotation():
@@ -122,7 +134,10 @@ def test_a_pool_that_is_paused_by_an_annotation():
     marked["status"]["conditions"] = [said]
     (found,) = pool_obstacles.paused(Object(marked), world(marked))
 
-    assert "MachineDeployment tenant/md is paused for 2 h (annotation cluster.x-k8s.io/paused)" in found.reason
+    assert (
+        "MachineDeployment tenant/md is paused for 2 h (annotation cluster.x-k8s.io/paused)"
+        in found.reason
+    )
     assert found.remedy.endswith(
         "kubectl annotate machinedeployments.cluster.x-k8s.io md -n tenant cluster.x-k8s.io/paused-"
     )

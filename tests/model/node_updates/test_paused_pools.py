@@ -1,4 +1,6 @@
-"""Pools that are paused: those that hold the next release, and those that wait as they are meant to."""
+"""Pools that are paused: those that hold the next release,
+and those that wait as they are meant to.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates.operators import paused_pools, release_refusals
 
 SUPPORTED = (
-    "KubeletMinorVersionUpgradeable: Kubelet minor version (1.27.9) on node w is behind the expected "
-    "API server version; nevertheless, it will continue to be supported in the next OpenShift minor "
-    "version upgrade."
+    "KubeletMinorVersionUpgradeable: Kubelet minor version (1.27.9) on node w is behind the "
+    "expected API server version; nevertheless, it will continue to be supported in the next "
+    "OpenShift minor version upgrade."
 )
 TOO_OLD = (
-    "KubeletMinorVersionUpgradeable: Kubelet minor version (1.27.9) on node w will not be supported "
-    "in the next OpenShift minor version upgrade."
+    "KubeletMinorVersionUpgradeable: Kubelet minor version (1.27.9) on node w will not be "
+    "supported in the next OpenShift minor version upgrade."
 )
 ROLE = "node-role.kubernetes.io/"
 
@@ -109,7 +111,9 @@ def test_a_paused_pool_with_old_kubelets_is_the_cause_of_the_refusal() -> None:
     ],
     ids=["same kubelets", "nothing says it", "not determined", "required for the update"],
 )
-def test_a_paused_pool_that_stops_its_nodes(nodes: tuple[Object, ...], workers: Object, operator: Object) -> None:
+def test_a_paused_pool_that_stops_its_nodes(
+    nodes: tuple[Object, ...], workers: Object, operator: Object
+) -> None:
     result = rehearsed(*nodes, workers, version(), operator)
 
     assert result.paused == ()

@@ -22,14 +22,33 @@ READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}
 def node(name, *, done=False, cordoned=False, version="v1.31.9+k3s1"):
     labels = {HOST: name, "role": "agent"} | ({f"plan.{GROUP}/agents": HASH} if done else {})
     spec = {"unschedulable": True} if cordoned else {}
-    status = {"nodeInfo": {"kubeletVersion": "v1.32.5+k3s1" if done else version}, "conditions": [READY]}
+    status = {
+        "nodeInfo": {"kubeletVersion": "v1.32.5+k3s1" if done else version},
+        "conditions": [READY],
+    }
     return manifest("v1", "Node", name, metadata={"labels": labels}, spec=spec, status=status)
 
 
 def plan(reason="SyncJob", message="", **spec):
-    own = {"concurrency": 1, "cordon": True, "nodeSelector": {"matchLabels": {"role": "agent"}}, **spec}
-    complete = {"type": "Complete", "status": "False", "reason": reason, "message": message, "lastUpdateTime": BEFORE}
-    status = {"latestHash": HASH, "latestVersion": "v1.32.5-k3s1", "applying": ["b"], "conditions": [complete]}
+    own = {
+        "concurrency": 1,
+        "cordon": True,
+        "nodeSelector": {"matchLabels": {"role": "agent"}},
+        **spec,
+    }
+    complete = {
+        "type": "Complete",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": BEFORE,
+    }
+    status = {
+        "latestHash": HASH,
+        "latestVersion": "v1.32.5-k3s1",
+        "applying": ["b"],
+        "conditions": [complete],
+    }
     return manifest(f"{GROUP}/v1", "Plan", "agents", "sys", spec=own, status=status)
 
 
@@ -65,9 +84,9 @@ def test_a_job_that_was_too_slow_stops_the_plan():
     (order,) = upgrade_plans.standing(cluster(*STOPPED))
     assert order.certain
     assert order.reason == (
-        "Plan sys/agents has stopped: its Job sys/apply-agents-on-b-1 on b failed 20 min ago (DeadlineExceeded: Job was "
-        "active longer than specified deadline), and the Plan makes it again only when the Plan is changed. "
-        "b stays cordoned at v1.31.9+k3s1, and c is not begun"
+        "Plan sys/agents has stopped: its Job sys/apply-agents-on-b-1 on b failed 20 min ago "
+        "(DeadlineExceeded: Job was active longer than specified deadline), and the Plan makes it "
+        "again only when the Plan is changed. b stays cordoned at v1.31.9+k3s1, and c is not begun"
     )
     assert '"jobActiveDeadlineSecs":7200' in command_of(order.remedy)
     assert phases(*STOPPED) == {"a": "done", "b": "failing", "c": "waiting"}
@@ -81,11 +100,15 @@ def test_a_live_cluster_shows_the_same():
     live = ClusterCache(stores.values())
     live.time = NOON
     (pool,) = plan_progress.progress(live)
-    assert {name: str(update.phase) for name, update in pool.nodes.items()} == phases(plan(), A, B, C, pod("drain"))
+    assert {name: str(update.phase) for name, update in pool.nodes.items()} == phases(
+        plan(), A, B, C, pod("drain")
+    )
     assert str(pool.nodes["b"].phase) == "draining"
 
 
-def event(reason="JobFailed", message="Job failed on Node b", at="2026-01-01T11:45:00Z", of="agents"):
+def event(
+    reason="JobFailed", message="Job failed on Node b", at="2026-01-01T11:45:00Z", of="agents"
+):
     about = {"kind": "Plan", "namespace": "sys", "name": of}
     kind = "Warning" if reason == "JobFailed" else "Normal"
     return manifest(
@@ -102,10 +125,19 @@ def event(reason="JobFailed", message="Job failed on Node b", at="2026-01-01T11:
 
 
 def test_a_release_that_writes_an_event_alone():
-    objects = (plan(), A, B, C, event(), event("Resolved", "Resolved latest version", "2026-01-01T11:40:00Z"))
+    objects = (
+        plan(),
+        A,
+        B,
+        C,
+        event(),
+        event("Resolved", "Resolved latest version", "2026-01-01T11:40:00Z"),
+    )
     (order,) = upgrade_plans.standing(cluster(*objects))
     assert order.certain
-    assert order.reason.startswith("Plan sys/agents has stopped: its Job on b failed 15 min ago, and the Plan makes it")
+    assert order.reason.startswith(
+        "Plan sys/agents has stopped: its Job on b failed 15 min ago, and the Plan makes it"
+    )
     assert phases(*objects) == {"a": "done", "b": "failing", "c": "waiting"}
 
 
@@ -119,7 +151,14 @@ def test_a_release_that_writes_an_event_alone():
         (plan(), A, B, C, event(), pod("drain")),
         (plan(), A, node("b", done=True), C, event()),
     ],
-    ids=["before this version", "a new version", "another Plan", "not its turn", "it runs again", "it is done"],
+    ids=[
+        "before this version",
+        "a new version",
+        "another Plan",
+        "not its turn",
+        "it runs again",
+        "it is done",
+    ],
 )
 def test_an_event_that_is_over(objects):
     assert list(upgrade_plans.standing(cluster(*objects))) == []
@@ -133,11 +172,15 @@ def test_two_nodes_whose_jobs_have_failed():
 
 
 def test_the_deadline_that_is_proposed_is_longer_than_the_own_one():
-    (order,) = upgrade_plans.standing(cluster(plan("JobFailed", LATE, jobActiveDeadlineSecs=9000), A, B, C))
+    (order,) = upgrade_plans.standing(
+        cluster(plan("JobFailed", LATE, jobActiveDeadlineSecs=9000), A, B, C)
+    )
     assert '"jobActiveDeadlineSecs":18000' in command_of(order.remedy)
 
 
-@pytest.mark.parametrize(("pods", "command"), [((), "kubectl describe"), ((pod("upgrade", "Failed"),), "kubectl logs")])
+@pytest.mark.parametrize(
+    ("pods", "command"), [((), "kubectl describe"), ((pod("upgrade", "Failed"),), "kubectl logs")]
+)
 def test_a_job_that_failed_for_another_reason(pods, command):
     (order,) = upgrade_plans.standing(
         cluster(plan("JobFailed", FAILED.format("BackoffLimitExceeded: x")), A, B, C, *pods)
@@ -149,7 +192,9 @@ def test_a_job_that_failed_for_another_reason(pods, command):
 def test_the_upgrade_stops_and_counts_what_is_done():
     found = rehearsal.rehearse(cluster(*STOPPED), Options(), forecast_only=True)
     assert found.possible is False
-    assert [stop.reason.partition(":")[0] for stop in found.stops] == ["Plan sys/agents has stopped"]
+    assert [stop.reason.partition(":")[0] for stop in found.stops] == [
+        "Plan sys/agents has stopped"
+    ]
     assert found.progress is not None
     assert found.progress.done == ("a",)
 
@@ -177,12 +222,15 @@ def test_a_plan_that_goes_on(objects):
 
 
 def test_pods_that_are_not_known_may_be_the_job_that_runs_again():
-    (order,) = upgrade_plans.standing(cluster(*STOPPED, complete=("nodes", "plans.upgrade.cattle.io")))
+    (order,) = upgrade_plans.standing(
+        cluster(*STOPPED, complete=("nodes", "plans.upgrade.cattle.io"))
+    )
     assert not order.certain
 
 
 @pytest.mark.parametrize(
-    ("step", "phase"), [("prepare", "next"), ("drain", "draining"), ("upgrade", "updating"), ("other", "draining")]
+    ("step", "phase"),
+    [("prepare", "next"), ("drain", "draining"), ("upgrade", "updating"), ("other", "draining")],
 )
 def test_the_node_whose_turn_it_is(step, phase):
     assert phases(plan(), A, B, C, pod(step)) == {"a": "done", "b": phase, "c": "waiting"}

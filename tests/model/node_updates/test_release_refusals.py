@@ -1,4 +1,6 @@
-"""What refuses another minor release of OpenShift, as the ClusterVersion and its operators say it."""
+"""What refuses another minor release of OpenShift,
+as the ClusterVersion and its operators say it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases, of_version
 
 REFUSES = "should not be upgraded between minor or major versions"
-OVERRIDES = "Disabling ownership via cluster version overrides prevents upgrades. Please remove overrides."
+OVERRIDES = (
+    "Disabling ownership via cluster version overrides prevents upgrades. Please remove overrides."
+)
 
 
 def refused(own: Raw, *more: Raw) -> RefusedReleases | None:
@@ -23,10 +27,13 @@ def saying(words: str, reason: str = "MultipleReasons") -> Raw:
     return version("4.20.6", None, condition("Upgradeable", False, reason, words))
 
 
-DNS, ETCD = (operator(name, "4.20.6", Upgradeable=f"{name} waits\nfor:\n* a thing") for name in ("dns", "etcd"))
+DNS, ETCD = (
+    operator(name, "4.20.6", Upgradeable=f"{name} waits\nfor:\n* a thing")
+    for name in ("dns", "etcd")
+)
 OF_BOTH = (
-    f"Multiple cluster operators {REFUSES}:\n* Cluster operator dns {REFUSES}: X: dns waits\nfor:\n* a thing\n"
-    f"* Cluster operator etcd {REFUSES}: X: etcd waits\nfor:\n* a thing"
+    f"Multiple cluster operators {REFUSES}:\n* Cluster operator dns {REFUSES}: X: dns waits\nfor:\n"
+    f"* a thing\n* Cluster operator etcd {REFUSES}: X: etcd waits\nfor:\n* a thing"
 )
 SAID: dict[str, tuple[str, str, list[Raw], list[str]]] = {
     "one operator": (
@@ -60,21 +67,29 @@ def test_by(name: str) -> None:
     assert found is not None
     assert [each.name for each in found.by] == by
     remedies = [each.remedy for each in found.by if each.name == "version"]
-    assert all(remedy.startswith("Remove spec.overrides") for remedy in remedies if OVERRIDES in words)
+    assert all(
+        remedy.startswith("Remove spec.overrides") for remedy in remedies if OVERRIDES in words
+    )
 
 
 def test_an_acknowledgement_does_not_start_what_was_not_ordered() -> None:
     found = refused(saying(f"{KEY}: an API is removed", "AdminAckRequired"))
     assert found is not None
-    assert found.by[0].remedy.startswith("Check what the message asks for. Only then acknowledge it: kubectl patch")
+    assert found.by[0].remedy.startswith(
+        "Check what the message asks for. Only then acknowledge it: kubectl patch"
+    )
 
 
 def test_an_operator_that_is_too_old_is_named_with_its_subscription() -> None:
-    words = "ClusterServiceVersions blocking: maximum supported OCP version for s/odf.v4.20.1 is 4.20"
+    words = (
+        "ClusterServiceVersions blocking: maximum supported OCP version for s/odf.v4.20.1 is 4.20"
+    )
     spec = {"channel": "stable-4.20", "name": "odf"}
     order = obj("Subscription", "operators.coreos.com/v1alpha1", "odf", "s", spec=spec)
     order["status"] = {"installedCSV": "odf.v4.20.1"}
-    found = refused(saying("x"), operator("operator-lifecycle-manager", "4.20.6", Upgradeable=words), order)
+    found = refused(
+        saying("x"), operator("operator-lifecycle-manager", "4.20.6", Upgradeable=words), order
+    )
     assert found is not None
     assert "It is refused until odf.v4.20.1 is replaced" in found.by[0].remedy
     assert "The ordered update" not in found.by[0].remedy
@@ -92,7 +107,9 @@ def test_an_operator_that_is_too_old_is_named_with_its_subscription() -> None:
         (f"stable-{'9' * 5_000}.1", [], True, ("releases of 4.20", "another minor release")),
     ],
 )
-def test_targets(channel: str | None, offered: list[str], wanted: bool, texts: tuple[str, str]) -> None:
+def test_targets(
+    channel: str | None, offered: list[str], wanted: bool, texts: tuple[str, str]
+) -> None:
     own = saying("wait")
     own["spec"]["channel"] = channel
     own["status"]["availableUpdates"] = [{"version": each} for each in offered[:2]]
@@ -144,7 +161,8 @@ PODS: dict[str, tuple[list[Raw], str, str]] = {
 def test_pods_on_one_node(name: str) -> None:
     pods, words, command = PODS[name]
     said = (
-        f'Highly-available workload in namespace mon, with label map["app":"p"] has a single point of failure: {MARK}'
+        'Highly-available workload in namespace mon, with label map["app":"p"] has a single point '
+        f"of failure: {MARK}"
     )
     found = refused(saying("x"), operator("monitoring", "4.20.6", Upgradeable=said), *pods)
     assert found is not None

@@ -1,4 +1,6 @@
-"""Orders to update nodes that stand still: what certainly holds one, what is only quoted, and what goes on."""
+"""Orders to update nodes that stand still: what certainly holds one, what is only quoted,
+and what goes on.
+"""
 
 import pytest
 
@@ -15,7 +17,7 @@ def cluster(*objects, complete=("*",)):
     return Snapshot(list(objects), complete=list(complete), time=NOON)
 
 
-# --- Plans -------------------------------------------------------------------------------------------------------
+# --- Plans ----------------------------------------------------------------------------------------
 
 
 def plan(*conditions, **spec):
@@ -50,7 +52,9 @@ def plans(*objects):
 def test_a_taint_that_the_plan_does_not_tolerate():
     ((certain, reason),) = plans(plan(), pod(), node(TAINT))
     assert certain
-    assert reason.startswith("Plan system-upgrade/servers tolerates no taint dedicated:NoSchedule of a")
+    assert reason.startswith(
+        "Plan system-upgrade/servers tolerates no taint dedicated:NoSchedule of a"
+    )
 
 
 def test_a_node_that_starts_has_taints_for_a_moment():
@@ -81,7 +85,10 @@ def test_a_plan_that_is_complete():
 def test_a_pod_that_finds_no_node_for_another_reason():
     ((certain, reason),) = plans(plan(), pod(said="Insufficient cpu"), node())
     assert not certain
-    assert reason == "Plan system-upgrade/servers goes on: no node takes its pod apply for 5 min: Insufficient cpu"
+    assert reason == (
+        "Plan system-upgrade/servers goes on: no node takes its pod apply for 5 min: "
+        "Insufficient cpu"
+    )
     young = {"type": "LatestResolved", "status": "True", "lastUpdateTime": JUST_NOW}
     assert plans(plan(young), pod(said="Insufficient cpu"), node()) == []
 
@@ -97,15 +104,23 @@ def test_a_pod_that_finds_no_node_for_another_reason():
     ],
 )
 def test_what_the_controller_says_of_a_plan(condition, reason, since, quoted):
-    own = {"type": condition, "status": "False", "reason": reason, "message": "no such host", "lastUpdateTime": since}
+    own = {
+        "type": condition,
+        "status": "False",
+        "reason": reason,
+        "message": "no such host",
+        "lastUpdateTime": since,
+    }
     words = f"Plan system-upgrade/servers goes on: {condition} is False for 24 h: no such host"
     assert plans(plan(own)) == ([(False, words)] if quoted else [])
 
 
-# --- tuppr -------------------------------------------------------------------------------------------------------
+# --- tuppr ----------------------------------------------------------------------------------------
 
 
-def upgrade(phase="Pending", *, kind="TalosUpgrade", since=LONG_AGO, notes=None, checks=(), **status):
+def upgrade(
+    phase="Pending", *, kind="TalosUpgrade", since=LONG_AGO, notes=None, checks=(), **status
+):
     status = {"phase": phase, "startedAt": since, "lastUpdated": since, "message": "why", **status}
     notes = {"annotations": notes or {}}
     spec = {"healthChecks": list(checks)}
@@ -113,10 +128,18 @@ def upgrade(phase="Pending", *, kind="TalosUpgrade", since=LONG_AGO, notes=None,
 
 
 def check(expression, name="x"):
-    return {"apiVersion": "example.com/v1", "kind": "Thing", "name": name, "namespace": "shop", "expr": expression}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "name": name,
+        "namespace": "shop",
+        "expr": expression,
+    }
 
 
-THING = manifest("example.com/v1", "Thing", "x", "shop", status={"phase": "ready", "ceph": {"health": "OK"}})
+THING = manifest(
+    "example.com/v1", "Thing", "x", "shop", status={"phase": "ready", "ceph": {"health": "OK"}}
+)
 
 
 def orders(own, *objects, complete=("*",)):
@@ -126,7 +149,9 @@ def orders(own, *objects, complete=("*",)):
 
 @pytest.mark.parametrize("kind", ["TalosUpgrade", "KubernetesUpgrade"])
 def test_an_upgrade_that_has_waited_for_long_is_quoted(kind):
-    assert orders(upgrade(kind=kind)) == [(False, f"{kind} own begins: it is Pending for 24 h: why")]
+    assert orders(upgrade(kind=kind)) == [
+        (False, f"{kind} own begins: it is Pending for 24 h: why")
+    ]
     assert orders(upgrade(kind=kind, since=JUST_NOW)) == []
 
 
@@ -146,7 +171,9 @@ def test_an_upgrade_that_does_not_move():
 
 
 def test_an_upgrade_that_its_administrator_has_to_continue():
-    assert orders(upgrade("Failed")) == [(True, "TalosUpgrade own has failed, and tuppr does not try it again: why")]
+    assert orders(upgrade("Failed")) == [
+        (True, "TalosUpgrade own has failed, and tuppr does not try it again: why")
+    ]
     held = upgrade("Draining", notes={f"{TUPPR}/suspend": "yes"})
     assert orders(held) == [(True, "TalosUpgrade own is suspended by its annotation")]
 
@@ -170,7 +197,9 @@ def test_an_upgrade_that_its_administrator_has_to_continue():
 def test_a_check_that_reads_a_missing_field(expression, missing):
     ((certain, reason),) = orders(upgrade(checks=[check(expression)]), THING)
     assert certain is bool(missing)
-    assert f"has no {missing} " in reason if missing else reason.startswith("TalosUpgrade own begins")
+    assert (
+        f"has no {missing} " in reason if missing else reason.startswith("TalosUpgrade own begins")
+    )
 
 
 @pytest.mark.parametrize(("name", "complete"), [("", ("*",)), ("y", ("*",)), ("x", ("nodes",))])

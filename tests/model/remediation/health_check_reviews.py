@@ -11,7 +11,10 @@ from virt_admit.policy.policy import Policy
 from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
 
-READY = [{"type": "Ready", "status": "False", "timeout": "5m"}, {"type": "Ready", "status": "Unknown", "timeout": "5m"}]
+READY = [
+    {"type": "Ready", "status": "False", "timeout": "5m"},
+    {"type": "Ready", "status": "Unknown", "timeout": "5m"},
+]
 READY_SECONDS = [
     {"type": "Ready", "status": "False", "timeoutSeconds": 300},
     {"type": "Ready", "status": "Unknown", "timeoutSeconds": 300},
@@ -79,14 +82,23 @@ HANDLER = {
 INERT = {
     "apiVersion": "machine.openshift.io/v1beta1",
     "kind": "MachineHealthCheck",
-    "metadata": {"name": "srep-management-cluster-node-recovery", "namespace": "openshift-machine-api"},
+    "metadata": {
+        "name": "srep-management-cluster-node-recovery",
+        "namespace": "openshift-machine-api",
+    },
     "spec": {
         "selector": {
             "matchExpressions": [
-                {"key": "machine.openshift.io/cluster-api-machine-role", "operator": "In", "values": ["serving-1"]}
+                {
+                    "key": "machine.openshift.io/cluster-api-machine-role",
+                    "operator": "In",
+                    "values": ["serving-1"],
+                }
             ]
         },
-        "unhealthyConditions": [{"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}],
+        "unhealthyConditions": [
+            {"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}
+        ],
         "maxUnhealthy": "100%",
         "nodeStartupTimeout": "25m",
     },
@@ -135,6 +147,10 @@ def review(data, old=None, cluster=NOTHING, **more):
 
 
 def verdicts(data, *args, **more):
-    """Return action and rule of each verdict, without those on unknown fields, which most odd values bring."""
-    found = {(str(verdict.action), verdict.rule.id) for verdict in review(data, *args, **more).verdicts}
+    """Return action and rule of each verdict, without those on unknown fields,
+    which most odd values bring.
+    """
+    found = {
+        (str(verdict.action), verdict.rule.id) for verdict in review(data, *args, **more).verdicts
+    }
     return {(action, rule) for action, rule in found if not rule.endswith("-field-unknown")}

@@ -22,17 +22,26 @@ def rivals(check, *objects, complete=("*",)):
     selection = check_scope.selected(check, cluster)
     found, unseen = gather(check_scope.rivals(health_checks.view(check), cluster))
     names = {
-        watch.check.obj.name: [obj.name for obj in selection.among(watch.selection.positions).objects]
+        watch.check.obj.name: [
+            obj.name for obj in selection.among(watch.selection.positions).objects
+        ]
         for watch in found
     }
     return names, unseen
 
 
 @pytest.mark.parametrize(
-    ("check", "expected"), [(nhc(), ["n0"]), (mhc(), ["m0"]), (capi(), ["c0"]), (capi(clusterName="d"), [])]
+    ("check", "expected"),
+    [(nhc(), ["n0"]), (mhc(), ["m0"]), (capi(), ["c0"]), (capi(clusterName="d"), [])],
 )
 def test_objects_watched_by_each_kind(check, expected):
-    objects = [node("n0"), node("n1", pool="b"), machine("m0"), machine("m1", pool="b"), machine("c0", CAPI, "c")]
+    objects = [
+        node("n0"),
+        node("n1", pool="b"),
+        machine("m0"),
+        machine("m1", pool="b"),
+        machine("c0", CAPI, "c"),
+    ]
     assert [obj.name for obj in watched(check, *objects).objects] == expected
 
 
@@ -47,7 +56,9 @@ def test_watches_are_grouped_by_namespace_and_cached():
     elsewhere = Object({**mhc("far").data, "metadata": {"name": "far", "namespace": "other"}})
     cluster = Snapshot([mhc(), elsewhere, nhc(), machine("m0")], complete=["*"])
     all_watches = check_scope.watches(cluster, kinds.MHC)
-    assert [watch.selection.objects[0].name for watch in all_watches.of("openshift-machine-api")] == ["m0"]
+    assert [
+        watch.selection.objects[0].name for watch in all_watches.of("openshift-machine-api")
+    ] == ["m0"]
     assert [len(watch.selection) for watch in all_watches.of("other")] == [0]
     assert all_watches.of("nowhere") == ()
     assert len(check_scope.watches(cluster, kinds.NHC).of("")) == 1
@@ -67,7 +78,9 @@ def test_rivals_of_node_health_checks():
     assert found == ({"everyone": ["n0"], "again": ["n0"]}, "")
 
 
-HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}])
+HANDLER = mhc(
+    "handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}]
+)
 
 
 def test_termination_handlers_are_not_rivals():

@@ -25,7 +25,9 @@ SHIPPED = {"termination handler": HANDLER, "inert check": INERT, "hosted control
 
 
 def busy_cluster(check):
-    """Return a cluster in which an ordinary check has findings: machines, an update, NodeHealthChecks."""
+    """Return a cluster in which an ordinary check has findings: machines, an update,
+    NodeHealthChecks.
+    """
     group = check["apiVersion"].partition("/")[0]
     labels = {
         "machine.openshift.io/interruptible-instance": "",
@@ -56,17 +58,29 @@ def test_shipped_checks_have_no_findings(name):
     assert verdicts(check) == set()
     assert verdicts(check, cluster=Snapshot(complete=["*"])) == set()
     assert verdicts(check, cluster=busy_cluster(check)) == set()
-    assert verdicts(changed(check, "metadata.annotations", {"cluster.x-k8s.io/paused": ""}), check) == set()
+    assert (
+        verdicts(changed(check, "metadata.annotations", {"cluster.x-k8s.io/paused": ""}), check)
+        == set()
+    )
 
 
 def test_a_termination_handler_only_has_findings_for_invalid_values():
     handler = changed(HANDLER, "spec.unhealthyConditions.0.timeout", ...)
-    for path, value in (("spec.selector", {}), ("spec.nodeStartupTimeout", "1s"), ("spec.maxUnhealthy", 0)):
+    for path, value in (
+        ("spec.selector", {}),
+        ("spec.nodeStartupTimeout", "1s"),
+        ("spec.maxUnhealthy", 0),
+    ):
         handler = changed(handler, path, value)
-    handler["metadata"] |= {"namespace": "elsewhere", "annotations": {"cluster.x-k8s.io/paused": "false"}}
+    handler["metadata"] |= {
+        "namespace": "elsewhere",
+        "annotations": {"cluster.x-k8s.io/paused": "false"},
+    }
     assert verdicts(handler, cluster=Snapshot(complete=["*"])) == set()
 
-    broken = changed(changed(handler, "spec.nodeStartupTimeout", "soon"), "spec.maxUnhealthy", "all")
+    broken = changed(
+        changed(handler, "spec.nodeStartupTimeout", "soon"), "spec.maxUnhealthy", "all"
+    )
     assert verdicts(broken) == {("deny", STARTUP), ("deny", LIMIT)}
 
 
@@ -74,7 +88,10 @@ BROKEN = {
     **MHC,
     "spec": {
         "selector": {},
-        "unhealthyConditions": [{"type": "Ready", "status": "True"}, {"type": "ready", "status": "no", "timeout": "x"}],
+        "unhealthyConditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "ready", "status": "no", "timeout": "x"},
+        ],
         "maxUnhealthy": -1,
         "nodeStartupTimeout": "-5m",
     },
@@ -116,7 +133,11 @@ def test_deletion_is_never_denied(base):
 
 
 def test_deleting_a_machine_warns_at_most():
-    machine = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}}
+    machine = {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "Machine",
+        "metadata": {"name": "m"},
+    }
     assert review(machine, operation=Operation.DELETE).allowed
     assert ("warn", "machine-delete-not-replaced") in verdicts(machine, operation=Operation.DELETE)
     going = changed(machine, "metadata.deletionTimestamp", "2026-11-01T00:00:00Z")
@@ -129,14 +150,17 @@ def test_sub_resources_are_not_judged(subresource):
 
 
 @pytest.mark.parametrize(
-    "api_version", ["machineremediation.kubevirt.io/v1alpha1", "healthchecking.openshift.io/v1alpha1"]
+    "api_version",
+    ["machineremediation.kubevirt.io/v1alpha1", "healthchecking.openshift.io/v1alpha1"],
 )
 def test_other_groups_with_the_same_kind_are_not_judged(api_version):
     assert verdicts({**BROKEN, "apiVersion": api_version}) == set()
 
 
 def test_rules_that_need_a_cluster_do_not_deny_without_one():
-    assert verdicts(MHC) == verdicts(CAPI_V1BETA1) == verdicts(CAPI_V1BETA2) == verdicts(NHC) == set()
+    assert (
+        verdicts(MHC) == verdicts(CAPI_V1BETA1) == verdicts(CAPI_V1BETA2) == verdicts(NHC) == set()
+    )
 
 
 def test_a_dry_run_has_the_same_result():
@@ -174,9 +198,16 @@ def test_changes_during_a_cluster_update_warn_unless_paused():
     assert verdicts(changed(MHC, "metadata.labels", {"a": "b"}), MHC, cluster=cluster) == set()
 
 
-@pytest.mark.parametrize("key", ["machine.openshift.io/delete-machine", "machine.openshift.io/exclude-node-draining"])
+@pytest.mark.parametrize(
+    "key", ["machine.openshift.io/delete-machine", "machine.openshift.io/exclude-node-draining"]
+)
 def test_a_machine_annotation_warns_only_when_added(key):
-    plain = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}, "spec": {}}
+    plain = {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "Machine",
+        "metadata": {"name": "m"},
+        "spec": {},
+    }
     marked = changed(plain, "metadata.annotations", {key: "false"})
     assert len(verdicts(marked, plain)) == 1
     assert verdicts(changed(marked, "spec.providerID", "x"), marked) == set()
@@ -186,9 +217,16 @@ def test_a_machine_annotation_warns_only_when_added(key):
 def test_a_machine_hook_warns_only_when_added():
     hook, etcd = {"name": "A", "owner": "a-team"}, {"name": "Etcd", "owner": "clusteroperator/etcd"}
     metadata = {"name": "m", "namespace": "openshift-machine-api", "labels": {"pool": "blue"}}
-    plain = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "spec": {}}
+    plain = {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "Machine",
+        "metadata": metadata,
+        "spec": {},
+    }
     hooked = changed(plain, "spec.lifecycleHooks", {"preDrain": [hook]})
     more = changed(plain, "spec.lifecycleHooks", {"preDrain": [etcd, hook]})
     cluster = Snapshot([Object(MHC)])
-    assert verdicts(hooked, plain, cluster=cluster) == {("warn", "machine-pre-drain-hook-blocks-remediation")}
+    assert verdicts(hooked, plain, cluster=cluster) == {
+        ("warn", "machine-pre-drain-hook-blocks-remediation")
+    }
     assert verdicts(more, hooked, cluster=cluster) == set()

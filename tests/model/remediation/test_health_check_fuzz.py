@@ -3,18 +3,35 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.model.remediation.health_check_reviews import CAPI_V1BETA1, CAPI_V1BETA2, HANDLER, MHC, NHC, changed, review
+from tests.model.remediation.health_check_reviews import (
+    CAPI_V1BETA1,
+    CAPI_V1BETA2,
+    HANDLER,
+    MHC,
+    NHC,
+    changed,
+    review,
+)
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+)
 JSON = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-MACHINE = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}, "spec": {}}
+MACHINE = {
+    "apiVersion": "machine.openshift.io/v1beta1",
+    "kind": "Machine",
+    "metadata": {"name": "m"},
+    "spec": {},
+}
 MACHINE_SET = {**MACHINE, "kind": "MachineSet", "spec": {"replicas": 3}}
 TEMPLATE = {
     "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
@@ -26,17 +43,24 @@ PATHS = [
     *(
         (base, path)
         for base in (MHC, CAPI_V1BETA1, CAPI_V1BETA2, NHC)
-        for path in ("metadata", "metadata.annotations", "spec", "spec.selector", "spec.selector.matchLabels",
-                     "spec.selector.matchExpressions", "spec.unhealthyConditions", "spec.maxUnhealthy", "spec.checks",
-                     "spec.checks.unhealthyMachineConditions", "spec.remediation", "spec.remediation.triggerIf",
-                     "spec.nodeStartupTimeout", "spec.remediationTemplate", "spec.escalatingRemediations",
+        for path in ("metadata", "metadata.annotations", "spec", "spec.selector",
+                     "spec.selector.matchLabels",
+                     "spec.selector.matchExpressions", "spec.unhealthyConditions",
+                     "spec.maxUnhealthy", "spec.checks",
+                     "spec.checks.unhealthyMachineConditions", "spec.remediation",
+                     "spec.remediation.triggerIf",
+                     "spec.nodeStartupTimeout", "spec.remediationTemplate",
+                     "spec.escalatingRemediations",
                      "spec.clusterName", "spec.minHealthy")
     ),
-    *((MACHINE, path) for path in ("metadata", "metadata.annotations", "metadata.ownerReferences", "spec.lifecycleHooks",
+    *((MACHINE, path) for path in ("metadata", "metadata.annotations", "metadata.ownerReferences",
+                                   "spec.lifecycleHooks",
                                    "spec.lifecycleHooks.preDrain", "status", "status.nodeRef")),
-    *((MACHINE_SET, path) for path in ("metadata", "spec", "spec.replicas", "spec.selector", "spec.template",
+    *((MACHINE_SET, path) for path in ("metadata", "spec", "spec.replicas", "spec.selector",
+                                       "spec.template",
                                        "spec.template.metadata.labels", "spec.deletePolicy")),
-    *((TEMPLATE, path) for path in ("spec", "spec.template.spec", "spec.template.spec.remediationStrategy")),
+    *((TEMPLATE, path) for path in ("spec", "spec.template.spec",
+                                    "spec.template.spec.remediationStrategy")),
 ]  # fmt: skip
 RICH = Snapshot(
     [Object(data) for data in (MHC, CAPI_V1BETA1, NHC, HANDLER)]

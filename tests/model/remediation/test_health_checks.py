@@ -23,13 +23,17 @@ from virt_admit.model.remediation import health_checks
 @pytest.mark.parametrize(
     ("base", "conditions", "time", "startup", "limit", "limit_of"),
     [
-        (MHC, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout", "spec.maxUnhealthy", LimitKind.MACHINE_API),
-        (CAPI_V1BETA1, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout", "spec.maxUnhealthy",
+        (MHC, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout", "spec.maxUnhealthy",
+         LimitKind.MACHINE_API),
+        (CAPI_V1BETA1, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout",
+         "spec.maxUnhealthy",
          LimitKind.CLUSTER_API),
         (CAPI_V1BETA2, "spec.checks.unhealthyNodeConditions", "timeoutSeconds",
-         "spec.checks.nodeStartupTimeoutSeconds", "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo",
+         "spec.checks.nodeStartupTimeoutSeconds",
+         "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo",
          LimitKind.CLUSTER_API),
-        (NHC, "spec.unhealthyConditions", "duration", "", "spec.minHealthy", LimitKind.NODE_MIN_HEALTHY),
+        (NHC, "spec.unhealthyConditions", "duration", "", "spec.minHealthy",
+         LimitKind.NODE_MIN_HEALTHY),
     ],
 )  # fmt: skip
 def test_layout_of_each_kind(base, conditions, time, startup, limit, limit_of):
@@ -58,13 +62,21 @@ def test_cluster_api_layout_follows_the_version(version, expected):
 
 
 def test_times_are_nanoseconds_in_every_unit():
-    assert [entry.nanoseconds() for entry in health_checks.view(Object(MHC)).entries()] == [5 * MINUTE, 5 * MINUTE]
-    assert [entry.nanoseconds() for entry in health_checks.view(Object(CAPI_V1BETA2)).entries()] == [
+    assert [entry.nanoseconds() for entry in health_checks.view(Object(MHC)).entries()] == [
+        5 * MINUTE,
+        5 * MINUTE,
+    ]
+    assert [
+        entry.nanoseconds() for entry in health_checks.view(Object(CAPI_V1BETA2)).entries()
+    ] == [
         300 * SECOND,
         300 * SECOND,
     ]
     assert health_checks.view(Object(CAPI_V1BETA2)).startup_time() == 10 * MINUTE
-    assert health_checks.view(Object(changed(MHC, "spec.nodeStartupTimeout", "1.5h"))).startup_time() == 3 * HOUR // 2
+    assert (
+        health_checks.view(Object(changed(MHC, "spec.nodeStartupTimeout", "1.5h"))).startup_time()
+        == 3 * HOUR // 2
+    )
 
 
 @pytest.mark.parametrize("base", [MHC, CAPI_V1BETA1, CAPI_V1BETA2])
@@ -90,11 +102,21 @@ def test_limit_of_a_node_health_check():
         (HOSTED, False, True),
         (changed(MHC, "spec.unhealthyConditions", []), False, False),
         (
-            changed(HANDLER, "spec.unhealthyConditions", [*HANDLER["spec"]["unhealthyConditions"], READY[0]]),
+            changed(
+                HANDLER,
+                "spec.unhealthyConditions",
+                [*HANDLER["spec"]["unhealthyConditions"], READY[0]],
+            ),
             False,
             False,
         ),
-        (changed(INERT, "spec.unhealthyConditions", [*INERT["spec"]["unhealthyConditions"], READY[0]]), False, False),
+        (
+            changed(
+                INERT, "spec.unhealthyConditions", [*INERT["spec"]["unhealthyConditions"], READY[0]]
+            ),
+            False,
+            False,
+        ),
         (changed(NHC, "spec.unhealthyConditions", [{"type": "Terminating"}]), False, False),
         (changed(HOSTED, "spec.selector.matchLabels", {"pool": "guest"}), False, False),
         (changed(HOSTED, "spec.selector.matchLabels", {"test": "test"}), False, False),

@@ -14,7 +14,15 @@ def machine(spec, *, version="v1beta2", group="cluster.x-k8s.io", deleted=True, 
     metadata = {"deletionTimestamp": ago(600)} if deleted else {}
     deletion = {"deletion": {"nodeDrainStartTime": started}} if started else {}
     status = {"nodeRef": {"name": "a"}, **deletion}
-    return manifest(f"{group}/{version}", "Machine", "w", "machines", metadata=metadata, spec=spec, status=status)
+    return manifest(
+        f"{group}/{version}",
+        "Machine",
+        "w",
+        "machines",
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +35,10 @@ def machine(spec, *, version="v1beta2", group="cluster.x-k8s.io", deleted=True, 
         (machine({"nodeDrainTimeout": "soon"}, version="v1beta1"), None),
         (machine({"deletion": {"nodeDrainTimeoutSeconds": 10**18}}), None),
         (machine({}), None),
-        (machine({"nodeDrainTimeout": "10m0s"}, group="machine.openshift.io", version="v1beta1"), None),
+        (
+            machine({"nodeDrainTimeout": "10m0s"}, group="machine.openshift.io", version="v1beta1"),
+            None,
+        ),
     ],
 )
 def test_the_end_of_the_drain(found, age):
@@ -43,7 +54,10 @@ def test_a_drain_notes_what_happens_to_vms_that_are_left():
     limit = {"nodeDrainTimeoutSeconds": 900}
     (forever,) = notes(machine({"deletion": limit}))
     assert "Cluster API ends the drain for Machine w at 11:05 UTC" in forever
-    assert "VMs with attached volumes that still run then keep the node waiting without limit" in forever
+    assert (
+        "VMs with attached volumes that still run then keep the node waiting without limit"
+        in forever
+    )
     (lost,) = notes(machine({"deletion": limit | {"nodeVolumeDetachTimeoutSeconds": 300}}))
     assert "VMs that still run 5 min later are lost with the node" in lost
     assert notes(machine({"deletion": limit}, deleted=False)) == []
@@ -52,7 +66,9 @@ def test_a_drain_notes_what_happens_to_vms_that_are_left():
 
 
 @pytest.mark.parametrize(
-    "spec", [{}, {"nodeDrainTimeout": "0s"}, {"deletion": {"nodeDrainTimeoutSeconds": 0}}], ids=["unset", "0s", "0"]
+    "spec",
+    [{}, {"nodeDrainTimeout": "0s"}, {"deletion": {"nodeDrainTimeoutSeconds": 0}}],
+    ids=["unset", "0s", "0"],
 )
 def test_a_drain_notes_that_nothing_ends_it(spec):
     (note,) = notes(machine(spec))

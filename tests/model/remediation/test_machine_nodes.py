@@ -24,11 +24,17 @@ NAME, SPACE = "cluster.x-k8s.io/machine", "cluster.x-k8s.io/cluster-namespace"
     ],
 )
 def test_the_node_of_a_machine(notes: dict[str, str], id_of_node: str | None, own: bool) -> None:
-    machine = manifest("cluster.x-k8s.io/v1beta1", "Machine", "m1", "fleet", spec={"providerID": "metal3:///m1"})
+    machine = manifest(
+        "cluster.x-k8s.io/v1beta1", "Machine", "m1", "fleet", spec={"providerID": "metal3:///m1"}
+    )
     machine.data["status"] = {"nodeRef": {"name": "n1"}}
-    node = manifest("v1", "Node", "n1", metadata={"annotations": notes}, spec={"providerID": id_of_node})
+    node = manifest(
+        "v1", "Node", "n1", metadata={"annotations": notes}, spec={"providerID": id_of_node}
+    )
 
-    assert machine_nodes.node_name(machine, Snapshot([machine, node], ("*",))) == ("n1" if own else "")
+    assert machine_nodes.node_name(machine, Snapshot([machine, node], ("*",))) == (
+        "n1" if own else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,10 +48,18 @@ def test_the_node_of_a_machine(notes: dict[str, str], id_of_node: str | None, ow
     ],
     ids=["", "another namespace", "another cluster", "another Machine", "another node"],
 )
-def test_a_node_that_was_installed_again_is_drained_for_its_old_machine(other: dict[str, str], drained: bool) -> None:
+def test_a_node_that_was_installed_again_is_drained_for_its_old_machine(
+    other: dict[str, str], drained: bool
+) -> None:
     """Source: machine_controller.go#drainNode goes by the name of the Node."""
     space = other.get("namespace", "fleet")
-    new = manifest(CAPI, "Machine", other.get("name", "m2"), space, spec={"clusterName": other.get("of", "local")})
+    new = manifest(
+        CAPI,
+        "Machine",
+        other.get("name", "m2"),
+        space,
+        spec={"clusterName": other.get("of", "local")},
+    )
     new.data["status"] = {"nodeRef": {"name": other.get("on", "n1")}}
     metadata = {"deletionTimestamp": "2026-06-01T09:00:00Z"}
     old = manifest(CAPI, "Machine", "m1", "fleet", metadata=metadata, spec={"clusterName": "local"})

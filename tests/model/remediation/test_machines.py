@@ -13,8 +13,12 @@ TYPE = "machine.openshift.io/cluster-api-machine-type"
 CLUSTER = "cluster.x-k8s.io/cluster-name"
 
 
-def machine(name="m", labels=None, *, group="machine.openshift.io/v1beta1", namespace="apis", **more):
-    metadata = {"name": name, "namespace": namespace, "labels": labels or {}} | more.pop("metadata", {})
+def machine(
+    name="m", labels=None, *, group="machine.openshift.io/v1beta1", namespace="apis", **more
+):
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {}} | more.pop(
+        "metadata", {}
+    )
     return Object({"apiVersion": group, "kind": "Machine", "metadata": metadata, **more})
 
 
@@ -26,13 +30,14 @@ def names(selection):
     return [machine.name for machine in selection.objects]
 
 
-# --- machines ----------------------------------------------------------------------------------------------------
+# --- machines -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [({ROLE: "master"}, True), ({TYPE: "master"}, True), ({ROLE: "infra", TYPE: "master"}, True),
-     ({ROLE: "worker"}, False), ({ROLE: "Master"}, False), ({"role": "master"}, False), ({ROLE: True}, False)],
+     ({ROLE: "worker"}, False), ({ROLE: "Master"}, False), ({"role": "master"}, False),
+     ({ROLE: True}, False)],
 )  # fmt: skip
 def test_control_plane(labels, expected):
     cluster = Snapshot([machine("x", labels), machine("worker", {ROLE: "worker"})], complete=["*"])
@@ -46,7 +51,14 @@ def test_control_plane(labels, expected):
         ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": "true"}}}, True),
         ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": "false"}}}, True),
         ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": ""}}}, False),
-        ({"metadata": {"annotations": {"machine.openshift.io/cluster-api-delete-machine": "yes"}}}, True),
+        (
+            {
+                "metadata": {
+                    "annotations": {"machine.openshift.io/cluster-api-delete-machine": "yes"}
+                }
+            },
+            True,
+        ),
         ({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}}, False),
         ({"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}}, True),
         ({"status": {"errorReason": "CreateError"}}, True),
@@ -58,18 +70,25 @@ def test_machines_deleted_first(more, expected):
     assert machines.goes_first(machine(**more)) is expected
 
 
-@pytest.mark.parametrize(("status", "expected"), [({"nodeRef": {"name": "n"}}, "n"), ({}, ""), ({"nodeRef": "n"}, "")])
+@pytest.mark.parametrize(
+    ("status", "expected"), [({"nodeRef": {"name": "n"}}, "n"), ({}, ""), ({"nodeRef": "n"}, "")]
+)
 def test_node_of_a_machine(status, expected):
     assert machines.node_name(machine(status=status)) == expected
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [({"platformStatus": {"type": "AWS"}, "platform": "None"}, "AWS"), ({"platform": "None"}, "None"), ({}, ""),
+    [({"platformStatus": {"type": "AWS"}, "platform": "None"}, "AWS"),
+     ({"platform": "None"}, "None"), ({}, ""),
      (None, "")],
 )  # fmt: skip
 def test_platform(status, expected):
-    infrastructure = {"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": {"name": "cluster"}}
+    infrastructure = {
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "Infrastructure",
+        "metadata": {"name": "cluster"},
+    }
     assert machines.platform(Snapshot([Object(infrastructure | {"status": status})])) == expected
 
 
@@ -84,8 +103,14 @@ def test_platform_without_openshift():
     [
         ({"matchLabels": {ROLE: "master"}}, True),
         ({"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master"]}]}, True),
-        ({"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master", "master"]}]}, True),
-        ({"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master", "infra"]}]}, False),
+        (
+            {"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master", "master"]}]},
+            True,
+        ),
+        (
+            {"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master", "infra"]}]},
+            False,
+        ),
         ({"matchExpressions": [{"key": ROLE, "operator": "NotIn", "values": ["worker"]}]}, False),
         ({"matchExpressions": [{"key": ROLE, "operator": "Exists"}]}, False),
         ({"matchLabels": {"role": "master"}}, False),
@@ -122,7 +147,9 @@ def test_an_incomplete_selection_is_marked():
 
 @pytest.mark.parametrize("group", ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"])
 def test_machines_of_a_cluster_api_cluster(group):
-    """The label decides, never ``spec.clusterName`` (machinehealthcheck_targets.go#getMachinesFromMHC)."""
+    """The label decides, never ``spec.clusterName``
+    (machinehealthcheck_targets.go#getMachinesFromMHC).
+    """
     cluster = Snapshot(
         [
             machine("labelled", {CLUSTER: "a"}, group=group),
@@ -136,7 +163,12 @@ def test_machines_of_a_cluster_api_cluster(group):
     assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled"]
     assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other"]
     assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == []
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["by-spec", "labelled", "other", "unnamed"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == [
+        "by-spec",
+        "labelled",
+        "other",
+        "unnamed",
+    ]
 
 
 def test_a_malformed_selector_selects_nothing():
@@ -144,14 +176,21 @@ def test_a_malformed_selector_selects_nothing():
     assert not len(select(cluster, {"matchLabels": {"pool": "<x>"}}))
 
 
-# --- machine sets ------------------------------------------------------------------------------------------------
+# --- machine sets ---------------------------------------------------------------------------------
 
 
 def machine_set(name="set", replicas=None, namespace="apis"):
-    spec = {"selector": {"matchLabels": {"set": "x"}}} | ({} if replicas is None else {"replicas": replicas})
+    spec = {"selector": {"matchLabels": {"set": "x"}}} | (
+        {} if replicas is None else {"replicas": replicas}
+    )
     metadata = {"name": name, "namespace": namespace}
     return Object(
-        {"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "metadata": metadata, "spec": spec}
+        {
+            "apiVersion": "machine.openshift.io/v1beta1",
+            "kind": "MachineSet",
+            "metadata": metadata,
+            "spec": spec,
+        }
     )
 
 
@@ -177,12 +216,15 @@ def test_machines_of_a_set():
 def scale(replicas=None):
     spec = {} if replicas is None else {"replicas": replicas}
     metadata = {"name": "set", "namespace": "apis"}
-    return Object({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec})
+    return Object(
+        {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec}
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
-    [(3, 1, (3, 1)), (3, None, (3, 1)), (1, None, None), (None, 0, (1, 0)), (1, 3, None), (2, 2, None), (3, "1", (3, 1)),
+    [(3, 1, (3, 1)), (3, None, (3, 1)), (1, None, None), (None, 0, (1, 0)), (1, 3, None),
+     (2, 2, None), (3, "1", (3, 1)),
      (2, 0, (2, 0))],
 )  # fmt: skip
 def test_scaling_down_a_set(old, new, expected):
@@ -191,7 +233,8 @@ def test_scaling_down_a_set(old, new, expected):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"), [(3, 1, (3, 1)), (3, None, (3, 0)), (None, 1, None), (1, 3, None), (None, None, None)]
+    ("old", "new", "expected"),
+    [(3, 1, (3, 1)), (3, None, (3, 0)), (None, 1, None), (1, 3, None), (None, None, None)],
 )
 def test_scaling_down_by_the_scale_subresource(old, new, expected):
     stored = machine_set(replicas=3)

@@ -12,7 +12,8 @@ from virt_admit.model.remediation import remediators
 
 
 def config(name=remediators.SNR_CONFIG_NAME, namespace="wa", **spec):
-    return Object({"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationConfig",
+    return Object({"apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+                   "kind": "SelfNodeRemediationConfig",
                    "metadata": {"name": name, "namespace": namespace}, "spec": spec})  # fmt: skip
 
 
@@ -33,7 +34,20 @@ def template(**spec):
 
 @for_each(
     "workers, expected",
-    [(0, 0), (1, 1), (2, 1), (3, 1), (4, 2), (6, 2), (7, 3), (20, 7), (33, 11), (42, 14), (43, 11), (53, 11)],
+    [
+        (0, 0),
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (4, 2),
+        (6, 2),
+        (7, 3),
+        (20, 7),
+        (33, 11),
+        (42, 14),
+        (43, 11),
+        (53, 11),
+    ],
 )
 def test_batches(workers, expected):
     assert remediators.batches(workers) == expected

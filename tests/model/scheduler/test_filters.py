@@ -1,4 +1,7 @@
-"""What the random clusters of ``tests/scheduler`` once found, one small cluster each. They need no Go."""
+"""What the random clusters of ``tests/scheduler`` once found, one small cluster each.
+
+They need no Go.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,22 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 Manifest = dict[str, Any]
 
 
-def obj(kind: str, name: str, namespace: str = "", /, metadata: Mapping[str, Any] | None = None, **more: Any) -> Object:
+def obj(
+    kind: str,
+    name: str,
+    namespace: str = "",
+    /,
+    metadata: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Object:
     given = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
     version = "storage.k8s.io/v1" if kind.startswith(("StorageClass", "CSI")) else "v1"
     return Object({"apiVersion": version, "kind": kind, "metadata": given, **more})
 
 
-def node(name: str, labels: Mapping[str, str], status: str = "True", taints: Sequence[Manifest] = ()) -> Object:
+def node(
+    name: str, labels: Mapping[str, str], status: str = "True", taints: Sequence[Manifest] = ()
+) -> Object:
     return obj(
         "Node",
         name,
@@ -41,8 +53,16 @@ def node(name: str, labels: Mapping[str, str], status: str = "True", taints: Seq
     )
 
 
-def pod(name: str, namespace: str = "blue", labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
-    return obj("Pod", name, namespace, metadata={"labels": dict(labels or {})}, spec={"containers": [{}], **spec})
+def pod(
+    name: str, namespace: str = "blue", labels: Mapping[str, str] | None = None, **spec: Any
+) -> Object:
+    return obj(
+        "Pod",
+        name,
+        namespace,
+        metadata={"labels": dict(labels or {})},
+        spec={"containers": [{}], **spec},
+    )
 
 
 def with_claim(name: str, claim: str = "disk", **spec: Any) -> Object:
@@ -65,27 +85,43 @@ def test_a_claim_that_names_its_volume_but_is_not_bound_is_refused() -> None:
     bound, pending = (claim({"volumeName": "pv"}, phase) for phase in ("Bound", "Pending"))
 
     assert place(with_claim("new"), node("n", {}), bound, volume()).candidates == ("n",)
-    assert place(with_claim("new"), node("n", {}), pending, volume()).refusals == {"n": "claim disk is not bound"}
+    assert place(with_claim("new"), node("n", {}), pending, volume()).refusals == {
+        "n": "claim disk is not bound"
+    }
 
 
 @pytest.mark.parametrize(("mode", "known"), [("Immediate", True), ("WaitForFirstConsumer", False)])
 def test_where_a_claim_is_bound_later_cannot_be_determined(mode: str, known: bool) -> None:
     unbound = claim({"storageClassName": "fast"}, "Pending")
 
-    found = place(with_claim("new"), node("n", {}), unbound, obj("StorageClass", "fast", volumeBindingMode=mode))
+    found = place(
+        with_claim("new"),
+        node("n", {}),
+        unbound,
+        obj("StorageClass", "fast", volumeBindingMode=mode),
+    )
 
     assert found.candidates == ()
     assert (found.certain == ()) is known
 
 
-THIN = obj("StorageClass", "thin", provisioner="lvm.example", volumeBindingMode="WaitForFirstConsumer")
+THIN = obj(
+    "StorageClass", "thin", provisioner="lvm.example", volumeBindingMode="WaitForFirstConsumer"
+)
 TRACKED = obj("CSIDriver", "lvm.example", spec={"storageCapacity": True})
-TWENTY = claim({"storageClassName": "thin", "resources": {"requests": {"storage": "20Gi"}}}, "Pending")
+TWENTY = claim(
+    {"storageClassName": "thin", "resources": {"requests": {"storage": "20Gi"}}}, "Pending"
+)
 
 
 def capacity(on: str, **fields: Any) -> Object:
     return obj(
-        "CSIStorageCapacity", on, "lvm", storageClassName="thin", nodeTopology={"matchLabels": {ZONE: on}}, **fields
+        "CSIStorageCapacity",
+        on,
+        "lvm",
+        storageClassName="thin",
+        nodeTopology={"matchLabels": {ZONE: on}},
+        **fields,
     )
 
 
@@ -115,8 +151,13 @@ def test_an_offer_is_found_by_the_label_of_its_node() -> None:
             looked.append(key)
             return super().get(key, default)
 
-    each = [(selectors.parse({"matchLabels": {ZONE: "z", "topology.lvm/node": str(i)}}), i) for i in range(100)]
-    offers = StorageOffers((*each, (selectors.parse({"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}), 7)))
+    each = [
+        (selectors.parse({"matchLabels": {ZONE: "z", "topology.lvm/node": str(i)}}), i)
+        for i in range(100)
+    ]
+    offers = StorageOffers(
+        (*each, (selectors.parse({"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}), 7))
+    )
 
     assert offers.most(Counted({ZONE: "z", "topology.lvm/node": "42"})) == 42
     assert len(looked) < 10
@@ -125,7 +166,9 @@ def test_an_offer_is_found_by_the_label_of_its_node() -> None:
 
 
 def test_free_storage_passes() -> None:
-    filters = candidates.scheduler(Snapshot([node("a", {ZONE: "a", "vms": ""}), TWENTY, THIN, TRACKED], ["*"]))
+    filters = candidates.scheduler(
+        Snapshot([node("a", {ZONE: "a", "vms": ""}), TWENTY, THIN, TRACKED], ["*"])
+    )
 
     assert filters.ever(pods.read(with_claim("new")), "", "vms") is True
 
@@ -133,7 +176,13 @@ def test_free_storage_passes() -> None:
 def test_topologies_that_a_class_does_not_allow_do_not_pass() -> None:
     terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
     limited = Object({**THIN.data, "allowedTopologies": terms})
-    objects = [node("a", {ZONE: "a", "vms": ""}), TWENTY, limited, TRACKED, capacity("a", capacity="1Ti")]
+    objects = [
+        node("a", {ZONE: "a", "vms": ""}),
+        TWENTY,
+        limited,
+        TRACKED,
+        capacity("a", capacity="1Ti"),
+    ]
     filters = candidates.scheduler(Snapshot(objects, ["*"]))
 
     assert place(with_claim("new"), *objects).refusals == {
@@ -146,13 +195,17 @@ FREE = obj("PersistentVolume", "free", spec={"storageClassName": "thin"})
 
 
 @pytest.mark.parametrize("more", [[], [TRACKED, FREE], [obj("CSIDriver", "lvm.example", spec={})]])
-def test_without_a_capacity_it_cannot_be_determined_where_a_claim_is_bound(more: list[Object]) -> None:
+def test_without_a_capacity_it_cannot_be_determined_where_a_claim_is_bound(
+    more: list[Object],
+) -> None:
     assert place(with_claim("new"), node("a", {ZONE: "a"}), TWENTY, THIN, *more).certain is None
 
 
 def test_capacities_that_were_not_read_refuse_nothing() -> None:
     objects = [node("a", {ZONE: "a"}), TWENTY, THIN, TRACKED]
-    found = candidates.scheduler(Snapshot(objects, ["*"], unreadable=["csistoragecapacities.storage.k8s.io"]))
+    found = candidates.scheduler(
+        Snapshot(objects, ["*"], unreadable=["csistoragecapacities.storage.k8s.io"])
+    )
 
     assert found.place(pods.read(with_claim("new"))).certain is None
 
@@ -161,7 +214,9 @@ def test_match_fields_of_a_volume_are_ignored() -> None:
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}]
     affine = volume(nodeAffinity={"required": {"nodeSelectorTerms": terms}})
 
-    assert place(with_claim("new"), node("n", {}), claim({"volumeName": "pv"}), affine).candidates == ("n",)
+    assert place(
+        with_claim("new"), node("n", {}), claim({"volumeName": "pv"}), affine
+    ).candidates == ("n",)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +230,9 @@ def test_match_fields_of_a_volume_are_ignored() -> None:
     ],
 )
 def test_zones_of_a_volume(label: Mapping[str, str], accepting: tuple[str, ...]) -> None:
-    found = place(with_claim("new"), node("n", {ZONE: "a"}), claim({"volumeName": "pv"}), volume(label))
+    found = place(
+        with_claim("new"), node("n", {ZONE: "a"}), claim({"volumeName": "pv"}), volume(label)
+    )
 
     assert found.candidates == accepting
 
@@ -196,7 +253,12 @@ def test_a_claim_for_one_pod_is_free_when_its_pod_is_on_a_node_that_is_gone() ->
 
 
 def test_an_empty_selector_spreads_nothing() -> None:
-    spread = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    spread = {
+        "topologyKey": ZONE,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {},
+    }
     nodes = node("n", {ZONE: "a"}), node("m", {ZONE: "b"})
 
     found = place(pod("new", topologySpreadConstraints=[spread]), *nodes, pod("old", nodeName="n"))
@@ -243,7 +305,9 @@ def test_a_pod_is_never_packed_onto_the_node_that_it_leaves() -> None:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}}
     follower = pods.read(pod("follower", affinity={"podAffinity": {REQUIRED: [term]}}))
     nodes = node("left", {"host": "left"}), node("other", {"host": "other"})
-    scheduler = candidates.scheduler(Snapshot([*nodes, pod("db", labels={"app": "db"}, nodeName="left")], ["*"]))
+    scheduler = candidates.scheduler(
+        Snapshot([*nodes, pod("db", labels={"app": "db"}, nodeName="left")], ["*"])
+    )
 
     assert pack([Item(follower, ())], scheduler).placed == {"blue/follower": "left"}
     assert pack([Item(follower, (), source="left")], scheduler).fits is False
@@ -251,7 +315,9 @@ def test_a_pod_is_never_packed_onto_the_node_that_it_leaves() -> None:
 
 def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
     exclusive = claim({"volumeName": "pv", "accessModes": ["ReadWriteOncePod"]})
-    scheduler = candidates.scheduler(Snapshot([node("n", {}), node("m", {}), exclusive, volume()], ["*"]))
+    scheduler = candidates.scheduler(
+        Snapshot([node("n", {}), node("m", {}), exclusive, volume()], ["*"])
+    )
     both = [pods.read(with_claim(name)) for name in ("one", "two")]
 
     packed = pack([Item(each, scheduler.place(each).candidates) for each in both], scheduler)
@@ -268,7 +334,9 @@ def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
         ({"allocatedResources": {"cpu": "8"}}, ("n",)),
     ],
 )
-def test_a_container_that_is_resized_holds_the_larger_amount(status: Manifest, accepting: tuple[str, ...]) -> None:
+def test_a_container_that_is_resized_holds_the_larger_amount(
+    status: Manifest, accepting: tuple[str, ...]
+) -> None:
     containers = [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]
     running = obj(
         "Pod",

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.for_each import for_each
-from virt_admit.model.scheduler.node_selectors import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
+from virt_admit.model.scheduler.node_selectors import (
+    NAME_FIELD,
+    NodeSelector,
+    parse_node_selector,
+    tolerates,
+)
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -98,7 +103,9 @@ def test_a_node_name_may_be_longer_than_a_label_value() -> None:
 
 
 def test_allowed_values_of_a_term() -> None:
-    (term,) = parse_node_selector(required(label(HOSTNAME, "In", "n1", "n2") | name("In", "n1"))).terms
+    (term,) = parse_node_selector(
+        required(label(HOSTNAME, "In", "n1", "n2") | name("In", "n1"))
+    ).terms
     assert term.allowed_values(HOSTNAME) == {"n1", "n2"}
     assert term.allowed_values(NAME_FIELD) == {"n1"}
     assert term.allowed_values("zone") is None
@@ -151,7 +158,15 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["nodeSelectorTerms", "matchExpressions", "matchFields", "key", "operator", "values", "effect"]
+                [
+                    "nodeSelectorTerms",
+                    "matchExpressions",
+                    "matchFields",
+                    "key",
+                    "operator",
+                    "values",
+                    "effect",
+                ]
             ),
             inner | st.sampled_from(["In", "Gt", "Exists", NAME_FIELD]),
             max_size=3,
@@ -163,7 +178,11 @@ JSON = st.recursive(
 
 @given(JSON, JSON, JSON)
 def test_nothing_raises(one: object, two: object, three: object) -> None:
-    for selector in (one, required(one), required({"matchExpressions": [one], "matchFields": [two]})):
+    for selector in (
+        one,
+        required(one),
+        required({"matchExpressions": [one], "matchFields": [two]}),
+    ):
         parsed = parse_node_selector(selector)
         assert isinstance(parsed, NodeSelector)
         assert isinstance(parsed.matches("n1", three), bool)

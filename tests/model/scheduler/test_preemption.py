@@ -1,4 +1,7 @@
-"""Where kube-scheduler would make room by preemption. ``tests/scheduler`` asks the real one about the same."""
+"""Where kube-scheduler would make room by preemption.
+
+``tests/scheduler`` asks the real one about the same.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ WEB = {"app": "web"}
 SELECTED = {"labelSelector": {"matchLabels": WEB}, "topologyKey": ZONE}
 APART = {"affinity": {"podAntiAffinity": {REQUIRED: [SELECTED]}}}
 SPREAD = {
-    "topologySpreadConstraints": [SELECTED | {"maxSkew": 1, "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"}]
+    "topologySpreadConstraints": [
+        SELECTED | {"maxSkew": 1, "minDomains": 2, "whenUnsatisfiable": "DoNotSchedule"}
+    ]
 }
 DEDICATED = {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
 
@@ -32,7 +37,9 @@ def node(name: str = "a", **spec: Any) -> Object:
     return make_node(name, {ZONE: name}, allocatable=SIZE, **spec)
 
 
-def pod(name: str, on: str = "", memory: str = "0", labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
+def pod(
+    name: str, on: str = "", memory: str = "0", labels: Mapping[str, str] | None = None, **spec: Any
+) -> Object:
     containers = [{"name": "c", "resources": {"requests": {"memory": memory}}}]
     spec = {"containers": containers, "nodeName": on} | spec
     return manifest("v1", "Pod", name, "shop", metadata={"labels": dict(labels or {})}, spec=spec)
@@ -78,7 +85,15 @@ def test_pods_of_lower_priority_make_room(new: Object, objects: list[Object]) ->
         (BIG, [node(**DEDICATED), FULL]),
         (BIG, [node(unschedulable=True), FULL]),
         (pod("new", memory="4Gi", priority=10, nodeSelector={ZONE: "b"}), [node(), FULL]),
-        (BIG, [node(), pod("equal", "a", memory="6Gi", priority=10), node("b", **DEDICATED), pod("low", "b")]),
+        (
+            BIG,
+            [
+                node(),
+                pod("equal", "a", memory="6Gi", priority=10),
+                node("b", **DEDICATED),
+                pod("low", "b"),
+            ],
+        ),
         (
             pod("new", labels=WEB, priority=1, **APART),
             [node(), pod("equal", "a", labels=WEB, priority=1), pod("low", "a")],
@@ -100,7 +115,9 @@ def test_kube_scheduler_preempts_only_if_no_node_takes_the_pod() -> None:
 
 
 def test_only_pods_on_one_node_are_preempted() -> None:
-    """Each of two nodes of one zone has a pod that the new one avoids: no single node becomes free of both."""
+    """Each of two nodes of one zone has a pod that the new one avoids:
+    no single node becomes free of both.
+    """
     nodes = [make_node(name, {ZONE: "z"}, allocatable=SIZE) for name in "ab"]
     low = [pod(f"low-{name}", name, labels=WEB) for name in "ab"]
     new = pod("new", labels=WEB, priority=1, **APART)
@@ -109,7 +126,7 @@ def test_only_pods_on_one_node_are_preempted() -> None:
     assert weigh(new, *nodes, low[1]).preempting == "b"
 
 
-# --- several pods at the same time -------------------------------------------------------------------------------
+# --- several pods at the same time ----------------------------------------------------------------
 
 
 def may_fit(new: list[Object], *objects: Object) -> bool:
@@ -128,11 +145,26 @@ def big(name: str, priority: int, memory: str = "4Gi", **spec: Any) -> Object:
     [
         ([big("x", 0), big("y", 0)], pod("low", "a", memory="1Gi", priority=-1), True),
         ([big("x", 0), big("y", 0)], pod("equal", "a", memory="1Gi"), False),
-        ([big("x", 0), big("y", 0, memory="5Gi")], pod("low", "a", memory="1Gi", priority=-1), False),
-        ([big("x", 0), big("y", 5)], pod("equal", "a", memory="1Gi"), True),  # y may preempt x after it has moved
-        ([big("x", 0), big("y", 5, preemptionPolicy="Never")], pod("equal", "a", memory="1Gi"), False),
-        ([big("x", 5), big("y", 5), big("z", 0)], pod("high", "a", memory="1Gi", priority=9), False),
+        (
+            [big("x", 0), big("y", 0, memory="5Gi")],
+            pod("low", "a", memory="1Gi", priority=-1),
+            False,
+        ),
+        # y may preempt x after it has moved
+        ([big("x", 0), big("y", 5)], pod("equal", "a", memory="1Gi"), True),
+        (
+            [big("x", 0), big("y", 5, preemptionPolicy="Never")],
+            pod("equal", "a", memory="1Gi"),
+            False,
+        ),
+        (
+            [big("x", 5), big("y", 5), big("z", 0)],
+            pod("high", "a", memory="1Gi", priority=9),
+            False,
+        ),
     ],
 )
-def test_pods_that_fit_only_after_preemption(new: list[Object], there: Object, expected: bool) -> None:
+def test_pods_that_fit_only_after_preemption(
+    new: list[Object], there: Object, expected: bool
+) -> None:
     assert may_fit(new, node(), there) is expected

@@ -11,7 +11,11 @@ from virt_admit.model.scheduler.room_totals import RoomSums, RoomTotals, RoomVie
 
 VIEW = RoomView()
 NODES = [f"n{index}" for index in range(8)]
-SHAPES = [Shape(role, (("memory", size),), 0) for role in (Role.RETURNS, Role.CONTROLLED) for size in (1, 3, 7)]
+SHAPES = [
+    Shape(role, (("memory", size),), 0)
+    for role in (Role.RETURNS, Role.CONTROLLED)
+    for size in (1, 3, 7)
+]
 
 
 def totals(ledger: Ledger) -> RoomTotals:
@@ -34,7 +38,10 @@ def cluster() -> Ledger:
     ledger = Ledger()
     for name in NODES:
         ledger.set_node(
-            name, LedgerNode({"memory": 100, "pods": 50}, hosts_vms=True, can_be_lost=True, is_closed=False)
+            name,
+            LedgerNode(
+                {"memory": 100, "pods": 50}, hosts_vms=True, can_be_lost=True, is_closed=False
+            ),
         )
     return ledger
 

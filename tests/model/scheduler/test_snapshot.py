@@ -19,7 +19,9 @@ def selector(random: Random) -> selectors.Selector:
     expressions: list[dict[str, Any]] = []
     for key in random.sample(KEYS, random.randint(0, 3)):
         operator = random.choice(("In", "NotIn", "Exists", "DoesNotExist"))
-        values = random.sample(VALUES, random.choice((1, 2, 10, 11))) if operator.endswith("In") else []
+        values = (
+            random.sample(VALUES, random.choice((1, 2, 10, 11))) if operator.endswith("In") else []
+        )
         expressions.append({"key": key, "operator": operator, "values": values})
     return selectors.parse({"matchExpressions": expressions})
 
@@ -43,11 +45,17 @@ def test_the_index_yields_each_pod_that_a_selector_selects_once() -> None:
             assert term.selector is not None
             found = [each.name for each in state.selected(term.selector)]
             assert len(found) == len(set(found))
-            assert {each.name for each in pods[:7] if term.selector.matches(each.labels)} <= set(found)
-            repelling = itertools.chain(*(state.repelling.get(label, {}).items() for label in labels_of(other)))
+            assert {each.name for each in pods[:7] if term.selector.matches(each.labels)} <= set(
+                found
+            )
+            repelling = itertools.chain(
+                *(state.repelling.get(label, {}).items() for label in labels_of(other))
+            )
             names = [each.name for _, those in repelling for each in those]
             assert len(names) == len(set(names))
-            matching = (each for each in pods[:7] if each.anti_affinity[0].matches("shop", {}, other.labels))
+            matching = (
+                each for each in pods[:7] if each.anti_affinity[0].matches("shop", {}, other.labels)
+            )
             assert {each.name for each in matching} <= set(names)
 
 
@@ -55,10 +63,15 @@ def test_a_term_that_demands_a_label_is_compared_with_pods_that_have_it() -> Non
     def bound(name: str, **labels: str) -> Pod:
         return Pod(namespace="shop", name=name, node="n0", labels=labels)
 
-    state = SchedulerSnapshot.of([], [bound("p1", a="1"), bound("p2", a="2"), bound("p3", b="1"), bound("p4")], {})
+    state = SchedulerSnapshot.of(
+        [], [bound("p1", a="1"), bound("p2", a="2"), bound("p3", b="1"), bound("p4")], {}
+    )
 
     def found(expression: dict[str, Any]) -> list[str]:
-        return [each.name for each in state.selected(selectors.parse({"matchExpressions": [expression]}))]
+        return [
+            each.name
+            for each in state.selected(selectors.parse({"matchExpressions": [expression]}))
+        ]
 
     assert found({"key": "a", "operator": "In", "values": ["2", "3"]}) == ["p2"]
     assert found({"key": "a", "operator": "In", "values": VALUES}) == ["p1", "p2"]
@@ -71,7 +84,11 @@ def test_a_copy_shares_the_pods_of_the_cluster_and_selects_those_bound_later_too
         return Pod(namespace="shop", name=name, node="n0", labels={"app": "web"})
 
     state = SchedulerSnapshot.of([Node("n0", {})], [bound(f"p{number}") for number in range(3)], {})
-    copy, late, every = state.fork(), bound("late"), selectors.parse({"matchLabels": {"app": "web"}})
+    copy, late, every = (
+        state.fork(),
+        bound("late"),
+        selectors.parse({"matchLabels": {"app": "web"}}),
+    )
     copy.bind(late)
     assert all(copy.by_label[label] is some for label, some in state.by_label.items())
     assert [each.name for each in copy.selected(every)] == ["p0", "p1", "p2", "late"]

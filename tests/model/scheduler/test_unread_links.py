@@ -1,4 +1,6 @@
-"""Nodes and namespaces that were not read give no certain place to a pod that other pods attract, repel or spread."""
+"""Nodes and namespaces that were not read give no certain place to a pod that other pods attract,
+repel or spread.
+"""
 
 from dataclasses import replace
 
@@ -33,7 +35,11 @@ def pod(name, on="", namespace="shop", **spec):
 
 
 def namespace(name):
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"team": name}},
+    }
 
 
 def keeping_off(**term):
@@ -52,7 +58,11 @@ SPREAD = [
 NODES = [node("n1", "a"), node("n2", "b")]
 NAMESPACES = [namespace("shop"), namespace("bank")]
 BANK = {"namespaceSelector": {"matchLabels": {"team": "bank"}}}
-NOT_SHOP = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["shop"]}]}}
+NOT_SHOP = {
+    "namespaceSelector": {
+        "matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["shop"]}]
+    }
+}
 
 
 def placed(new, *objects, unreadable=()):
@@ -101,7 +111,9 @@ def test_pods_that_keep_each_other_off_are_not_packed_without_namespaces():
     new = [pods.read(Object(pod(name, affinity=keeping_off(**BANK)))) for name in ("x", "y")]
 
     def packed(unreadable):
-        scheduler = candidates.scheduler(Snapshot(map(Object, [*NODES, *NAMESPACES]), ["*"], unreadable))
+        scheduler = candidates.scheduler(
+            Snapshot(map(Object, [*NODES, *NAMESPACES]), ["*"], unreadable)
+        )
         return pack([Item(replace(each), ("n1", "n2")) for each in new], scheduler).fits
 
     assert packed([]) is True
@@ -111,4 +123,7 @@ def test_pods_that_keep_each_other_off_are_not_packed_without_namespaces():
 def test_a_vmi_without_a_known_pod_may_take_room():
     objects = [*NODES, *NAMESPACES]
     assert placed(pod("new"), *objects).certain == ("n1", "n2")
-    assert placed(pod("new"), *objects, unreadable=["virtualmachineinstances.kubevirt.io"]).certain is None
+    assert (
+        placed(pod("new"), *objects, unreadable=["virtualmachineinstances.kubevirt.io"]).certain
+        is None
+    )

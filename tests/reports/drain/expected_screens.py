@@ -1,6 +1,8 @@
-"""What ``--follow`` shows of each recorded sequence: by the time in seconds, words of one line each.
+"""What ``--follow`` shows of each recorded sequence: by the time in seconds,
+words of one line each.
 
-Words that begin with ``screen:`` are in a line of the screen, others in a line that is new at that time.
+Words that begin with ``screen:`` are in a line of the screen, others in a line that is new at that
+time.
 """
 
 from __future__ import annotations
@@ -21,10 +23,20 @@ VMS: Mapping[str, Expected] = {
             "screen: shop/vm3: migrates: ",
             "screen: Ends in 0 to 20 min.",
         ),
-        20: ("shop/vm1 target-pending → running to b", "screen: shop/vm2  queued   16 s   1st of 2"),
-        90: ("shop/vm1 running → arrived to b", "shop/vm2 queued → still", "screen: 2 of 3 VMs and 0 pods left"),
+        20: (
+            "shop/vm1 target-pending → running to b",
+            "screen: shop/vm2  queued   16 s   1st of 2",
+        ),
+        90: (
+            "shop/vm1 running → arrived to b",
+            "shop/vm2 queued → still",
+            "screen: 2 of 3 VMs and 0 pods left",
+        ),
         95: ("shop/vm2 still → target-pending", "shop/vm1 has left to b; 2 VMs and 0 pods left"),
-        105: ("shop/vm2 target-pending → running to b", "screen: shop/vm3  queued   101 s  1st of 1"),
+        105: (
+            "shop/vm2 target-pending → running to b",
+            "screen: shop/vm3  queued   101 s  1st of 1",
+        ),
         170: ("shop/vm3 queued → running to b", "shop/vm2 has left to b; 1 VM and 0 pods left"),
         240: ("shop/vm3 has left to b; 0 VMs and 0 pods left", DONE),
     },
@@ -48,7 +60,10 @@ VMS: Mapping[str, Expected] = {
         ),
     },
     "CPU features, all nodes tried": {
-        60: ("shop/db marked → backoff: migrates: 1 attempt failed", "missing features: vmx-vmfunc"),
+        60: (
+            "shop/db marked → backoff: migrates: 1 attempt failed",
+            "missing features: vmx-vmfunc",
+        ),
         140: (
             "shop/db backoff: blocks the drain",
             "b, c: it lacks vmx-vmfunc",
@@ -56,8 +71,16 @@ VMS: Mapping[str, Expected] = {
         ),
     },
     "time-out at the deadline, repeated": {
-        10: ("shop/db marked → running to b", "if it has not ended at 11:12 UTC", "screen: Ends in 0 to 13 min."),
-        400: ("shop/db running to b: unknown", "whether a drain ends cannot be determined", "screen: give migrations"),
+        10: (
+            "shop/db marked → running to b",
+            "if it has not ended at 11:12 UTC",
+            "screen: Ends in 0 to 13 min.",
+        ),
+        400: (
+            "shop/db running to b: unknown",
+            "whether a drain ends cannot be determined",
+            "screen: give migrations",
+        ),
         760: ("shop/db running → backoff: unknown", "cancelled after 12 min: timed out"),
         1540: (
             "shop/db backoff: blocks the drain",
@@ -78,14 +101,22 @@ VMS: Mapping[str, Expected] = {
         800: ("shop/db has left to b", DONE),
     },
     "attachment pod never ready": {
-        20: ("shop/db marked → target-not-ready to b", "screen: kubectl describe pod hp-volume-db -n shop"),
+        20: (
+            "shop/db marked → target-not-ready to b",
+            "screen: kubectl describe pod hp-volume-db -n shop",
+        ),
         200: ("screen: the pod that attaches its volumes on b has not been ready for 3 min",),
-        310: ("shop/db target-not-ready → backoff: migrates: 1 attempt failed (Target pod is down)",),
+        310: (
+            "shop/db target-not-ready → backoff: migrates: 1 attempt failed (Target pod is down)",
+        ),
     },
     "virt-handler of the target dies": {
         20: ("shop/db marked → preparing to b", "virt-handler", "screen: Ends in 0 to 8 min."),
         200: ("screen: shop/db  preparing  3 min",),
-        330: ("shop/db preparing → backoff: migrates: 1 attempt failed (Target pod is down)", "starts at 11:05 UTC"),
+        330: (
+            "shop/db preparing → backoff: migrates: 1 attempt failed (Target pod is down)",
+            "starts at 11:05 UTC",
+        ),
     },
     "quota, then raised": {
         10: ("shop/db marked → quota: blocks the drain", "a: a drain does not end"),
@@ -96,22 +127,39 @@ VMS: Mapping[str, Expected] = {
     },
     "drain given up, mark left": {
         10: ("shop/db marked → running to b",),
-        60: ("a, not cordoned: nothing drains it. 1 VM and 0 pods left", "still marked for eviction"),
+        60: (
+            "a, not cordoned: nothing drains it. 1 VM and 0 pods left",
+            "still marked for eviction",
+        ),
         120: ("shop/db running → backoff", "still marked for eviction"),
     },
     "stale mark": {
-        0: ("shop/db stale-mark: blocks the drain: is marked for the evacuation of c, which it has left",),
-        600: ("screen: every eviction is refused", "screen: to do: virtctl evacuate-cancel vmi db -n shop"),
+        0: (
+            (
+                "shop/db stale-mark: blocks the drain: is marked for the evacuation of c, which it "
+                "has left"
+            ),
+        ),
+        600: (
+            "screen: every eviction is refused",
+            "screen: to do: virtctl evacuate-cancel vmi db -n shop",
+        ),
         700: ("shop/db stale-mark → still: migrates", "a: a drain ends"),
     },
     "an arriving VM": {
-        0: ("shop/web running to a: migrates", "it arrives from b in a moment, then has to leave again"),
+        0: (
+            "shop/web running to a: migrates",
+            "it arrives from b in a moment, then has to leave again",
+        ),
         60: ("shop/web running → marked", "screen: 1 VM and 0 pods left"),
         140: ("shop/web has left; 0 VMs and 0 pods left", DONE),
     },
     "a migration that stays open and holds the place": {
         0: ("shop/db running to b", "shop/web queued: migrates: waits for a place"),
-        60: ("shop/db running → not-closed to b: migrates: has migrated, but its migration", "HotVCPUChange"),
+        60: (
+            "shop/db running → not-closed to b: migrates: has migrated, but its migration",
+            "HotVCPUChange",
+        ),
         1200: (
             "screen: shop/db   not-closed  19 min",
             "screen: shop/web: unknown: waits for a place",
@@ -135,24 +183,43 @@ VMS: Mapping[str, Expected] = {
 NODES: Mapping[str, Expected] = {
     "the node becomes Unknown": {
         10: ("shop/db marked → running to b",),
-        70: ("shop/db running to b: blocks the drain: its node does not report", "a: a drain does not end; Node a"),
-        400: ("screen: Node a: its kubelet does not report", "screen: fence the node: kubectl describe node a"),
+        70: (
+            "shop/db running to b: blocks the drain: its node does not report",
+            "a: a drain does not end; Node a",
+        ),
+        400: (
+            "screen: Node a: its kubelet does not report",
+            "screen: fence the node: kubectl describe node a",
+        ),
     },
     "the only virt-controller leaves with the node": {
-        0: ("whether a drain ends cannot be determined: virt-controller runs on a alone", "screen: Move it first"),
-        30: ("pod kubevirt/virt-controller-a has left", "Deployment kubevirt/virt-controller: virt-controller has no"),
+        0: (
+            "whether a drain ends cannot be determined: virt-controller runs on a alone",
+            "screen: Move it first",
+        ),
+        30: (
+            "pod kubevirt/virt-controller-a has left",
+            "Deployment kubevirt/virt-controller: virt-controller has no",
+        ),
         300: ("screen: kubectl describe deployment virt-controller -n kubevirt",),
         330: ("shop/db marked: migrates", "a: a drain ends"),
         400: ("shop/db has left", DONE),
     },
     "pool half done, one node cordoned by hand": {
         0: ("a, not cordoned: nothing drains it. 1 VM and 0 pods left",),
-        30: ("a, drained by MachineConfigPool worker. 1 VM and 0 pods left", "screen: Ends in 6 to 87 s."),
+        30: (
+            "a, drained by MachineConfigPool worker. 1 VM and 0 pods left",
+            "screen: Ends in 6 to 87 s.",
+        ),
         60: ("shop/db marked → running to b",),
         130: ("shop/db has left to b", DONE),
     },
     "a Machine whose drain time-out passes": {
-        0: ("a, drained by Machine worker-a for 0 s", "shop/db refused: blocks the drain", "a: a drain does not end"),
+        0: (
+            "a, drained by Machine worker-a for 0 s",
+            "shop/db refused: blocks the drain",
+            "a: a drain does not end",
+        ),
         300: (
             "screen: Cluster API ends the drain for Machine worker-a at 11:10 UTC",
             "screen: kubectl patch vm db -n shop",
@@ -161,16 +228,24 @@ NODES: Mapping[str, Expected] = {
     },
     "a Machine whose pre-drain hook stays": {
         0: (
-            "a: a drain ends; its end is not known: when the owner removes the pre-drain hook move-data of storage-team of "
-            "Machine machines/worker-a",
-            "screen: a, drained by Machine worker-a for 0 s. 1 VM and 0 pods left. Its end is not known: when the owner",
+            (
+                "a: a drain ends; its end is not known: when the owner removes the pre-drain hook "
+                "move-data of storage-team of Machine machines/worker-a"
+            ),
+            (
+                "screen: a, drained by Machine worker-a for 0 s. 1 VM and 0 pods left. Its end is "
+                "not known: when the owner"
+            ),
         ),
         3000: ("screen: kubectl describe machines.cluster.x-k8s.io worker-a -n machines",),
         3010: ("a: a drain ends", "screen: Ends in 6 to 87 s."),
         3060: (DONE,),
     },
     "Longhorn with an engine": {
-        0: ("a: a drain ends", "screen: waits for: PodDisruptionBudget longhorn-system/instance-manager-a"),
+        0: (
+            "a: a drain ends",
+            "screen: waits for: PodDisruptionBudget longhorn-system/instance-manager-a",
+        ),
         60: ("shop/db has left; 0 VMs and 3 pods left",),
         90: ("pod longhorn-system/instance-manager-a has left; 0 VMs and 2 pods left",),
     },
@@ -189,11 +264,17 @@ NODES: Mapping[str, Expected] = {
         600: ("screen: repair b if it does not come back", "screen: -n rook-ceph"),
     },
     "CloudNativePG primary with a replica": {
-        0: ("a: a drain ends", "screen: CloudNativePG moves the primary of Cluster pg to a replica on another node"),
+        0: (
+            "a: a drain ends",
+            "screen: CloudNativePG moves the primary of Cluster pg to a replica on another node",
+        ),
         40: ("pod shop/pg-1 has left; 0 VMs and 0 pods left", DONE),
     },
     "CloudNativePG primary alone": {
-        0: ("a: a drain does not end", "Cluster pg has one instance, which CloudNativePG cannot move"),
+        0: (
+            "a: a drain does not end",
+            "Cluster pg has one instance, which CloudNativePG cannot move",
+        ),
         1200: ("screen: Set instances: 2 in the Cluster", "screen: -n shop"),
     },
     "Harvester with one failed evacuation": {
@@ -214,7 +295,11 @@ NODES: Mapping[str, Expected] = {
         200: ("shop/db has left to b", DONE),
     },
     "node-local disk": {
-        0: ("shop/db still: waits for its node", "a: a drain ends", "screen: plan for its downtime until a is back"),
+        0: (
+            "shop/db still: waits for its node",
+            "a: a drain ends",
+            "screen: plan for its downtime until a is back",
+        ),
         20: ("shop/db still → stopping: waits for its node",),
         60: ("shop/db has left; 0 VMs and 0 pods left", DONE),
     },

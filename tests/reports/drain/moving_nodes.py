@@ -1,4 +1,6 @@
-"""Recorded sequences: nodes, their updaters, KubeVirt itself and the budgets of operators during a drain."""
+"""Recorded sequences: nodes, their updaters,
+KubeVirt itself and the budgets of operators during a drain.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +61,23 @@ CONTROLLER_LEAVES = Recording(
 MCO = "machineconfiguration.openshift.io/"
 
 
-def of_pool(name: str, current: str, state: str = "Done", *, cordoned: bool = False, drain: str = "") -> Object:
+def of_pool(
+    name: str, current: str, state: str = "Done", *, cordoned: bool = False, drain: str = ""
+) -> Object:
     """Return a node of the MachineConfigPool worker, whose target is rendered-worker-2."""
     found = node(name, unschedulable=cordoned)
     annotations = {
         f"{MCO}currentConfig": f"rendered-worker-{current}",
-        f"{MCO}desiredConfig": "rendered-worker-2" if drain or current == "2" else f"rendered-worker-{current}",
+        f"{MCO}desiredConfig": "rendered-worker-2"
+        if drain or current == "2"
+        else f"rendered-worker-{current}",
         f"{MCO}state": state,
         f"{MCO}desiredDrain": drain,
         f"{MCO}lastAppliedDrain": "" if drain else "uncordon-rendered-worker-2",
     }
-    return Object({**found.data, "metadata": {**found.data["metadata"], "annotations": annotations}})
+    return Object(
+        {**found.data, "metadata": {**found.data["metadata"], "annotations": annotations}}
+    )
 
 
 DRAIN = "drain-rendered-worker-2"
@@ -81,7 +89,17 @@ POOL = manifest(
 )
 POOL_HALF_DONE = Recording(
     (
-        Step(0, (POOL, of_pool("a", "1"), of_pool("b", "2"), of_pool("c", "1", cordoned=True), vmi(), launcher())),
+        Step(
+            0,
+            (
+                POOL,
+                of_pool("a", "1"),
+                of_pool("b", "2"),
+                of_pool("c", "1", cordoned=True),
+                vmi(),
+                launcher(),
+            ),
+        ),
         Step(30, (of_pool("a", "1", drain=DRAIN, cordoned=True),)),
         Step(40, (marked(),)),
         Step(60, copying("db", 55)),
@@ -107,7 +125,10 @@ def machine(drained: str = "", **status: Any) -> Object:
 
 def refused() -> Object:
     found = vmi()
-    found.data["status"]["conditions"][0] |= {"status": "False", "reason": "HostDeviceNotLiveMigratable"}
+    found.data["status"]["conditions"][0] |= {
+        "status": "False",
+        "reason": "HostDeviceNotLiveMigratable",
+    }
     return found
 
 
@@ -117,7 +138,14 @@ MACHINE_TIMES_OUT = Recording(
         Step(300),
         Step(
             620,
-            (machine(at(0), conditions=[{"type": "Deleting", "status": "True", "reason": "WaitingForVolumeDetach"}]),),
+            (
+                machine(
+                    at(0),
+                    conditions=[
+                        {"type": "Deleting", "status": "True", "reason": "WaitingForVolumeDetach"}
+                    ],
+                ),
+            ),
         ),
         Step(900, gone=("a", "worker-a", "db", old_pod("db"))),
     )
@@ -143,7 +171,10 @@ MACHINE_HOOK = Recording(
 
 def roomy(*objects: Object) -> tuple[Object, ...]:
     """Return the objects with nodes that can run VMs, of which a is cordoned."""
-    return tuple(node(obj.name, unschedulable=obj.name == "a") if obj.kind == "Node" else obj for obj in objects)
+    return tuple(
+        node(obj.name, unschedulable=obj.name == "a") if obj.kind == "Node" else obj
+        for obj in objects
+    )
 
 
 ENGINE = operators.volume("v1", 2, on="a")
@@ -152,7 +183,11 @@ LONGHORN = Recording(
         Step(
             0,
             (
-                *roomy(*operators.longhorn(operators.replica("v1", "a"), operators.replica("v1", "b"), ENGINE)),
+                *roomy(
+                    *operators.longhorn(
+                        operators.replica("v1", "a"), operators.replica("v1", "b"), ENGINE
+                    )
+                ),
                 marked(),
                 launcher(),
             ),
@@ -213,23 +248,46 @@ CNPG = "postgresql.cnpg.io/v1"
 
 
 def postgres(instances: int, on: str = "a") -> tuple[Object, ...]:
-    """Return a cluster of CloudNativePG with its primary on a node, and the budget of its primary."""
+    """Return a cluster of CloudNativePG with its primary on a node,
+    and the budget of its primary.
+    """
     labels = {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": "primary"}
     managed = {"app.kubernetes.io/managed-by": "cloudnative-pg"}
     return (
-        manifest(CNPG, "Cluster", "pg", "shop", spec={"instances": instances}, status={"readyInstances": instances}),
+        manifest(
+            CNPG,
+            "Cluster",
+            "pg",
+            "shop",
+            spec={"instances": instances},
+            status={"readyInstances": instances},
+        ),
         operators.pod("pg-1", "shop", labels, on, owner="Cluster"),
         operators.budget(
-            "pg-primary", "shop", labels, allowed=0, own_labels=managed, owner=(CNPG, "Cluster", "pg"), minAvailable=1
+            "pg-primary",
+            "shop",
+            labels,
+            allowed=0,
+            own_labels=managed,
+            owner=(CNPG, "Cluster", "pg"),
+            minAvailable=1,
         ),
     )
 
 
 def replica_of(role: str = "replica") -> Object:
-    return operators.pod("pg-2", "shop", {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": role}, "b", owner="Cluster")
+    return operators.pod(
+        "pg-2",
+        "shop",
+        {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": role},
+        "b",
+        owner="Cluster",
+    )
 
 
-POSTGRES = Recording((Step(0, (*postgres(2), replica_of())), Step(40, (replica_of("primary"),), gone=("pg-1",))))
+POSTGRES = Recording(
+    (Step(0, (*postgres(2), replica_of())), Step(40, (replica_of("primary"),), gone=("pg-1",)))
+)
 POSTGRES_ALONE = Recording((Step(0, postgres(1)), Step(1200)))
 
 
@@ -265,7 +323,13 @@ HARVESTER = Recording(
             ),
             gone=(old_pod("db"),),
         ),
-        Step(150, (builders.vm(name="web", runStrategy="Halted"), vmi("web", metadata={"deletionTimestamp": at(140)}))),
+        Step(
+            150,
+            (
+                builders.vm(name="web", runStrategy="Halted"),
+                vmi("web", metadata={"deletionTimestamp": at(140)}),
+            ),
+        ),
         Step(200, gone=("web", old_pod("web"))),
     )
 )
@@ -288,13 +352,25 @@ def updating(done: bool) -> Object:
 
 def handlerless(name: str) -> Object:
     found = node(name)
-    found.data["metadata"]["labels"] = {**found.data["metadata"]["labels"], "kubevirt.io/schedulable": "false"}
+    found.data["metadata"]["labels"] = {
+        **found.data["metadata"]["labels"],
+        "kubevirt.io/schedulable": "false",
+    }
     return found
 
 
 UPDATE = Recording(
     (
-        Step(0, (*map(deployment, CONTROLLERS), *controllers("b"), updating(True), marked(), launcher())),
+        Step(
+            0,
+            (
+                *map(deployment, CONTROLLERS),
+                *controllers("b"),
+                updating(True),
+                marked(),
+                launcher(),
+            ),
+        ),
         Step(30, (updating(False), handlerless("b"))),
         Step(60, (handlerless("c"),)),
         Step(120, (node("b"), node("c"), updating(True))),
@@ -303,12 +379,17 @@ UPDATE = Recording(
     )
 )
 
-LOCAL = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "local"}}], "evictionStrategy": "None"}
+LOCAL = {
+    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "local"}}],
+    "evictionStrategy": "None",
+}
 
 
 def local_disk() -> tuple[Object, ...]:
     """Return a claim that is bound to a volume of the node a."""
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]
+    terms = [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}
+    ]
     affinity = {"required": {"nodeSelectorTerms": terms}}
     return bound("local", "ReadWriteOnce", local={"path": "/disk"}, nodeAffinity=affinity)
 
@@ -321,7 +402,17 @@ def named(name: str, **spec: Any) -> Object:
 
 NODE_LOCAL = Recording(
     (
-        Step(0, (named("a", unschedulable=True), named("b"), named("c"), *local_disk(), vmi(spec=LOCAL), launcher())),
+        Step(
+            0,
+            (
+                named("a", unschedulable=True),
+                named("b"),
+                named("c"),
+                *local_disk(),
+                vmi(spec=LOCAL),
+                launcher(),
+            ),
+        ),
         Step(20, (vmi(spec=LOCAL, metadata={"deletionTimestamp": at(15)}),)),
         Step(60, gone=("db", old_pod("db"))),
     )

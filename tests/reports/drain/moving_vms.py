@@ -34,14 +34,25 @@ def run(phase: str = "Pending", name: str = "db", start: float = 0, **fields: An
 
 def copying(name: str, start: float) -> tuple[Object, ...]:
     since = {"Pending": -start + 10, "Running": -start}
-    return run("Running", name, start - 10, since=since), target(name, start - 8), moving(name, start=start)
+    return (
+        run("Running", name, start - 10, since=since),
+        target(name, start - 8),
+        moving(name, start=start),
+    )
 
 
 def left(name: str, end: float) -> tuple[Object, ...]:
     """Return the VM on its target node after the migration that ended at ``end``."""
     done = {"completed": True, "startTimestamp": at(end - 60), "endTimestamp": at(end)}
     state = {"migrationUid": f"uid-m-{name}", "sourceNode": "a", "targetNode": "b"} | done
-    ended = run("Succeeded", name, end - 70, since={"Running": -end + 60, "Succeeded": -end}, **done, sourceNode="a")
+    ended = run(
+        "Succeeded",
+        name,
+        end - 70,
+        since={"Running": -end + 60, "Succeeded": -end},
+        **done,
+        sourceNode="a",
+    )
     return ended, vmi(name, on="b", migrationState=state)
 
 
@@ -51,14 +62,25 @@ def old_pod(name: str) -> str:
 
 THREE = ("vm1", "vm2", "vm3")
 UNSCHEDULABLE = [
-    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available: 3 cpu"}
+    {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 cpu",
+    }
 ]
 
 LIMIT_OF_ONE = Recording(
     kubevirt={"parallelOutboundMigrationsPerNode": 1},
     steps=(
         Step(0, tuple(obj for name in THREE for obj in (marked(name), launcher(name)))),
-        Step(5, (*(run(name=name, start=4) for name in THREE), target("vm1", 5, phase="Pending", conditions=[]))),
+        Step(
+            5,
+            (
+                *(run(name=name, start=4) for name in THREE),
+                target("vm1", 5, phase="Pending", conditions=[]),
+            ),
+        ),
         Step(20, copying("vm1", 15)),
         Step(90, left("vm1", 85)),
         Step(95, (target("vm2", 92, phase="Pending", conditions=[]),), gone=(old_pod("vm1"),)),
@@ -72,13 +94,20 @@ FULL = tuple(node(name, unschedulable=True) for name in ("b", "c"))
 
 
 def attempts() -> tuple[Step, ...]:
-    """Return six attempts without a node: each is given up after 300 s, the next waits 20 s, 40 s and so on."""
+    """Return six attempts without a node: each is given up after 300 s, the next waits 20 s,
+    40 s and so on.
+    """
     steps, begin = [Step(0, (marked(), launcher(), *FULL))], 5
     failures: list[str] = []
     for number, wait in enumerate((20, 40, 80, 160, 320, 320), 1):
         name = f"evacuation-{number}"
         pod = launcher(
-            on="", suffix=f"t{number}", job=f"uid-{name}", age=-begin, phase="Pending", conditions=UNSCHEDULABLE
+            on="",
+            suffix=f"t{number}",
+            job=f"uid-{name}",
+            age=-begin,
+            phase="Pending",
+            conditions=UNSCHEDULABLE,
         )
         steps.append(Step(begin + 60, (migration(name, age=-begin), pod)))
         end = begin + 300
@@ -94,15 +123,20 @@ def attempts() -> tuple[Step, ...]:
 UNSCHEDULABLE_TARGET = Recording(attempts())
 
 FEATURES = (
-    "Live migration failed error encountered during MigrateToURI3 libvirt api call: virError(Code=9, Domain=10, "
-    "Message='operation failed: guest CPU doesn't match specification: missing features: vmx-vmfunc')"
+    "Live migration failed error encountered during MigrateToURI3 libvirt api call: "
+    "virError(Code=9, Domain=10, Message='operation failed: guest CPU doesn't match specification: "
+    "missing features: vmx-vmfunc')"
 )
 
 CPU_FEATURES = Recording(
     (
         Step(0, (marked(), launcher())),
         Step(60, (failed(1, FEATURES, age=-55, lasted=5), migration("next", age=-56))),
-        Step(140, (failed(2, FEATURES, target="c", age=-130, lasted=5), migration("next2", age=-131)), gone=("next",)),
+        Step(
+            140,
+            (failed(2, FEATURES, target="c", age=-130, lasted=5), migration("next2", age=-131)),
+            gone=("next",),
+        ),
     )
 )
 
@@ -151,11 +185,19 @@ PAUSED = Recording(
 def bound(name: str, mode: str, **spec: Any) -> tuple[Object, ...]:
     """Return a claim and its volume; keywords are fields of the volume."""
     found = claim(name, mode)
-    data = {**found.data, "spec": {**found.data["spec"], "volumeName": f"pv-{name}"}, "status": {"phase": "Bound"}}
+    data = {
+        **found.data,
+        "spec": {**found.data["spec"], "volumeName": f"pv-{name}"},
+        "status": {"phase": "Bound"},
+    }
     return Object(data), manifest("v1", "PersistentVolume", f"pv-{name}", spec=spec)
 
 
-HOTPLUG = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}]}
+HOTPLUG = {
+    "volumes": [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
+    ]
+}
 ATTACHMENT = Recording(
     (
         Step(0, (marked(spec=HOTPLUG), launcher(), *bound("data", "ReadWriteMany"))),
@@ -172,7 +214,13 @@ ATTACHMENT = Recording(
 HANDLER_DIES = Recording(
     (
         Step(0, (marked(), launcher())),
-        Step(20, (run("PreparingTarget", start=5, since={"Pending": -5, "PreparingTarget": -12}), target(start=8))),
+        Step(
+            20,
+            (
+                run("PreparingTarget", start=5, since={"Pending": -5, "PreparingTarget": -12}),
+                target(start=8),
+            ),
+        ),
         Step(200),
         Step(
             330,
@@ -200,7 +248,11 @@ GIVEN_UP = Recording(
         Step(60, (node("a"),)),
         Step(
             120,
-            (marked(), failed(1, "connection reset by peer", age=-110, lasted=60), migration("next", age=-111)),
+            (
+                marked(),
+                failed(1, "connection reset by peer", age=-110, lasted=60),
+                migration("next", age=-111),
+            ),
             gone=("m-db", "virt-launcher-db-2"),
         ),
     )
@@ -216,7 +268,12 @@ STALE_MARK = Recording(
 
 
 def from_b(start: float) -> tuple[Object, ...]:
-    state = {"migrationUid": "uid-m-web", "sourceNode": "b", "targetNode": "a", "startTimestamp": at(start)}
+    state = {
+        "migrationUid": "uid-m-web",
+        "sourceNode": "b",
+        "targetNode": "a",
+        "startTimestamp": at(start),
+    }
     return (
         vmi("web", on="b", migrationState=state),
         launcher("web", "b"),
@@ -249,7 +306,16 @@ ARRIVING = Recording(
 OPEN_MIGRATION = Recording(
     kubevirt={"parallelOutboundMigrationsPerNode": 1},
     steps=(
-        Step(0, (marked("web"), launcher("web"), run(name="web", start=-60), *copying("db", -50), launcher())),
+        Step(
+            0,
+            (
+                marked("web"),
+                launcher("web"),
+                run(name="web", start=-60),
+                *copying("db", -50),
+                launcher(),
+            ),
+        ),
         Step(
             60,
             (

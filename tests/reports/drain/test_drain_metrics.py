@@ -39,7 +39,11 @@ def time(seconds: float) -> datetime:
 
 def cordoned(since: float = 60, **spec):
     """Return the node a, cordoned so many seconds before ``NOW``."""
-    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": ago(since)}
+    taint = {
+        "key": "node.kubernetes.io/unschedulable",
+        "effect": "NoSchedule",
+        "timeAdded": ago(since),
+    }
     return node("a", unschedulable=True, taints=[taint, *spec.pop("taints", [])], **spec)
 
 
@@ -110,7 +114,9 @@ def test_a_drain_that_starts_moves_and_ends(watched):
     assert not watched.metrics.under_way
     watched.look(300, cordoned(), *LEFT)
     watched.look(360, node("a"), *LEFT)
-    assert watched.samples(f"{DURATION}_count") == {("cordon", "emptied"): 1}, "a drain is counted once"
+    assert watched.samples(f"{DURATION}_count") == {("cordon", "emptied"): 1}, (
+        "a drain is counted once"
+    )
 
 
 def test_a_restart_loses_no_gauge(watched):
@@ -122,7 +128,9 @@ def test_a_restart_loses_no_gauge(watched):
 
 
 def test_a_vm_that_leaves_is_progress(watched):
-    watched.look(0, cordoned(), vmi(evacuationNodeName="a"), launcher(), vmi("web"), launcher("web"))
+    watched.look(
+        0, cordoned(), vmi(evacuationNodeName="a"), launcher(), vmi("web"), launcher("web")
+    )
     watched.look(100, cordoned(), *LEFT, vmi("web"), launcher("web"))
     assert watched.samples(PROGRESS) == {("a",): time(100).timestamp()}
 
@@ -151,7 +159,9 @@ def test_a_cordon_of_which_nothing_is_evicted_is_not_a_drain(watched):
 
 def test_a_migration_since_the_cordon_shows_a_drain_also_after_a_restart(watched):
     """The VM that is left was refused, which leaves no trace."""
-    ended = migration("m-web", "Succeeded", of="web", age=600, since={"Succeeded": 500}, sourceNode="a")
+    ended = migration(
+        "m-web", "Succeeded", of="web", age=600, since={"Succeeded": 500}, sourceNode="a"
+    )
     watched.look(0, cordoned(1000), vmi(), launcher(), ended)
     assert watched.samples(PROGRESS) == {("a",): time(-500).timestamp()}
     before = Watched()
@@ -174,7 +184,12 @@ def test_a_vm_that_never_leaves_is_stuck(watched):
 
 
 def test_a_migration_that_takes_too_long_is_stuck(watched):
-    state = {"migrationUid": "uid-evacuation-1", "sourceNode": "a", "targetNode": "b", "startTimestamp": ago(0)}
+    state = {
+        "migrationUid": "uid-evacuation-1",
+        "sourceNode": "a",
+        "targetNode": "b",
+        "startTimestamp": ago(0),
+    }
     moving = (vmi(evacuationNodeName="a", migrationState=state), *MOVING[1:])
     watched.look(0, cordoned(), *moving)
     assert watched.samples(STUCK) == {("a",): 0}
@@ -183,7 +198,12 @@ def test_a_migration_that_takes_too_long_is_stuck(watched):
 
 
 def test_a_migration_that_stays_open_is_stuck(watched):
-    state = {"migrationUid": "uid-evacuation-1", "sourceNode": "c", "completed": True, "endTimestamp": ago(0)}
+    state = {
+        "migrationUid": "uid-evacuation-1",
+        "sourceNode": "c",
+        "completed": True,
+        "endTimestamp": ago(0),
+    }
     opened = vmi(conditions=[{"type": "HotVCPUChange", "status": "True"}], migrationState=state)
     objects = (opened, launcher(), migration(phase="Running"))
     watched.look(60, cordoned(), *objects)
@@ -229,19 +249,40 @@ def machine(deployment=""):
 def upgrade():
     metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": ago(900)}
     status = {"nodeStatuses": {"a": {"state": "Pre-draining"}}}
-    return manifest("harvesterhci.io/v1beta1", "Upgrade", "to-2", "harvester-system", metadata=metadata, status=status)
+    return manifest(
+        "harvesterhci.io/v1beta1",
+        "Upgrade",
+        "to-2",
+        "harvester-system",
+        metadata=metadata,
+        status=status,
+    )
 
 
 def upgrade_plan():
-    status = {"currentPhase": "NodeUpgrading", "nodeUpgradeStatuses": {"a": {"state": "PreDraining"}}}
+    status = {
+        "currentPhase": "NodeUpgrading",
+        "nodeUpgradeStatuses": {"a": {"state": "PreDraining"}},
+    }
     metadata = {"creationTimestamp": ago(900)}
-    return manifest("management.harvesterhci.io/v1beta1", "UpgradePlan", "to-3", "", metadata=metadata, status=status)
+    return manifest(
+        "management.harvesterhci.io/v1beta1",
+        "UpgradePlan",
+        "to-3",
+        "",
+        metadata=metadata,
+        status=status,
+    )
 
 
 def maintained():
     metadata = {"creationTimestamp": ago(70)}
     return manifest(
-        "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "nm", metadata=metadata, spec={"nodeName": "a"}
+        "nodemaintenance.medik8s.io/v1beta1",
+        "NodeMaintenance",
+        "nm",
+        metadata=metadata,
+        spec={"nodeName": "a"},
     )
 
 
@@ -270,7 +311,9 @@ ANNOTATIONS = {
 def drained_by(cause):
     """Return the node a and objects that show this cause of its drain."""
     tainted = cause is DrainCause.TAINT
-    found = cordoned(taints=[{"key": "kubevirt.io/drain", "effect": "NoSchedule"}] if tainted else [])
+    found = cordoned(
+        taints=[{"key": "kubevirt.io/drain", "effect": "NoSchedule"}] if tainted else []
+    )
     found.data["metadata"]["annotations"] = ANNOTATIONS.get(cause, {})
     found.data["spec"]["unschedulable"] = not tainted
     return found, *CAUSES[cause][0]
@@ -297,7 +340,12 @@ def test_nodes_of_a_roll_out_by_phase(watched):
 
 
 def test_machines_of_other_clusters_are_not_nodes_of_this_one(watched):
-    other = capi("Machine", "far", metadata=machine("md").data["metadata"], status={"nodeRef": {"name": "far"}})
+    other = capi(
+        "Machine",
+        "far",
+        metadata=machine("md").data["metadata"],
+        status={"nodeRef": {"name": "far"}},
+    )
     watched.look(0, node("a"), other, capi("MachineDeployment", "md"))
     assert not watched.samples("virt_admit_upgrade_nodes")
 
@@ -309,9 +357,15 @@ def ongoing_of(*objects):
 
 def test_labels_are_nodes_that_are_drained_and_words_of_fixed_lists(watched):
     """A thousand VMs are one series, and nodes at rest have none."""
-    vms = [obj for number in range(50) for obj in (vmi(f"vm{number}", evacuationNodeName="a"), launcher(f"vm{number}"))]
+    vms = [
+        obj
+        for number in range(50)
+        for obj in (vmi(f"vm{number}", evacuationNodeName="a"), launcher(f"vm{number}"))
+    ]
     watched.look(0, cordoned(), *vms)
-    series = [sample for name in (STARTED, PROGRESS, VMS, STUCK) for sample in watched.samples(name)]
+    series = [
+        sample for name in (STARTED, PROGRESS, VMS, STUCK) for sample in watched.samples(name)
+    ]
     assert len(series) == 4
     assert {state for _, state in watched.samples(VMS)} <= {str(state) for state in State}
     assert (BUCKETS[0], BUCKETS[-1]) == (60, 86_400)
@@ -322,7 +376,7 @@ def test_forecasts_of_other_nodes(watched):
     assert watched.samples("virt_admit_node_drain_seconds") == {("b", "low"): 20, ("b", "high"): 90}
 
 
-# --- downtime ------------------------------------------------------------------------------------------------------
+# --- downtime -------------------------------------------------------------------------------------
 
 
 def guest(phase="Running", strategy="Always", printable="Running"):

@@ -1,4 +1,6 @@
-"""Recorded drains, replayed through ``--follow``: the lines at their times, and a last screen with cause and command."""
+"""Recorded drains, replayed through ``--follow``: the lines at their times,
+and a last screen with cause and command.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def test_the_lines_of_a_recording_come_at_their_times(name):
         for words in EXPECTED[name].get(step.at, ()):
             screen = words.startswith("screen: ")
             shown = look.screen if screen else lines
-            assert any(words.removeprefix("screen: ") in line for line in shown), (step.at, words, shown)
+            assert any(words.removeprefix("screen: ") in line for line in shown), (
+                step.at,
+                words,
+                shown,
+            )
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -55,5 +61,7 @@ def test_a_drain_that_does_not_end_names_a_command():
     for name, recording in RECORDINGS.items():
         for step, _, look in replay(recording):
             if look.stuck:
-                commands = [line for line in look.screen if "kubectl " in line or "virtctl " in line]
+                commands = [
+                    line for line in look.screen if "kubectl " in line or "virtctl " in line
+                ]
                 assert commands, (name, step.at)

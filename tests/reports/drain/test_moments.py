@@ -31,13 +31,17 @@ def test_a_moment(time, now, said):
 
 
 @pytest.mark.parametrize("words", [("drain", "w1"), ("explain", "node/w1")])
-@pytest.mark.parametrize(("since", "said"), [({"days": 10}, "2026-11-10 12:00 UTC"), ({"hours": 2}, "10:00 UTC")])
+@pytest.mark.parametrize(
+    ("since", "said"), [({"days": 10}, "2026-11-10 12:00 UTC"), ({"hours": 2}, "10:00 UTC")]
+)
 def test_a_vm_that_is_refused_for_days_says_since_which_day(words, since, said, tmp_path):
     items = plain((1, 6)) + guest("db")
     (refused,) = conditions(LiveMigratable=False)
     refused |= {"reason": "InterfaceNotLiveMigratable", "lastTransitionTime": ago(**since)}
     status = find(items, "VirtualMachineInstance", "db")["status"]
-    status["conditions"] = [each for each in status["conditions"] if each["type"] != "LiveMigratable"] + [refused]
+    status["conditions"] = [
+        each for each in status["conditions"] if each["type"] != "LiveMigratable"
+    ] + [refused]
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(snapshot(items)))
     out = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout

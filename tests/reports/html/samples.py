@@ -1,4 +1,6 @@
-"""One page of each kind, with given names and texts: for the tests of hostile input and for the browser."""
+"""One page of each kind, with given names and texts:
+for the tests of hostile input and for the browser.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ NAMED = ("findings", "drain", "upgrade", "outage", "plan", "clusters", "watch", 
 def named(name):
     """Return pages whose objects, nodes, reasons and clusters have this name."""
     report = Report(
-        tuple(one for each in ("a", "b", name) for one in scanned(both_keys(name=each, namespace=name)).results)
+        tuple(
+            one
+            for each in ("a", "b", name)
+            for one in scanned(both_keys(name=each, namespace=name)).results
+        )
     )
     stuck = [vmi(f"db-{number}", name, "w1", "False") for number in range(5)]
     for one in stuck:
@@ -45,7 +51,10 @@ def named(name):
         drain_html.page(drained, drain_html.placed(cluster), [("cluster", name)]),
     )
     at = datetime.datetime(2027, 1, 31, tzinfo=datetime.UTC)
-    parts = [clusters.ClusterPart(name, drain_page, {"blocked": "1"}), clusters.ClusterPart(f"{name}2", error=name)]
+    parts = [
+        clusters.ClusterPart(name, drain_page, {"blocked": "1"}),
+        clusters.ClusterPart(f"{name}2", error=name),
+    ]
     pages = {
         "findings": findings_page,
         "drain": drain_page,
@@ -53,18 +62,27 @@ def named(name):
         "outage": outage_html.page(outages(Question(worst=1), cluster), [("cluster", name)]),
         "plan": plan_html.page(planned(name), [("cluster", name)], name),
         "clusters": clusters.combine("Drain", parts),
-        "watch": watch_page.outdated(watch_page.page(report, drained, drain_page, (name,), at), (name,)),
+        "watch": watch_page.outdated(
+            watch_page.page(report, drained, drain_page, (name,), at), (name,)
+        ),
     }
-    index = files(findings_page, {"shop": findings_page, name: findings_page}, Owners())["index.html"]
+    index = files(findings_page, {"shop": findings_page, name: findings_page}, Owners())[
+        "index.html"
+    ]
     return {kind: page.render(one) for kind, one in pages.items()} | {"index": index}
 
 
 def planned(name):
     """Return a plan with steps whose objects have this name."""
-    bridged = broken_clusters.vm(name, name, spec=BRIDGE, reason="InterfaceNotLiveMigratable", namespace=name)
+    bridged = broken_clusters.vm(
+        name, name, spec=BRIDGE, reason="InterfaceNotLiveMigratable", namespace=name
+    )
     unknown = broken_clusters.vm("b", "b", reason=name)
     nodes = (broken_clusters.node(each) for each in (name, "b"))
-    return repair(snapshot(*(one.data for one in (*nodes, broken_clusters.kubevirt(), *bridged, *unknown))), Goal.DRAIN)
+    return repair(
+        snapshot(*(one.data for one in (*nodes, broken_clusters.kubevirt(), *bridged, *unknown))),
+        Goal.DRAIN,
+    )
 
 
 def explained(folder, name):
@@ -82,7 +100,12 @@ def explained(folder, name):
     (folder / "check.json").write_text(json.dumps(check))
     target = str(folder / "page.html")
     done = run(
-        "explain", str(folder / "check.json"), "--cluster", str(EXAMPLES / "cluster.yaml"), "-o", f"html={target}"
+        "explain",
+        str(folder / "check.json"),
+        "--cluster",
+        str(EXAMPLES / "cluster.yaml"),
+        "-o",
+        f"html={target}",
     )
     assert done.exception is None, done.exception
     return (folder / "page.html").read_text()
@@ -90,7 +113,13 @@ def explained(folder, name):
 
 def many():
     """Return the page of a drain of 200 nodes with 10,000 VMs."""
-    drained = plan(snapshot(node("w1"), node("w2"), *(vmi(f"db-{number}", migratable="False") for number in range(50))))
+    drained = plan(
+        snapshot(
+            node("w1"),
+            node("w2"),
+            *(vmi(f"db-{number}", migratable="False") for number in range(50)),
+        )
+    )
     (one,) = [each for each in drained.nodes if each.forecasts]
     nodes = tuple(dataclasses.replace(one, name=f"node-{number:03}") for number in range(200))
     return page.render(drain_html.page(dataclasses.replace(drained, nodes=nodes), None))

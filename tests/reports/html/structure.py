@@ -38,7 +38,9 @@ class Structure(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        while self.open_tags[-1:] and self.open_tags[-1] != tag and self.open_tags[-1] in OPTIONAL_END:
+        while (
+            self.open_tags[-1:] and self.open_tags[-1] != tag and self.open_tags[-1] in OPTIONAL_END
+        ):
             self.open_tags.pop()
         if self.open_tags[-1:] != [tag]:
             self.errors.append(f"</{tag}> closes {self.open_tags[-1:]}")
@@ -60,10 +62,19 @@ class Structure(HTMLParser):
     def is_complete(self) -> bool:
         """Whether all tags are closed, and nothing runs, loads or leads out of the page."""
         handlers = [
-            name for _, attributes in self.tags for name in attributes if name.startswith("on") or name == "style"
+            name
+            for _, attributes in self.tags
+            for name in attributes
+            if name.startswith("on") or name == "style"
         ]
         loads = [attributes for _, attributes in self.tags if attributes.get("src")]
-        links = [attributes.get("href") or "" for _, attributes in self.tags if "href" in attributes]
-        outside = [link for link in links if not re.fullmatch(r"#content|data:,|(owner|other)-[a-z0-9.-]+\.html", link)]
+        links = [
+            attributes.get("href") or "" for _, attributes in self.tags if "href" in attributes
+        ]
+        outside = [
+            link
+            for link in links
+            if not re.fullmatch(r"#content|data:,|(owner|other)-[a-z0-9.-]+\.html", link)
+        ]
         alone = len(self.having("script")) == 1 and len(self.having("style")) == 1
         return not (self.errors or self.open_tags or handlers or loads or outside) and alone

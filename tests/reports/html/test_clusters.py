@@ -9,17 +9,44 @@ import pytest
 from tests.reports.html.structure import Structure
 from tests.reports.html.test_pages import ATTACK, RAW, node, run, vmi
 from virt_admit.reports.html import clusters, page
-from virt_admit.reports.html.page import BAD, GOOD, SEVERE, CauseItem, Figure, Page, PageCause, PageVerdict, Tile
+from virt_admit.reports.html.page import (
+    BAD,
+    GOOD,
+    SEVERE,
+    CauseItem,
+    Figure,
+    Page,
+    PageCause,
+    PageVerdict,
+    Tile,
+)
 
-VERBS = {"drain": ("drain", "--all"), "upgrade": ("upgrade", "--node-minutes", "0"), "scan": ("scan",)}
+VERBS = {
+    "drain": ("drain", "--all"),
+    "upgrade": ("upgrade", "--node-minutes", "0"),
+    "scan": ("scan",),
+}
 
 
 @pytest.fixture
 def two(tmp_path):
-    """Snapshots of two clusters. A VM of the first one cannot migrate. A third path does not exist."""
+    """Snapshots of two clusters.
+
+    A VM of the first one cannot migrate. A third path does not exist.
+    """
     for name, migratable in (("east", "False"), ("west", "True")):
-        items = [node("worker-1"), node("worker-2"), vmi("db", migratable=migratable), vmi("web", f"only-{name}")]
-        data = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+        items = [
+            node("worker-1"),
+            node("worker-2"),
+            vmi("db", migratable=migratable),
+            vmi("web", f"only-{name}"),
+        ]
+        data = {
+            "apiVersion": "virt-admit.io/v1alpha1",
+            "kind": "Snapshot",
+            "complete": ["*"],
+            "items": items,
+        }
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
     return [str(tmp_path / f"{name}.json") for name in ("east", "west", "away")]
 
@@ -31,7 +58,9 @@ def options(paths):
 @pytest.mark.parametrize("verb", VERBS)
 def test_one_page_with_a_matrix_and_the_exit_code_of_text(verb, two, tmp_path):
     files = [tmp_path / "a.html", tmp_path / "b.html"]
-    codes = {run(*VERBS[verb], *options(two[:2]), "-o", f"html={file}").return_value for file in files}
+    codes = {
+        run(*VERBS[verb], *options(two[:2]), "-o", f"html={file}").return_value for file in files
+    }
     assert codes == {run(*VERBS[verb], *options(two[:2])).return_value}
     assert files[0].read_bytes() == files[1].read_bytes()
     found = Structure.of(files[0].read_text())
@@ -62,7 +91,12 @@ def test_pages_by_owner_join_the_clusters(two, tmp_path):
     folder = tmp_path / "pages"
     run("drain", "--all", *options(two), "-o", f"html={folder}", "--pages-by", "namespace")
     names = {file.name for file in folder.iterdir()}
-    assert names == {"index.html", "owner-shop.html", "owner-only-east.html", "owner-only-west.html"}
+    assert names == {
+        "index.html",
+        "owner-shop.html",
+        "owner-only-east.html",
+        "owner-only-west.html",
+    }
     both = Structure.of((folder / "owner-shop.html").read_text())
     assert both.is_complete
     assert "Drain of 3 clusters" in both.text
@@ -71,12 +105,20 @@ def test_pages_by_owner_join_the_clusters(two, tmp_path):
     assert "west.json" not in east
     assert "away.json: No such file or directory" in east
     index = Structure.of((folder / "index.html").read_text())
-    assert {link["href"] for link in index.having("a") if link["href"].startswith("owner")} == names - {"index.html"}
+    assert {
+        link["href"] for link in index.having("a") if link["href"].startswith("owner")
+    } == names - {"index.html"}
 
 
 def single(word, level, *names):
     causes = (
-        (PageCause(BAD, "blocks", "", "PVC is not shared", "Share it.", tuple(map(CauseItem, names))),) if names else ()
+        (
+            PageCause(
+                BAD, "blocks", "", "PVC is not shared", "Share it.", tuple(map(CauseItem, names))
+            ),
+        )
+        if names
+        else ()
     )
     return Page(
         title="Drain",
@@ -88,7 +130,10 @@ def single(word, level, *names):
 
 
 def test_counts_are_added_and_equal_causes_joined():
-    parts = [clusters.ClusterPart("a", single("No", BAD, "x", "y")), clusters.ClusterPart("b", single("No", BAD, "z"))]
+    parts = [
+        clusters.ClusterPart("a", single("No", BAD, "x", "y")),
+        clusters.ClusterPart("b", single("No", BAD, "z")),
+    ]
     found = clusters.combine("Drain", parts)
     assert found.title == "Drain of 2 clusters"
     (cause,) = found.causes
@@ -107,7 +152,9 @@ def test_counts_are_added_and_equal_causes_joined():
     ],
 )
 def test_the_verdict_is_the_worst(parts, word):
-    named = [clusters.ClusterPart(name, one, error="" if one else "no route") for name, one in parts]
+    named = [
+        clusters.ClusterPart(name, one, error="" if one else "no route") for name, one in parts
+    ]
     found = clusters.combine("Drain", named).verdict
     assert found.word == word
     assert ("Cannot be read: " in found.text) == any(one is None for _, one in parts)
@@ -117,7 +164,8 @@ def test_pictures_are_bounded_and_the_rest_is_said():
     figure = Figure("Nodes", "caption", page.Markup("<svg></svg>"))
     many = [
         clusters.ClusterPart(
-            f"c{number}", Page(title="x", subject="", verdict=PageVerdict(GOOD, "Yes", ""), figures=(figure,))
+            f"c{number}",
+            Page(title="x", subject="", verdict=PageVerdict(GOOD, "Yes", ""), figures=(figure,)),
         )
         for number in range(25)
     ]
@@ -127,7 +175,10 @@ def test_pictures_are_bounded_and_the_rest_is_said():
 
 
 def test_hostile_names_of_clusters_are_harmless():
-    parts = [clusters.ClusterPart(ATTACK, single("No", BAD, ATTACK)), clusters.ClusterPart(f"{ATTACK}2", error=ATTACK)]
+    parts = [
+        clusters.ClusterPart(ATTACK, single("No", BAD, ATTACK)),
+        clusters.ClusterPart(f"{ATTACK}2", error=ATTACK),
+    ]
     text = page.render(clusters.combine("Drain", parts))
     found = Structure.of(text)
     assert found.is_complete

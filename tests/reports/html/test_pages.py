@@ -1,4 +1,6 @@
-"""Pages of every report: structure, escaping, bounds, owners, and that nothing else pays for them."""
+"""Pages of every report: structure, escaping, bounds, owners,
+and that nothing else pays for them.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,19 @@ def vmi(name, namespace="shop", node="worker-1", migratable="True", labels=None)
         "status": {
             "phase": "Running",
             "nodeName": node,
-            "conditions": [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}],
+            "conditions": [
+                {"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}
+            ],
         },
     }
 
 
 def node(name, memory="64Gi"):
     conditions = [{"type": "Ready", "status": "True"}]
-    status = {"allocatable": {"cpu": "32", "memory": memory, "pods": "110"}, "conditions": conditions}
+    status = {
+        "allocatable": {"cpu": "32", "memory": memory, "pods": "110"},
+        "conditions": conditions,
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
 
 
@@ -69,7 +76,12 @@ def cluster(tmp_path):
         vmi("db", migratable="False", labels={"team": "red"}),
         vmi("web", "front"),
     ]
-    data = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "serverVersion": "v1.36.3", "complete": ["*"]}
+    data = {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "serverVersion": "v1.36.3",
+        "complete": ["*"],
+    }
     (tmp_path / "cluster.json").write_text(json.dumps(data | {"items": items}))
     return str(tmp_path / "cluster.json")
 
@@ -88,7 +100,10 @@ COMMANDS = {
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_writes_one_page_and_the_same_bytes_again(verb, cluster, tmp_path):
     first, second = tmp_path / "a.html", tmp_path / "b.html"
-    codes = {run(*COMMANDS[verb], "--cluster", cluster, "-o", f"html={file}").return_value for file in (first, second)}
+    codes = {
+        run(*COMMANDS[verb], "--cluster", cluster, "-o", f"html={file}").return_value
+        for file in (first, second)
+    }
     assert len(codes) == 1
     assert first.read_bytes() == second.read_bytes()
     found = Structure.of(first.read_text())
@@ -101,7 +116,10 @@ def test_every_verb_writes_one_page_and_the_same_bytes_again(verb, cluster, tmp_
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_the_exit_code_is_that_of_json(verb, cluster, tmp_path):
     as_json = run(*COMMANDS[verb], "--cluster", cluster, "-o", "json").return_value
-    assert run(*COMMANDS[verb], "--cluster", cluster, "-o", f"html={tmp_path / 'a'}").return_value == as_json
+    assert (
+        run(*COMMANDS[verb], "--cluster", cluster, "-o", f"html={tmp_path / 'a'}").return_value
+        == as_json
+    )
 
 
 def test_the_policy_of_a_page_admits_only_its_own_style_and_script():
@@ -124,14 +142,20 @@ def assert_harmless(text):
 
 
 def test_hostile_texts_of_findings_are_shown_and_harmless():
-    assert_harmless(page.render(findings_html.page(scanned(both_keys(name=ATTACK, namespace=ATTACK)), ATTACK)))
+    assert_harmless(
+        page.render(findings_html.page(scanned(both_keys(name=ATTACK, namespace=ATTACK)), ATTACK))
+    )
 
 
 def test_hostile_texts_of_drains_are_shown_and_harmless():
     attacked = vmi(ATTACK, ATTACK, ATTACK, "False")
     attacked["status"]["conditions"][0]["reason"] = ATTACK
     cluster = snapshot(node(ATTACK), attacked)
-    assert_harmless(page.render(drain_html.page(plan(cluster), drain_html.placed(cluster), [("cluster", ATTACK)])))
+    assert_harmless(
+        page.render(
+            drain_html.page(plan(cluster), drain_html.placed(cluster), [("cluster", ATTACK)])
+        )
+    )
 
 
 def test_endless_names_are_cut():
@@ -141,7 +165,10 @@ def test_endless_names_are_cut():
 
 
 def test_an_object_that_cannot_be_shown_is_a_row_that_says_so():
-    good, bad = scanned(both_keys(name="good")).results[0], scanned(both_keys(name="bad")).results[0]
+    good, bad = (
+        scanned(both_keys(name="good")).results[0],
+        scanned(both_keys(name="bad")).results[0],
+    )
     bad = bad._replace(response=None)
     found = findings_html.page(_lenient(good, bad))
     words = {(cause.word, cause.items[0].name) for cause in found.causes}
@@ -162,8 +189,14 @@ def _lenient(*results):
 
 
 def test_equal_causes_are_one_row_with_all_their_objects():
-    results = [result for name in ("a", "b", "c") for result in scanned(both_keys(name=name)).results]
-    (denied,) = [cause for cause in findings_html.page(Report(tuple(results))).causes if cause[1:3] == ("deny", RULE)]
+    results = [
+        result for name in ("a", "b", "c") for result in scanned(both_keys(name=name)).results
+    ]
+    (denied,) = [
+        cause
+        for cause in findings_html.page(Report(tuple(results))).causes
+        if cause[1:3] == ("deny", RULE)
+    ]
     assert [item.name for item in denied.items] == [f"VirtualMachine/shop/{name}" for name in "abc"]
     vms = [vmi(f"vm-{number}", migratable="False") for number in range(30)]
     causes = drain_html.page(plan(snapshot(node("worker-1"), *vms)), None).causes
@@ -196,7 +229,10 @@ def test_what_is_left_out_is_counted():
     assert "5 objects are only counted here" in text
     assert "20,005 objects" in text
     assert "The first 1,000 of 1,001 rows" in text
-    many = [PageCause(GOOD, "migrates", "", f"cause {number}", "", items[:2]) for number in range(page.MOST_CAUSES + 3)]
+    many = [
+        PageCause(GOOD, "migrates", "", f"cause {number}", "", items[:2])
+        for number in range(page.MOST_CAUSES + 3)
+    ]
     shown, _ = page.bounded(many)
     assert shown[-1].text == "3 further causes"
     assert sum(cause.number for cause in shown) == 2 * len(many)
@@ -209,7 +245,10 @@ def test_memory_moves_with_the_vms():
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "virt-launcher-web", "namespace": "shop"},
-        "spec": {"nodeName": "worker-1", "containers": [{"resources": {"requests": {"memory": "9Gi"}}}]},
+        "spec": {
+            "nodeName": "worker-1",
+            "containers": [{"resources": {"requests": {"memory": "9Gi"}}}],
+        },
         "status": {"phase": "Running"},
     }
     cluster = snapshot(node("worker-1"), node("worker-2"), web, pod)
@@ -224,9 +263,23 @@ def test_memory_moves_with_the_vms():
 def test_pages_by_owner(cluster, tmp_path):
     folder = tmp_path / "pages"
     assert (
-        run("drain", "--all", "--cluster", cluster, "-o", f"html={folder}", "--pages-by", "namespace").return_value == 1
+        run(
+            "drain",
+            "--all",
+            "--cluster",
+            cluster,
+            "-o",
+            f"html={folder}",
+            "--pages-by",
+            "namespace",
+        ).return_value
+        == 1
     )
-    assert {file.name for file in folder.iterdir()} == {"index.html", "owner-shop.html", "owner-front.html"}
+    assert {file.name for file in folder.iterdir()} == {
+        "index.html",
+        "owner-shop.html",
+        "owner-front.html",
+    }
     index = (folder / "index.html").read_text()
     assert 'href="owner-shop.html"' in index
     shop = (folder / "owner-shop.html").read_text()
@@ -283,7 +336,9 @@ def test_check_without_a_page_does_not_import_jinja():
         f"CliRunner().invoke(main.virt_admit, ['check', {str(EXAMPLES / '03-both-keys.yaml')!r}]); "
         f"print([name for name in {forbidden!r} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout == "[]\n"
 
 
@@ -296,9 +351,12 @@ def test_a_page_says_when_its_data_was_read():
     bare = Page(title="Drain", subject="", verdict=PageVerdict(GOOD, "Yes", "All."))
     assert "<time" not in page.render(bare)
     two = dataclasses.replace(
-        bare, evidence=(("time of b", "2027-03-02T00:00:00Z"), ("time of a", "2027-03-01T11:00:00Z"))
+        bare,
+        evidence=(("time of b", "2027-03-02T00:00:00Z"), ("time of a", "2027-03-01T11:00:00Z")),
     )
-    assert '<time datetime="2027-03-01T11:00:00Z">2027-03-01 11:00:00 UTC</time>' in page.render(two)
+    assert '<time datetime="2027-03-01T11:00:00Z">2027-03-01 11:00:00 UTC</time>' in page.render(
+        two
+    )
 
 
 def test_long_labels_of_a_picture_fit_into_their_column():

@@ -1,4 +1,5 @@
-"""Options with an environment variable, for `serve` and `certs`: where certificates are kept, and their schedule.
+"""Options with an environment variable, for `serve` and `certs`: where certificates are kept,
+and their schedule.
 
 Apart from the other options, because it imports cryptography, which `check` does not need.
 """
@@ -16,7 +17,9 @@ from virt_admit_certs.schedule import PROFILES, SETTINGS
 
 def flag(name: str, **attributes: Any) -> Decorator:
     """Return an option with its environment variable ``VIRT_ADMIT_<FLAG>``."""
-    return click.option(name, envvar="VIRT_ADMIT_" + name.strip("-").upper().replace("-", "_"), **attributes)
+    return click.option(
+        name, envvar="VIRT_ADMIT_" + name.strip("-").upper().replace("-", "_"), **attributes
+    )
 
 
 def file_flag(name: str, **attributes: Any) -> Decorator:
@@ -26,7 +29,9 @@ def file_flag(name: str, **attributes: Any) -> Decorator:
 
 _SCHEDULE_HELP: Final = {
     "serving-duration": "Lifetime of a serving certificate.  [default: 48h]",
-    "serving-renew-before": "Time before its expiry at which a serving certificate is renewed.  [default: 24h]",
+    "serving-renew-before": (
+        "Time before its expiry at which a serving certificate is renewed.  [default: 24h]"
+    ),
     "signer-duration": "Lifetime of a signer (our CA).  [default: 720h]",
     "signer-renew-before": "Time before its expiry at which a signer is replaced.  [default: 360h]",
     "propagation": "Shortest time between publishing a signer and using it.  [default: 60s]",
@@ -37,19 +42,41 @@ _SCHEDULE_HELP: Final = {
 }
 
 issue_flags: Final = combined(
-    flag("--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address in the certificate."),
-    *(flag(f"--certs-{setting}", metavar="VALUE", help=_SCHEDULE_HELP[setting]) for setting in SETTINGS),
+    flag(
+        "--cert-name",
+        multiple=True,
+        metavar="NAME",
+        help="Further DNS name or IP address in the certificate.",
+    ),
+    *(
+        flag(f"--certs-{setting}", metavar="VALUE", help=_SCHEDULE_HELP[setting])
+        for setting in SETTINGS
+    ),
 )
 """What is issued, and when it is renewed."""
 
 certs_flags: Final = combined(
     file_flag("--certs", metavar="DIR", help="Keep CA and certificate in this folder."),
-    flag("--certs-secret", metavar="NAMESPACE/NAME", help="Keep CA and certificate in this Secret; default in a pod."),
-    file_flag(
-        "--certs-external", metavar="DIR", help="An external issuer writes tls.crt and tls.key into this folder."
+    flag(
+        "--certs-secret",
+        metavar="NAMESPACE/NAME",
+        help="Keep CA and certificate in this Secret; default in a pod.",
     ),
-    flag("--certs-external-secret", metavar="NAMESPACE/NAME", help="An external issuer writes this Secret."),
-    flag("--certs-external-ca", is_flag=True, help="Patch an external issuer's CA into the webhook configurations."),
+    file_flag(
+        "--certs-external",
+        metavar="DIR",
+        help="An external issuer writes tls.crt and tls.key into this folder.",
+    ),
+    flag(
+        "--certs-external-secret",
+        metavar="NAMESPACE/NAME",
+        help="An external issuer writes this Secret.",
+    ),
+    flag(
+        "--certs-external-ca",
+        is_flag=True,
+        help="Patch an external issuer's CA into the webhook configurations.",
+    ),
     issue_flags,
 )
 """Where certificates are kept, and the schedule: the same for ``serve`` and ``certs``."""

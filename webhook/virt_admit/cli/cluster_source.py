@@ -1,4 +1,6 @@
-"""The cluster that the options name: a snapshot from a file, or objects read from the API server."""
+"""The cluster that the options name: a snapshot from a file,
+or objects read from the API server.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 
 def connect(source: ClusterOptions) -> ApiClient:
-    """Return the client of a live cluster, without any request to it. A command has one for each cluster.
+    """Return the client of a live cluster, without any request to it.
+
+    A command has one for each cluster.
 
     Raises:
         ClickException: the options and the kubeconfig name no cluster.
@@ -42,7 +46,9 @@ def connect(source: ClusterOptions) -> ApiClient:
     clients = context.meta.setdefault(__name__, {}) if context is not None else {}
     if source not in clients:  # a second one would run a credential plugin again
         try:
-            clients[source] = client.ApiClient.connect(source.kubeconfig, source.context, _CONNECTIONS)
+            clients[source] = client.ApiClient.connect(
+                source.kubeconfig, source.context, _CONNECTIONS
+            )
         except SettingError as error:
             raise failure(error) from None
     found: ApiClient = clients[source]
@@ -53,7 +59,8 @@ _CONNECTIONS: Final = 4
 
 
 def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -> Policy:
-    """Return the policy as of today: the named one, else that of the live cluster, else ``default``.
+    """Return the policy as of today: the named one, else that of the live cluster,
+    else ``default``.
 
     Args:
         name: the value of ``--policy``.
@@ -66,19 +73,28 @@ def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -
     rules, today = listed_rules(), datetime.date.today()
     if name or live is None:
         return files.load_policy(name or "default", rules).at(today)
-    from virt_admit.kube import policy_configmap  # noqa: PLC0415 - checking files does not need urllib3
+    # checking files does not need urllib3
+    from virt_admit.kube import policy_configmap  # noqa: PLC0415
     from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415
 
     place = PolicyConfigMap.parse(configmap)
     try:
         return policy_configmap.load(connect(live), place, rules).at(today)
     except ApiError as error:
-        remedy = ". Name the policy: --policy FILE|audit|default|strict" if error.reason == "forbidden" else ""
+        remedy = (
+            ". Name the policy: --policy FILE|audit|default|strict"
+            if error.reason == "forbidden"
+            else ""
+        )
         raise SettingError(f"{error}{remedy}") from None
 
 
 def load_cluster(
-    source: ClusterOptions, looks_up: Sequence[Kind], namespace: str = "", quiet: bool = False, further: bool = False
+    source: ClusterOptions,
+    looks_up: Sequence[Kind],
+    namespace: str = "",
+    quiet: bool = False,
+    further: bool = False,
 ) -> Snapshot | ClusterCache:
     """Return the snapshot that the options name, or these kinds of the live cluster.
 
@@ -90,11 +106,13 @@ def load_cluster(
         further: also read the events and the other kinds of a live cluster, for evidence.
 
     Raises:
-        ClickException: options exclude each other, the snapshot is not valid, or the cluster does not answer.
+        ClickException: options exclude each other, the snapshot is not valid, or the cluster does
+            not answer.
     """
     source.require_one()
     if source.cluster is None:
-        from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
+        # checking files alone needs no cache
+        from virt_admit.kube.cache import KindStore  # noqa: PLC0415
 
         stores = [KindStore(kind, packed=True) for kind in dict.fromkeys(looks_up)]
         cluster = list_live(source, stores, namespace, quiet)
@@ -103,13 +121,16 @@ def load_cluster(
             read_further_kinds(source, cluster, namespace, quiet)
         return cluster
     try:
-        from virt_admit.kube import snapshots  # noqa: PLC0415 - checking files alone needs no snapshot
+        # checking files alone needs no snapshot
+        from virt_admit.kube import snapshots  # noqa: PLC0415
 
         snapshot = snapshots.load(source.cluster, tell)
     except (SettingError, OSError) as error:
         raise failure(error) from None
     if source.cluster.is_dir() and not any(walk_linked(source.cluster)):
-        raise click.ClickException(f"{source.cluster}: no file *.yaml, *.yml or *.json is in this folder. {_SAVE}")
+        raise click.ClickException(
+            f"{source.cluster}: no file *.yaml, *.yml or *.json is in this folder. {_SAVE}"
+        )
     return snapshot
 
 
@@ -117,13 +138,19 @@ _SAVE: Final = "Save a snapshot with: virt-admit scan --save FILE"
 
 
 def require_judged(cluster: Snapshot, judged_kinds: Iterable[Kind], source: Path) -> None:
-    """Accept a snapshot only if something is known of one of the kinds to judge. An empty file is not a clean cluster.
+    """Accept a snapshot only if something is known of one of the kinds to judge.
+
+    An empty file is not a clean cluster.
 
     Raises:
-        ClickException: the snapshot has no object of these kinds and says of none of them that it is complete.
+        ClickException: the snapshot has no object of these kinds and says of none of them that it
+            is complete.
     """
     scopes = {scope.rpartition("/")[2] for scope in cluster.complete}
-    if not any(cluster.known(kind) or cluster.sees_all(kind) or kind.resource in scopes for kind in judged_kinds):
+    if not any(
+        cluster.known(kind) or cluster.sees_all(kind) or kind.resource in scopes
+        for kind in judged_kinds
+    ):
         problem = "it has no object that a rule judges, and is complete for no such kind"
         remedy = "Save one with: virt-admit scan --save FILE"
         raise click.ClickException(f"{source} is not a snapshot of a cluster: {problem}. {remedy}")
@@ -137,7 +164,8 @@ def list_live(
     Raises:
         ClickException: the options name no cluster, or it does not answer.
     """
-    from virt_admit.kube import informers, named_objects  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    # importing kubernetes takes 0.3 s
+    from virt_admit.kube import informers, named_objects  # noqa: PLC0415
     from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415 - importing urllib3 takes 0.1 s
 
     server = connect(source)
@@ -150,7 +178,9 @@ def list_live(
         raise click.ClickException(f"{error}{_REMEDIES.get(error.reason, '')}") from None
 
 
-def read_events(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
+def read_events(
+    source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False
+) -> None:
     """Add the events that say what goes wrong, and say which may be missing. It never fails."""
     from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - urllib3 takes 0.1 s
 
@@ -160,13 +190,16 @@ def read_events(source: ClusterOptions, cluster: ClusterCache, namespace: str = 
     _tell_missing(source, events.missing, quiet)
 
 
-def read_further_kinds(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
+def read_further_kinds(
+    source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False
+) -> None:
     """Add the objects of other kinds, and say which are missing. It never fails."""
     from virt_admit.kube import further_kinds  # noqa: PLC0415 - importing urllib3 takes 0.1 s
 
     missing = further_kinds.read(connect(source), cluster, namespace)
     found = further_kinds.complete_names(cluster)
-    from virt_admit.forecasts.placement.components import driver_registrations  # noqa: PLC0415 - check of files needs none
+    # check of files needs none
+    from virt_admit.forecasts.placement.components import driver_registrations  # noqa: PLC0415
 
     cluster.provide(driver_registrations.names_by_kind, lambda: found, ())
     _tell_missing(source, missing, quiet)
@@ -185,20 +218,26 @@ _REMEDIES: Final = {
 """What to do about errors of the API server, by their class."""
 
 
-def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> None:
+def warn_unreadable(
+    cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None
+) -> None:
     """Print on stderr which kinds (None: of all) could not be listed, and the right to ask for."""
     if problem := forbidden(cluster, looks_up):
         tell(problem)
 
 
 def print_forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind], form: str) -> None:
-    """Say which kinds may not be listed: a text report ends with it, other formats leave it to stderr."""
+    """Say which kinds may not be listed: a text report ends with it,
+    other formats leave it to stderr.
+    """
     if problem := forbidden(cluster, looks_up):
         click.echo(line(problem), err=form != "text")
 
 
 def forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> str:
-    """Return which of these kinds (None: of all) may not be listed, and the right to ask for; empty if none."""
+    """Return which of these kinds (None: of all) may not be listed, and the right to ask for;
+    empty if none.
+    """
     unreadable = cluster.unreadable
     if looks_up is not None:
         unreadable = unreadable.intersection(kind.resource for kind in looks_up)
@@ -207,11 +246,23 @@ def forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None 
 
 def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:
     """Return the cluster with these objects added. They replace objects with the same name."""
-    return Snapshot((*cluster, *objects), cluster.complete, cluster.unreadable, cluster.server_version, cluster.time)
+    return Snapshot(
+        (*cluster, *objects),
+        cluster.complete,
+        cluster.unreadable,
+        cluster.server_version,
+        cluster.time,
+    )
 
 
 def namespaced_object(document: Document, namespace: str) -> Object:
-    """Return the object of a document, in this namespace if its kind is namespaced and it names none."""
+    """Return the object of a document, in this namespace if its kind is namespaced and it names
+    none.
+    """
     obj = Object(document.data)
     kind = kinds.of(obj)
-    return Object(obj.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj
+    return (
+        Object(obj.data, obj.namespace or namespace)
+        if kind is not None and kind.namespaced
+        else obj
+    )

@@ -15,7 +15,10 @@ _ANY: Final = "0s"
 
 
 class DowntimeCommand(click.Command):
-    """A command whose flag has an optional value. Only ``FLAG=VALUE`` is one: the next word may be a node."""
+    """A command whose flag has an optional value.
+
+    Only ``FLAG=VALUE`` is one: the next word may be a node.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -40,12 +43,17 @@ fail_on_downtime: Final = click.option(
     "longest_downtime",
     metavar="[=DURATION]",
     callback=_seconds,
-    help="Exit with 1 also if a VM would be shut down; with a duration such as =10m only if it may be down longer.",
+    help=(
+        "Exit with 1 also if a VM would be shut down; with a duration such as =10m only if it may "
+        "be down longer."
+    ),
 )
 
 
 def judged(code: int, downtimes: Iterable[Downtime | None], longest: float | None) -> int:
-    """Return the exit code: 1 instead of 0 if a guest would be down, and may be for longer than ``longest`` seconds."""
+    """Return the exit code: 1 instead of 0 if a guest would be down, and may be for longer than
+    ``longest`` seconds.
+    """
     if code or longest is None:
         return code
     return int(any(found is not None and found.exceeds(longest) for found in downtimes))

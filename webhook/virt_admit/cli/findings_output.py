@@ -1,4 +1,6 @@
-"""Publishing a report of findings: each format to its file or to stdout, and its summary on stderr."""
+"""Publishing a report of findings: each format to its file or to stdout,
+and its summary on stderr.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def publish(
-    result: Report, outputs: Sequence[tuple[str, str | None]], reporting: ReportOptions, *, grouped_text: bool = False
+    result: Report,
+    outputs: Sequence[tuple[str, str | None]],
+    reporting: ReportOptions,
+    *,
+    grouped_text: bool = False,
 ) -> None:
     """Write the report in each format to its file or to stdout.
 
@@ -37,7 +43,8 @@ def publish(
             continue
         render = FORMATS[name]
         if name == "text":
-            from virt_admit.reports.findings.formats import text  # noqa: PLC0415 - one run prints one or two formats
+            # one run prints one or two formats
+            from virt_admit.reports.findings.formats import text  # noqa: PLC0415
 
             paint = _paint(reporting.color, file)
             render = partial(text.render, paint=paint, grouped=grouped and grouped_text)
@@ -50,7 +57,10 @@ def publish(
 
 
 def _rendered(render: Callable[[Report], str], result: Report) -> str:
-    """Return the report in a format. Raises ClickException if a setting of the format is not valid."""
+    """Return the report in a format.
+
+    Raises ClickException if a setting of the format is not valid.
+    """
     try:
         return render(result)
     except SettingError as error:
@@ -58,7 +68,8 @@ def _rendered(render: Callable[[Report], str], result: Report) -> str:
 
 
 def _markdown(result: Report, *, grouped: bool) -> str:
-    from virt_admit.reports.findings.formats import markdown  # noqa: PLC0415 - one run prints one or two formats
+    # one run prints one or two formats
+    from virt_admit.reports.findings.formats import markdown  # noqa: PLC0415
 
     return markdown.render(result, grouped=grouped)
 
@@ -88,7 +99,8 @@ def missing_data_hint(strict: bool, has_cluster: bool) -> str:
 
 
 def print_summary(result: Report, policy: Policy, hint: str = STRICT_HINT) -> None:
-    """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr.
+    """Print the summary line, the policy unless it is ``default``,
+    and the expired exemptions on stderr.
 
     Args:
         result: the report.
@@ -113,6 +125,8 @@ def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
     colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
 
     def paint(word: str, action: Action | None) -> str:
-        return click.style(word, fg=colors.get(action) if action else "bright_black", bold=action is Action.DENY)
+        return click.style(
+            word, fg=colors.get(action) if action else "bright_black", bold=action is Action.DENY
+        )
 
     return paint

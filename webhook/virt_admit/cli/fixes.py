@@ -1,4 +1,6 @@
-"""``virt-admit check --diff`` and ``--fix``: show or write what the fixes of a report make of its files."""
+"""``virt-admit check --diff`` and ``--fix``:
+show or write what the fixes of a report make of its files.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def show(sources: Sequence[Source], report: Report) -> FixResult:
     text = "".join(_diff(source, edit) for source, edit in correct)
     click.echo(text.encode(errors="backslashreplace"), nl=False)
     unfixed = sum(edit.fixed + len(edit.refused) for _, edit in edits)
-    return FixResult(tuple(sources), unfixed, len(correct) < len(edits), _summary("would fix", correct))
+    return FixResult(
+        tuple(sources), unfixed, len(correct) < len(edits), _summary("would fix", correct)
+    )
 
 
 def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
@@ -59,7 +63,10 @@ def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
         for source, edit in edits
         if edit.roundtrips and (not edit.fixed or source.is_stdin or _write(source, edit))
     ]
-    changed = {id(source): source._replace(content=edit.content, documents=edit.documents) for source, edit in done}
+    changed = {
+        id(source): source._replace(content=edit.content, documents=edit.documents)
+        for source, edit in done
+    }
     after = tuple(changed.get(id(source), source) for source in sources)
     click.echo(b"".join(source.content for source in after if source.is_stdin), nl=False)
     unfixed = sum(len(edit.refused) for _, edit in edits)
@@ -68,7 +75,11 @@ def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
 
 def _summary(verb: str, edits: Sequence[tuple[Source, EditResult]]) -> str:
     fixed = [edit.fixed for _, edit in edits if edit.fixed]
-    return f"{verb} {count(sum(fixed), 'object')} in {count(len(fixed), 'file')}" if fixed else f"{verb} nothing"
+    return (
+        f"{verb} {count(sum(fixed), 'object')} in {count(len(fixed), 'file')}"
+        if fixed
+        else f"{verb} nothing"
+    )
 
 
 def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, EditResult]]:
@@ -94,7 +105,10 @@ def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, 
 def _diff(source: Source, edit: EditResult) -> str:
     from virt_admit.documents.diff import unified  # noqa: PLC0415 - importing difflib takes time
 
-    cuts = [(old.line - 1, new.line - 1) for old, new in zip(source.documents, edit.documents, strict=False)]
+    cuts = [
+        (old.line - 1, new.line - 1)
+        for old, new in zip(source.documents, edit.documents, strict=False)
+    ]
     return unified(sanitize.name(source.name), source.content.decode(), edit.content.decode(), cuts)
 
 
@@ -103,7 +117,10 @@ def _write(source: Source, edit: EditResult) -> bool:
     try:
         replace(source.name, edit.content, source.content)
     except ChangedError:
-        tell(f"{source.name}: not fixed: the file changed while its fixes were computed. Run the command again")
+        tell(
+            f"{source.name}: not fixed: the file changed while its fixes were computed. Run the "
+            "command again"
+        )
         return False
     except OSError as error:
         tell(f"{source.name}: cannot be written: {error.strerror}")
@@ -132,10 +149,12 @@ def replace(name: str, content: bytes, expected: bytes) -> None:
     try:
         with temporary.open("xb") as file:
             file.write(content)
-        with contextlib.suppress(PermissionError):  # without the right to change the owner, this user becomes the owner
+        # without the right to change the owner, this user becomes the owner
+        with contextlib.suppress(PermissionError):
             os.chown(temporary, before.st_uid, before.st_gid)
         temporary.chmod(stat.S_IMODE(before.st_mode))
-        if path.read_bytes() != expected:  # as late as possible: no file system compares and replaces in one step
+        # as late as possible: no file system compares and replaces in one step
+        if path.read_bytes() != expected:
             raise ChangedError
         temporary.replace(path)
     finally:

@@ -27,7 +27,11 @@ class FollowOptions(NamedTuple):
         Raises:
             UsageError: an option needs ``--follow``, which is not given.
         """
-        for given, flag in ((self.lines, "--lines"), (self.timeout, "--timeout"), (self.stalled, "--stalled")):
+        for given, flag in (
+            (self.lines, "--lines"),
+            (self.timeout, "--timeout"),
+            (self.stalled, "--stalled"),
+        ):
             if given not in (False, None) and not self.follow:
                 raise click.UsageError(f"{flag} needs --follow")
         return self.follow
@@ -45,7 +49,9 @@ class FollowOptions(NamedTuple):
         return Redrawn(sys.stdout) if sys.stdout.isatty() and not self.lines else Lines()
 
 
-def _duration(_context: click.Context, _parameter: click.Parameter, text: str | None) -> timedelta | None:
+def _duration(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> timedelta | None:
     if text is None:
         return None
     try:
@@ -58,14 +64,25 @@ def _duration(_context: click.Context, _parameter: click.Parameter, text: str | 
 
 
 follow_options: Final[Decorator] = combined(
-    click.option("--follow", is_flag=True, help="Follow a live cluster until nothing is left to do."),
-    click.option("--lines", is_flag=True, help="With --follow: a line for each change, also on a terminal."),
-    click.option("--timeout", metavar="DURATION", callback=_duration, help="With --follow: exit 1 after this time."),
+    click.option(
+        "--follow", is_flag=True, help="Follow a live cluster until nothing is left to do."
+    ),
+    click.option(
+        "--lines", is_flag=True, help="With --follow: a line for each change, also on a terminal."
+    ),
+    click.option(
+        "--timeout",
+        metavar="DURATION",
+        callback=_duration,
+        help="With --follow: exit 1 after this time.",
+    ),
     click.option(
         "--stalled",
         metavar="DURATION",
         callback=_duration,
-        help="With --follow: exit 1 after this time without progress, if it does not end by itself.",
+        help=(
+            "With --follow: exit 1 after this time without progress, if it does not end by itself."
+        ),
     ),
     grouped("following", FollowOptions),
 )

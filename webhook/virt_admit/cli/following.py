@@ -1,10 +1,12 @@
-"""The loop of ``--follow``: judge a live cluster again whenever it changed, show what changed, and end.
+"""The loop of ``--follow``: judge a live cluster again whenever it changed, show what changed,
+and end.
 
-To follow something, pass ``follow`` a ``Followed``: it names the kinds that it reads and turns the cluster at one moment
-into a ``Look``, which has the screen, the changes since the look before (a line and a JSON object each), and whether
-something moved, is done or cannot end. Everything else is here: informers, the API server's clock, an API server that
-restarts, rights, a terminal that is redrawn, lines for a pipe, JSON lines, ``--timeout`` and ``--stalled``, exit codes.
-Nothing is written to the cluster.
+To follow something, pass ``follow`` a ``Followed``: it names the kinds that it reads and turns the
+cluster at one moment into a ``Look``, which has the screen, the changes since the look before (a
+line and a JSON object each), and whether something moved, is done or cannot end. Everything else is
+here: informers, the API server's clock, an API server that restarts, rights, a terminal that is
+redrawn, lines for a pipe, JSON lines, ``--timeout`` and ``--stalled``, exit codes. Nothing is
+written to the cluster.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ TIMEOUTS: Final = InformerTimeouts(version=10.0)
 POLL: Final = 0.2
 """Seconds between two looks at the counters of changes."""
 PAUSE: Final = 0.5
-"""Seconds between two judgements, at most, if there is something new: the first one often costs more than all others."""
+"""Seconds between two judgements, at most, if there is something new: the first one often costs
+more than all others.
+"""
 REFRESH: Final = 5.0
 """Seconds after which an unchanged cluster is judged again, because waits end and ages grow."""
 LOST_AFTER: Final = 60.0
@@ -53,7 +57,9 @@ class Followed(Protocol):
     """What is followed."""
 
     needs: tuple[Kind, ...]
-    """Kinds without which nothing can be said: if one may not be listed, following ends with exit code 2."""
+    """Kinds without which nothing can be said: if one may not be listed,
+    following ends with exit code 2.
+    """
 
     def look(self, cluster: Cluster) -> Look:
         """Judge the cluster at one moment.
@@ -82,7 +88,9 @@ def live_cluster(
     indexes: Mapping[Kind, KeysOf] = NO_INDEX,
     timeouts: InformerTimeouts = TIMEOUTS,
 ) -> LiveCluster:
-    """Return the cluster that the options name, with these fields. Its informers are not started yet.
+    """Return the cluster that the options name, with these fields.
+
+    Its informers are not started yet.
 
     Kinds with an index get an ``IndexedStore``, for ``ScopedMoments``.
 
@@ -103,7 +111,11 @@ def live_cluster(
 
 
 def follow(
-    live: LiveCluster, subject: Followed, display: Display, limits: FollowLimits, moments: Moments | None = None
+    live: LiveCluster,
+    subject: Followed,
+    display: Display,
+    limits: FollowLimits,
+    moments: Moments | None = None,
 ) -> int:
     """Follow a subject until it is done, a limit has passed, or the cluster cannot be read.
 
@@ -115,7 +127,8 @@ def follow(
         moments: what the subject sees of the cluster; None: everything.
 
     Returns:
-        The exit code: 0 done, 1 a limit has passed, 2 rights are missing or the API server does not answer.
+        The exit code: 0 done, 1 a limit has passed, 2 rights are missing or the API server does not
+        answer.
 
     Raises:
         LookupError: what should be followed does not exist.
@@ -132,7 +145,12 @@ class _Following:
     """One run of ``follow``."""
 
     def __init__(
-        self, live: LiveCluster, subject: Followed, display: Display, limits: FollowLimits, moments: Moments
+        self,
+        live: LiveCluster,
+        subject: Followed,
+        display: Display,
+        limits: FollowLimits,
+        moments: Moments,
     ) -> None:
         self._live, self._subject, self._display, self._limits = live, subject, display, limits
         self._moments = moments
@@ -158,7 +176,9 @@ class _Following:
         """Look at the cluster if it changed. Return how following ends, if it does."""
         refused = self._refused()
         if refused:
-            reason = f"not allowed to list {', '.join(refused)}. Ask for the rights get, list and watch"
+            reason = (
+                f"not allowed to list {', '.join(refused)}. Ask for the rights get, list and watch"
+            )
             return End(Result.UNREADABLE, 2, reason)
         if self._live.silence > LOST_AFTER:
             seconds = int(LOST_AFTER)
@@ -170,10 +190,15 @@ class _Following:
 
     def _refused(self) -> list[str]:
         stores = self._live.stores
-        return [str(kind) for kind in self._subject.needs if stores[kind].state is StoreState.REFUSED]
+        return [
+            str(kind) for kind in self._subject.needs if stores[kind].state is StoreState.REFUSED
+        ]
 
     def _is_due(self) -> bool:
-        """Whether to judge again: something changed, or time has passed. A costly judgement is repeated less often."""
+        """Whether to judge again: something changed, or time has passed.
+
+        A costly judgement is repeated less often.
+        """
         waited = time.monotonic() - self._looked
         if waited < min(self._cost, PAUSE):
             return False
@@ -181,7 +206,8 @@ class _Following:
 
     def _judge(self) -> None:
         started = time.monotonic()
-        self._generation = self._live.generation  # before judging: a change meanwhile is judged next time
+        # before judging: a change meanwhile is judged next time
+        self._generation = self._live.generation
         now = self._live.now()
         moment = self._moments.at(clock.stamp(now))
         look = self._subject.look(moment)
@@ -201,9 +227,16 @@ class _Following:
                 self._idle_said = sum(minutes <= idle for minutes in IDLE_MINUTES[1:])
         elif look.progress != self._look.progress:
             self._moved, self._idle_said = current, 0
-        if self._idle_said < len(IDLE_MINUTES) and current - self._moved >= IDLE_MINUTES[self._idle_said] * 60:
+        if (
+            self._idle_said < len(IDLE_MINUTES)
+            and current - self._moved >= IDLE_MINUTES[self._idle_said] * 60
+        ):
             minutes = int((current - self._moved) // 60)
-            since = clock.stamp(now - timedelta(seconds=current - self._moved)) if now is not None else None
+            since = (
+                clock.stamp(now - timedelta(seconds=current - self._moved))
+                if now is not None
+                else None
+            )
             self._display.change(clock.stamp(now), Idle(since, minutes).change())
             self._idle_said += 1
 
@@ -212,7 +245,10 @@ class _Following:
             return f"reading {', '.join(self._live.missing[:3])}"
         if self._live.silence > STALE_AFTER or not self._live.current:
             silent = int(self._live.silence)
-            return f"The API server sends no changes (last answer {silent} s ago). This is the last known state."
+            return (
+                f"The API server sends no changes (last answer {silent} s ago). This is the last "
+                "known state."
+            )
         return ""
 
     def _limit(self) -> End | None:
@@ -220,11 +256,21 @@ class _Following:
         if look is not None and look.done:
             return End(Result.DONE, 0, look.done)
         idle = timedelta(seconds=current - max(self._moved, self._began))
-        if look is not None and look.stuck and limits.stalled is not None and idle >= limits.stalled:
+        if (
+            look is not None
+            and look.stuck
+            and limits.stalled is not None
+            and idle >= limits.stalled
+        ):
             return End(
-                Result.STALLED, 1, f"nothing has moved for {_words(limits.stalled)}, and it does not end by itself"
+                Result.STALLED,
+                1,
+                f"nothing has moved for {_words(limits.stalled)}, and it does not end by itself",
             )
-        if limits.timeout is not None and timedelta(seconds=current - self._began) >= limits.timeout:
+        if (
+            limits.timeout is not None
+            and timedelta(seconds=current - self._began) >= limits.timeout
+        ):
             return End(Result.TIMEOUT, 1, f"the time-out of {_words(limits.timeout)} has passed")
         return None
 

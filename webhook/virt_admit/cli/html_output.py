@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from virt_admit.reports.html.page import Page
 
 
-def evidence(source: ClusterOptions, cluster: Snapshot | ClusterCache) -> tuple[tuple[str, str], ...]:
+def evidence(
+    source: ClusterOptions, cluster: Snapshot | ClusterCache
+) -> tuple[tuple[str, str], ...]:
     """Return what a report rests on: the cluster and its version, as far as they are known."""
     if source.cluster is not None:
         where = f"snapshot {source.cluster}"

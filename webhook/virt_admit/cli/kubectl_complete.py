@@ -1,7 +1,8 @@
 """The program ``kubectl_complete-virt_admit``: kubectl runs it to complete ``kubectl virt-admit``.
 
-kubectl passes the words after the plugin's name, the last one incomplete, and reads one completion on each line and
-then ``:`` with the sum of cobra's directives (k8s.io/kubectl pkg/cmd/plugin/plugin_completion.go).
+kubectl passes the words after the plugin's name, the last one incomplete, and reads one completion
+on each line and then ``:`` with the sum of cobra's directives (k8s.io/kubectl
+pkg/cmd/plugin/plugin_completion.go).
 """
 
 from __future__ import annotations

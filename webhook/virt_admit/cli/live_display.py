@@ -1,4 +1,6 @@
-"""Where ``--follow`` shows what it finds: a terminal that is redrawn, lines of text, or lines of JSON."""
+"""Where ``--follow`` shows what it finds: a terminal that is redrawn, lines of text,
+or lines of JSON.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ class Lines:
 class Redrawn:
     """The whole state on a terminal, redrawn in place. The last one stays, uncut."""
 
-    def __init__(self, out: TextIO, size: Callable[[], tuple[int, int]] = shutil.get_terminal_size) -> None:
+    def __init__(
+        self, out: TextIO, size: Callable[[], tuple[int, int]] = shutil.get_terminal_size
+    ) -> None:
         self._out, self._size = out, size
         self._lines: Sequence[str] = ()
         self._shown: list[str] | None = None
@@ -106,7 +110,11 @@ class Redrawn:
         if current < self._due:
             return
         columns, rows = self._size()
-        lines = [part for each in (*([warning] if warning else ()), *self._lines) for part in _wrap(each, columns)]
+        lines = [
+            part
+            for each in (*([warning] if warning else ()), *self._lines)
+            for part in _wrap(each, columns)
+        ]
         if len(lines) >= rows:
             lines = [*lines[: max(rows - 2, 1)], f"… {len(lines) - rows + 2} more lines"]
         if lines != self._shown:
@@ -120,7 +128,9 @@ class Redrawn:
         self._out.flush()
 
     def _draw(self, lines: list[str]) -> None:
-        """Replace what was drawn: the cursor goes up to its first line, and everything below is erased."""
+        """Replace what was drawn: the cursor goes up to its first line,
+        and everything below is erased.
+        """
         up = f"\x1b[{self._height}F" if self._height else ""
         self._out.write(f"{up}\x1b[J" + "".join(f"{each}\n" for each in lines))
         self._out.flush()
@@ -129,7 +139,9 @@ class Redrawn:
 
 def _wrap(text: str, columns: int) -> list[str]:
     indent = " " * (len(text) - len(text.lstrip()) + 2)
-    return textwrap.wrap(text, max(columns - 1, 20), subsequent_indent=indent, drop_whitespace=False) or [""]
+    return textwrap.wrap(
+        text, max(columns - 1, 20), subsequent_indent=indent, drop_whitespace=False
+    ) or [""]
 
 
 def _print(text: str) -> None:

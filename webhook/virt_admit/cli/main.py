@@ -1,4 +1,7 @@
-"""The command ``virt-admit``. The module of a verb is imported only when the verb runs, so that ``check`` starts fast."""
+"""The command ``virt-admit``.
+
+The module of a verb is imported only when the verb runs, so that ``check`` starts fast.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ SERVERS: Final = frozenset(("serve", "watch"))
 """The verbs that run until they are stopped."""
 
 COLLECT_EVERY: Final = 50_000
-"""Objects between two searches for garbage, instead of 700. A start makes 40,000 objects that stay."""
+"""Objects between two searches for garbage, instead of 700.
+A start makes 40,000 objects that stay.
+"""
 
 
 class _Verbs(click.Group):
@@ -56,11 +61,16 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command for the first argument, or suggest the verbs with similar names."""
         name = args[0]
-        if name not in VERBS and not name.startswith("-") and not context.resilient_parsing:  # a completion
+        # a completion
+        if name not in VERBS and not name.startswith("-") and not context.resilient_parsing:
             import difflib  # noqa: PLC0415 - only misspelled verbs need it
 
             similar = difflib.get_close_matches(name, VERBS)
-            hint = f"did you mean {' or '.join(similar)}?" if similar else f"use one of {', '.join(VERBS)}"
+            hint = (
+                f"did you mean {' or '.join(similar)}?"
+                if similar
+                else f"use one of {', '.join(VERBS)}"
+            )
             context.fail(f"no such verb {name!r}: {hint}")
         return super().resolve_command(context, args)
 
@@ -73,7 +83,8 @@ def _complete(context: click.Context, _option: click.Parameter, shell: str | Non
     """Print the shell script that completes verbs, flags and files."""
     if shell is None or context.resilient_parsing:
         return
-    from click.shell_completion import get_completion_class  # noqa: PLC0415 - only --completion needs it
+    # only --completion needs it
+    from click.shell_completion import get_completion_class  # noqa: PLC0415
 
     completion = get_completion_class(shell)
     if completion is not None:
@@ -84,7 +95,10 @@ def _complete(context: click.Context, _option: click.Parameter, shell: str | Non
 @click.group(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    help="Keep nodes drainable, upgrades unblocked and remediation free of loops on KubeVirt clusters.",
+    help=(
+        "Keep nodes drainable, upgrades unblocked and remediation free of loops on KubeVirt "
+        "clusters."
+    ),
 )
 @click.version_option(__version__, prog_name="virt-admit", message="%(prog)s %(version)s")
 @click.option(
@@ -100,44 +114,64 @@ def virt_admit() -> None:
 
 
 def _see(error: click.ClickException) -> str:
-    """Return where the usage of a verb is explained, in one line; empty for errors that are not about usage."""
+    """Return where the usage of a verb is explained, in one line;
+    empty for errors that are not about usage.
+    """
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return ""
-    return f"{'' if error.format_message()[-1:] in '.?)' else '.'} See: {error.ctx.command_path} --help"
+    return (
+        f"{'' if error.format_message()[-1:] in '.?)' else '.'} See: {error.ctx.command_path} "
+        "--help"
+    )
 
 
 def _discard_output() -> None:
-    """Redirect stdout to nowhere. Python flushes its buffer at exit and would print a second error."""
+    """Redirect stdout to nowhere.
+
+    Python flushes its buffer at exit and would print a second error.
+    """
     with contextlib.suppress(OSError, ValueError):  # ValueError: stdout is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_bug(error: Exception) -> None:
-    """Print one line on stderr about an exception that no verb expects, and the traceback if ``VIRT_ADMIT_DEBUG`` is set."""
+    """Print one line on stderr about an exception that no verb expects, and the traceback if
+    ``VIRT_ADMIT_DEBUG`` is set.
+    """
     import traceback  # noqa: PLC0415 - only a bug needs it
 
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    report = f"run it again with {DEBUG}=1 and report the traceback with the command and virt-admit {__version__}"
-    click.echo(f"Error: internal error: {cell(what)}. This is a bug in virt-admit: {report}", err=True)
+    report = (
+        f"run it again with {DEBUG}=1 and report the traceback with the command and virt-admit "
+        f"{__version__}"
+    )
+    click.echo(
+        f"Error: internal error: {cell(what)}. This is a bug in virt-admit: {report}", err=True
+    )
 
 
 def main() -> None:
-    """Run the command. Exit 0 clean, 1 findings, 2 the answer cannot be trusted, 130 interrupted."""
+    """Run the command.
+
+    Exit 0 clean, 1 findings, 2 the answer cannot be trusted, 130 interrupted.
+    """
     if SERVERS.isdisjoint(sys.argv):
         gc.set_threshold(COLLECT_EVERY)
     try:
         code = virt_admit(standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
-        no_verb = error.ctx is not None and error.ctx.parent is None  # `virt-admit` alone prints the help
+        # `virt-admit` alone prints the help
+        no_verb = error.ctx is not None and error.ctx.parent is None
         click.echo(error.format_message(), err=not no_verb)
         code = 0 if no_verb else 2
     except click.ClickException as error:
         from virt_admit.cli.output import Problems  # noqa: PLC0415 - the verb has imported it
 
-        printable = lines if isinstance(error, Problems) else line  # it may quote names of a snapshot
+        # it may quote names of a snapshot
+        printable = lines if isinstance(error, Problems) else line
         click.echo(printable(f"Error: {error.format_message()}{_see(error)}"), err=True)
         code = 2
     except (click.Abort, KeyboardInterrupt):

@@ -1,4 +1,6 @@
-"""One verb over several clusters: a matrix of clusters and verdicts, then the answer for each cluster."""
+"""One verb over several clusters: a matrix of clusters and verdicts,
+then the answer for each cluster.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,13 @@ class ClusterAnswer:
     """For HTML, in place of data and text."""
 
 
-def ask_each(sources: Sequence[Named], ask: Callable[[ClusterOptions], ClusterAnswer]) -> dict[str, ClusterAnswer]:
-    """Return the answer about each cluster. A cluster that cannot be read has an error, and exit code 2."""
+def ask_each(
+    sources: Sequence[Named], ask: Callable[[ClusterOptions], ClusterAnswer]
+) -> dict[str, ClusterAnswer]:
+    """Return the answer about each cluster.
+
+    A cluster that cannot be read has an error, and exit code 2.
+    """
     answers = {}
     for name, source in sources:
         try:
@@ -55,9 +62,15 @@ def worst_code(answers: Mapping[str, ClusterAnswer]) -> int:
 
 
 def publish(
-    answers: Mapping[str, ClusterAnswer], title: str, output: str, file: str | None, pages_by: str | None
+    answers: Mapping[str, ClusterAnswer],
+    title: str,
+    output: str,
+    file: str | None,
+    pages_by: str | None,
 ) -> int:
-    """Print the answers as ``text`` or ``json``, or write pages as ``html``. Return the worst exit code.
+    """Print the answers as ``text`` or ``json``, or write pages as ``html``.
+
+    Return the worst exit code.
 
     Raises:
         ClickException: a page cannot be written.
@@ -65,7 +78,10 @@ def publish(
     if output == "html":
         html_output.publish(_combined(title, answers), file, pages_by)
     elif output == "json":
-        clusters = [{"cluster": name, "error": one.error or None, **one.data} for name, one in answers.items()]
+        clusters = [
+            {"cluster": name, "error": one.error or None, **one.data}
+            for name, one in answers.items()
+        ]
         click.echo(json.dumps({"version": 1, "clusters": clusters}, indent=2))
     else:
         click.echo("\n".join(_lines(answers)).rstrip("\n"))
@@ -76,7 +92,9 @@ def _combined(title: str, answers: Mapping[str, ClusterAnswer]) -> OwnerPages:
     from virt_admit.reports.html import clusters  # noqa: PLC0415 - importing Jinja2 takes time
 
     def part(name: str, one: ClusterAnswer) -> clusters.ClusterPart:
-        return clusters.ClusterPart(name, one.pages.whole if one.pages else None, one.verdicts, one.error)
+        return clusters.ClusterPart(
+            name, one.pages.whole if one.pages else None, one.verdicts, one.error
+        )
 
     def split(by: Owners) -> dict[str, Page]:
         """Return a page for each owner of any cluster. Each says which clusters cannot be read."""
@@ -95,7 +113,9 @@ def _combined(title: str, answers: Mapping[str, ClusterAnswer]) -> OwnerPages:
             for owner in owners
         }
 
-    return OwnerPages(clusters.combine(title, [part(name, one) for name, one in answers.items()]), split)
+    return OwnerPages(
+        clusters.combine(title, [part(name, one) for name, one in answers.items()]), split
+    )
 
 
 def _lines(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
@@ -106,10 +126,17 @@ def _lines(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
 
 
 def matrix(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
-    """Yield the lines of a table: a row for each cluster, a column for each verdict or the error."""
-    columns = list(dict.fromkeys(column for answer in answers.values() for column in answer.verdicts))
+    """Yield the lines of a table: a row for each cluster,
+    a column for each verdict or the error.
+    """
+    columns = list(
+        dict.fromkeys(column for answer in answers.values() for column in answer.verdicts)
+    )
     rows = [("cluster", *columns)]
-    rows += [(line(name), *(one.verdicts.get(column, "-") for column in columns)) for name, one in answers.items()]
+    rows += [
+        (line(name), *(one.verdicts.get(column, "-") for column in columns))
+        for name, one in answers.items()
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     errors = ["", *(one.error for one in answers.values())]
     for row, error in zip(rows, errors, strict=True):

@@ -1,4 +1,6 @@
-"""Options that several verbs share, as click decorators and as the frozen values that a verb receives."""
+"""Options that several verbs share, as click decorators and as the frozen values that a verb
+receives.
+"""
 
 from __future__ import annotations
 
@@ -85,10 +87,14 @@ class ClusterOptions(NamedTuple):
 
 
 cluster_options: Final = combined(
-    click.option("--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."),
+    click.option(
+        "--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."
+    ),
     click.option("--live", is_flag=True, help="Read the cluster of the current context."),
     click.option(
-        "--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster. In a pod, default: its cluster."
+        "--kubeconfig",
+        metavar="FILE",
+        help="Kubeconfig of the live cluster. In a pod, default: its cluster.",
     ),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     grouped("source", ClusterOptions),
@@ -118,7 +124,10 @@ class ClustersOptions(NamedTuple):
         return (
             *((str(path), ClusterOptions(cluster=path)) for path in self.cluster),
             *(
-                (name or "", ClusterOptions(live=self.live, kubeconfig=self.kubeconfig, context=name))
+                (
+                    name or "",
+                    ClusterOptions(live=self.live, kubeconfig=self.kubeconfig, context=name),
+                )
                 for name in (self.context or (() if self.cluster else (None,)))
             ),
         )
@@ -130,7 +139,10 @@ jobs_option: Final = click.option(
     type=click.IntRange(1),
     default=processes.available,
     metavar="N",
-    help="Processes that share the work if there are many objects. Default: one for each processor, at most 8.",
+    help=(
+        "Processes that share the work if there are many objects. Default: one for each processor, "
+        "at most 8."
+    ),
 )
 
 
@@ -143,9 +155,13 @@ clusters_options: Final = combined(
     ),
     click.option("--live", is_flag=True, help="Read the cluster of the current context."),
     click.option(
-        "--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster. In a pod, default: its cluster."
+        "--kubeconfig",
+        metavar="FILE",
+        help="Kubeconfig of the live cluster. In a pod, default: its cluster.",
     ),
-    click.option("--context", multiple=True, metavar="NAME", help="Context of the kubeconfig; repeatable."),
+    click.option(
+        "--context", multiple=True, metavar="NAME", help="Context of the kubeconfig; repeatable."
+    ),
     grouped("clusters", ClustersOptions),
 )
 
@@ -190,12 +206,20 @@ class ReportOptions(NamedTuple):
         selected = selected_rules(listed_rules(), self.select, self.ignore)
         rules = selected.about(self.target)
         if self.select and selected and not rules:
-            needed = min(f"{component}={release}" for rule in selected for component, release in rule.target.items())
-            raise SettingError(f"the selected rules are about an upgrade: add --target, such as --target {needed}")
+            needed = min(
+                f"{component}={release}"
+                for rule in selected
+                for component, release in rule.target.items()
+            )
+            raise SettingError(
+                f"the selected rules are about an upgrade: add --target, such as --target {needed}"
+            )
         return rules
 
     def policy_choice(self) -> str | None:
-        """Return the policy that the option, the environment or the project names; None if none of them does."""
+        """Return the policy that the option, the environment or the project names;
+        None if none of them does.
+        """
         return self.policy_name or find_project().policy
 
 
@@ -225,8 +249,10 @@ policy_option: Final = click.option(
     "policy_name",
     envvar="VIRT_ADMIT_POLICY",
     metavar="FILE|audit|default|strict",
-    help="Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else that of the live "
-    "cluster, else default]",
+    help=(
+        "Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else "
+        "that of the live cluster, else default]"
+    ),
 )
 
 
@@ -238,7 +264,9 @@ class PolicyOptions(NamedTuple):
     policy_configmap: str
 
     def policy_choice(self) -> str | None:
-        """Return the policy that the option, the environment or the project names; None if none of them does."""
+        """Return the policy that the option, the environment or the project names;
+        None if none of them does.
+        """
         return self.policy_name or find_project().policy
 
 
@@ -253,7 +281,13 @@ pages_by_option: Final = click.option(
 report_options: Final = combined(
     policy_option,
     configmap_option,
-    click.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(FORMATS)}; repeatable."),
+    click.option(
+        "-o",
+        "--output",
+        multiple=True,
+        metavar="FORMAT[=FILE]",
+        help=f"{', '.join(FORMATS)}; repeatable.",
+    ),
     click.option(
         "--fail-on",
         type=click.Choice(LEVELS),
@@ -261,13 +295,20 @@ report_options: Final = combined(
         show_default=True,
         help="Lowest action that causes exit code 1.",
     ),
-    click.option("--select", multiple=True, metavar="RULE", help="Run only these rules (patterns allowed)."),
-    click.option("--ignore", multiple=True, metavar="RULE", help="Do not run these rules (patterns allowed)."),
+    click.option(
+        "--select", multiple=True, metavar="RULE", help="Run only these rules (patterns allowed)."
+    ),
+    click.option(
+        "--ignore", multiple=True, metavar="RULE", help="Do not run these rules (patterns allowed)."
+    ),
     click.option(
         "--target",
         callback=_target,
         metavar="COMPONENT=RELEASE,…",
-        help="Also tell what these releases remove or change for the objects: kubevirt=1.9,kubernetes=1.37.",
+        help=(
+            "Also tell what these releases remove or change for the objects: "
+            "kubevirt=1.9,kubernetes=1.37."
+        ),
     ),
     click.option(
         "--color",
@@ -277,13 +318,21 @@ report_options: Final = combined(
         help="Color the text report.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print no summary on stderr."),
-    click.option("--all-lines", is_flag=True, help="Do not group findings of one cause, in text and Markdown."),
+    click.option(
+        "--all-lines",
+        is_flag=True,
+        help="Do not group findings of one cause, in text and Markdown.",
+    ),
     pages_by_option,
     grouped("reporting", ReportOptions),
 )
 
 selector_option: Final = click.option(
-    "-l", "--selector", default="", metavar="LABELS", help="Judge only objects with these labels, as in kubectl."
+    "-l",
+    "--selector",
+    default="",
+    metavar="LABELS",
+    help="Judge only objects with these labels, as in kubectl.",
 )
 
 output_option: Final = click.option(
@@ -309,14 +358,17 @@ class OutputOptions(NamedTuple):
         """Return the format and the file; None is stdout.
 
         Raises:
-            UsageError: several formats are named, or the format or the value of ``--pages-by`` is not valid.
+            UsageError: several formats are named, or the format or the value of ``--pages-by`` is
+                not valid.
         """
         if len(self.output) > 1:
             raise click.UsageError("several outputs: give -o once")
         form, _, file = self.output[0].partition("=")
         if form not in FORECAST_FORMATS:
             meant = did_you_mean(form, FORECAST_FORMATS)
-            remedy = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(FORECAST_FORMATS)}"
+            remedy = (
+                f"Did you mean {meant}?" if meant else f"Use one of {', '.join(FORECAST_FORMATS)}"
+            )
             raise click.UsageError(f"unknown output format {form}. {remedy}")
         if file and form != "html":
             raise click.UsageError(f"-o {form} goes to stdout: redirect it to a file")
@@ -355,13 +407,16 @@ page_output_options: Final = combined(
 
 
 def rule_hint(name: str, rules: Rules) -> str:
-    """Return what to do about a rule id that does not exist: the id that was probably meant, or where they are listed."""
+    """Return what to do about a rule id that does not exist: the id that was probably meant, or
+    where they are listed.
+    """
     meant = did_you_mean(name, list(rules.by_id))
     return f"Did you mean {meant}?" if meant else "`virt-admit rules` lists them"
 
 
 def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
-    """Return the rules that match a pattern of ``select`` (if there is one) and no pattern of ``ignore``.
+    """Return the rules that match a pattern of ``select`` (if there is one) and no pattern of
+    ``ignore``.
 
     Raises:
         SettingError: a pattern matches no rule.

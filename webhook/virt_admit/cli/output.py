@@ -25,7 +25,10 @@ def tell(text: str) -> None:
 
 
 class Problems(click.ClickException):
-    """Ends a verb with exit code 2 and one printable line for each problem. The message of any other error is one line."""
+    """Ends a verb with exit code 2 and one printable line for each problem.
+
+    The message of any other error is one line.
+    """
 
     def __init__(self, problems: Iterable[str]) -> None:
         super().__init__("\n".join(map(line, problems)))
@@ -34,12 +37,14 @@ class Problems(click.ClickException):
 def failure(error: Exception) -> click.ClickException:
     """Return the exception that ends a verb with exit code 2. Its message has no errno.
 
-    It may quote files and snapshots of others, so a line break in a name begins no line: a CI system would read a command.
+    It may quote files and snapshots of others, so a line break in a name begins no line: a CI
+    system would read a command.
     """
     if isinstance(error, OSError) and error.strerror:
         text = ": ".join(safe_name(str(part)) for part in (error.filename, error.strerror) if part)
         return click.ClickException(text + (nearest(error.filename) if _is_missing(error) else ""))
-    problems: Iterable[str] = getattr(error, "problems", (str(error),))  # of settings and of policies
+    # of settings and of policies
+    problems: Iterable[str] = getattr(error, "problems", (str(error),))
     return Problems(problems)
 
 
@@ -49,10 +54,17 @@ def _is_missing(error: OSError) -> bool:
 
 @contextlib.contextmanager
 def progress(label: str, length: int, quiet: bool = False) -> Iterator[Progress]:
-    """Show a bar on stderr that moves with each of ``length`` kinds. Print nothing if stderr is not a terminal."""
+    """Show a bar on stderr that moves with each of ``length`` kinds.
+
+    Print nothing if stderr is not a terminal.
+    """
     hidden = quiet or not sys.stderr.isatty()
     with click.progressbar(
-        length=length, label=label, file=sys.stderr, hidden=hidden, item_show_func=lambda item: item or ""
+        length=length,
+        label=label,
+        file=sys.stderr,
+        hidden=hidden,
+        item_show_func=lambda item: item or "",
     ) as bar:
 
         def show(kind: Kind, count: int) -> None:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from virt_admit.cli import html_output
-from virt_admit.cli.options import ClusterOptions, combined, grouped, pages_by_option, require_folder
+from virt_admit.cli.options import (
+    ClusterOptions,
+    combined,
+    grouped,
+    pages_by_option,
+    require_folder,
+)
 from virt_admit.cli.output import failure
 from virt_admit.documents.files import write_new
 from virt_admit.forecasts.repair.repair_plan import RepairPlan
@@ -95,18 +101,25 @@ def publish(
 
 
 def _evidence(source: ClusterOptions, cluster: Cluster) -> str:
-    """Return what the folder rests on: the hash of the snapshot, or the context. No time: equal input, equal bytes."""
+    """Return what the folder rests on: the hash of the snapshot, or the context.
+
+    No time: equal input, equal bytes.
+    """
     if source.cluster is None:
         return f"the live cluster{f' of context {source.context}' if source.context else ''}"
     if source.cluster.is_file():
-        return f"the snapshot with SHA-256 {hashlib.sha256(source.cluster.read_bytes()).hexdigest()}"
+        return (
+            f"the snapshot with SHA-256 {hashlib.sha256(source.cluster.read_bytes()).hexdigest()}"
+        )
     return f"the snapshot {source.cluster.name}, API server {cluster.server_version or 'unknown'}"
 
 
 def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
     if plan.holds is None:
         unseen = ", ".join(plan.unseen[:3])
-        raise click.ClickException(f"the plan rests on data that could not be read, so nothing is written: {unseen}")
+        raise click.ClickException(
+            f"the plan rests on data that could not be read, so nothing is written: {unseen}"
+        )
     try:
         _require_ours(folder)
         for name in _OWN_FOLDERS:
@@ -114,14 +127,21 @@ def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
         for name, content in plan_folder.files(plan, evidence).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_new(path, content.encode(errors="backslashreplace"), 0o777 if path.suffix == ".sh" else 0o666)
+            write_new(
+                path,
+                content.encode(errors="backslashreplace"),
+                0o777 if path.suffix == ".sh" else 0o666,
+            )
     except OSError as error:
         raise failure(error) from None
     click.echo(f"{folder}: start with README.md")
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of an earlier plan. A symlink is removed itself: it may lead to a folder of someone else."""
+    """Remove a folder of an earlier plan.
+
+    A symlink is removed itself: it may lead to a folder of someone else.
+    """
     if folder.is_symlink():
         folder.unlink()
     else:
@@ -145,4 +165,6 @@ def _require_ours(folder: Path) -> None:
     except (OSError, ValueError):
         found = None
     if not (isinstance(found, dict) and {"version", "goal", "steps", "totals"} <= found.keys()):
-        raise click.ClickException(f"{folder} is not empty, and has no plan of virt-admit. Name another folder")
+        raise click.ClickException(
+            f"{folder} is not empty, and has no plan of virt-admit. Name another folder"
+        )

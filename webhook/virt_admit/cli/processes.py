@@ -1,4 +1,7 @@
-"""Work that several processes share. Each starts as a copy of this one, so that nothing has to be sent to it."""
+"""Work that several processes share.
+
+Each starts as a copy of this one, so that nothing has to be sent to it.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,26 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MOST: Final = 8
-"""Processes by default. More save little, and a container that may use few processors of a large node would start many."""
+"""Processes by default. More save little, and a container that may use few processors of a large
+node would start many.
+"""
 
 
 def available() -> int:
-    """Return how many processes to use: one for each processor that this process may use, within reason."""
-    return min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """Return how many processes to use: one for each processor that this process may use,
+    within reason.
+    """
+    return min(
+        MOST,
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )
 
 
 def sharing(cluster: Cluster, jobs: int, *known: object) -> InOrder:
-    """Return what does work on a cluster with at most so many processes. ``known``: as for ``share``."""
+    """Return what does work on a cluster with at most so many processes.
+
+    ``known``: as for ``share``.
+    """
 
     def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         return share(work, list(items), jobs, cluster, *known)
@@ -46,13 +59,17 @@ def sharing(cluster: Cluster, jobs: int, *known: object) -> InOrder:
 
 
 def share(
-    work: Callable[[T], R], items: Sequence[T], jobs: int, cluster: Cluster = NOTHING, *known: object
+    work: Callable[[T], R],
+    items: Sequence[T],
+    jobs: int,
+    cluster: Cluster = NOTHING,
+    *known: object,
 ) -> Iterator[R]:
     """Yield ``work(item)`` for each item, in their order, computed by at most so many processes.
 
-    This process does all the work if there is little of it, if the system cannot copy processes, or if a thread runs,
-    which a copy would not have. Results name the cluster, its objects and the ``known`` values instead of
-    copying them.
+    This process does all the work if there is little of it, if the system cannot copy processes, or
+    if a thread runs, which a copy would not have. Results name the cluster, its objects and the
+    ``known`` values instead of copying them.
 
     Raises:
         ClickException: the system ended a process, mostly because memory is short.
@@ -71,7 +88,9 @@ def share(
                 raise result
             yield result
     except EOFError:
-        raise click.ClickException("a process was ended, probably because memory is short. Use -j 1") from None
+        raise click.ClickException(
+            "a process was ended, probably because memory is short. Use -j 1"
+        ) from None
     finally:
         _end(copies)
 
@@ -83,7 +102,8 @@ _Copy = tuple["BaseProcess", "Connection"]
 def _start(work: Callable[[T], Any], items: Sequence[T], jobs: int, known: _Known) -> list[_Copy]:
     """Start the processes, each for every n-th item. Return none if the system refuses one.
 
-    Pipes alone: the queues of the standard library need locks, which a process that is ended leaves locked.
+    Pipes alone: the queues of the standard library need locks, which a process that is ended leaves
+    locked.
     """
     import multiprocessing  # noqa: PLC0415 - few runs have so much to do
     import signal  # noqa: PLC0415
@@ -96,7 +116,9 @@ def _start(work: Callable[[T], Any], items: Sequence[T], jobs: int, known: _Know
         for number in range(jobs):
             reader, writer = context.Pipe(duplex=False)
             readers = [reader, *(each for _, each in copies)]
-            process = context.Process(target=_do, args=(work, items[number::jobs], known, writer, readers), daemon=True)
+            process = context.Process(
+                target=_do, args=(work, items[number::jobs], known, writer, readers), daemon=True
+            )
             process.start()
             writer.close()
             copies.append((process, reader))
@@ -109,11 +131,16 @@ def _start(work: Callable[[T], Any], items: Sequence[T], jobs: int, known: _Know
 
 
 def _do(
-    work: Callable[[T], Any], items: Sequence[T], known: _Known, writer: Connection, readers: Iterable[Connection]
+    work: Callable[[T], Any],
+    items: Sequence[T],
+    known: _Known,
+    writer: Connection,
+    readers: Iterable[Connection],
 ) -> None:
     """In a copy: send whether the work on each item was done, and its result or its exception."""
     for reader in readers:
-        reader.close()  # writing fails once the first process is gone, so that the copies never outlive it
+        # writing fails once the first process is gone, so that the copies never outlive it
+        reader.close()
     with contextlib.suppress(OSError):
         for item in items:
             try:
@@ -130,7 +157,7 @@ def _end(copies: Iterable[_Copy]) -> None:
         reader.close()
 
 
-# --- results -----------------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 _Known = tuple[Any, ...]
 """What each process has since it started: a cluster first."""
@@ -166,7 +193,9 @@ class _Writer(pickle.Pickler):
         return ("known", self._known[id(value)]) if id(value) in self._known else None
 
     def _name_of_object(self, obj: Object) -> _Name | None:
-        """Return the name of an object of the cluster. Others are copied, such as those that were derived from it.
+        """Return the name of an object of the cluster.
+
+        Others are copied, such as those that were derived from it.
 
         A live cluster has none to name: it decodes an object each time that it is looked up.
         """
@@ -191,7 +220,11 @@ class _Reader(pickle.Unpickler):
         self._known = known
 
     def find_class(self, module: str, name: str) -> Any:
-        return self._found if (module, name) == (__name__, _named.__name__) else super().find_class(module, name)
+        return (
+            self._found
+            if (module, name) == (__name__, _named.__name__)
+            else super().find_class(module, name)
+        )
 
     def _found(self, what: str, *name: Any) -> Any:
         if what == "known":

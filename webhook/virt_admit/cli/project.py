@@ -70,7 +70,9 @@ def _parse(content: bytes, file: str) -> Project:
     return Project(
         file=file,
         paths=tuple(located(item.text) for item in settings["paths"].items() if item.text),
-        excludes=tuple(Exclude(item.text, folder) for item in settings["excludes"].items() if item.text),
+        excludes=tuple(
+            Exclude(item.text, folder) for item in settings["excludes"].items() if item.text
+        ),
         policy=policy if not policy or policy in SHIPPED else located(policy),
         cluster=Path(located(cluster)) if cluster else None,
     )
@@ -79,7 +81,10 @@ def _parse(content: bytes, file: str) -> Project:
 def _problems(document: Document, file: str) -> Iterator[str]:
     """Yield what is wrong with the settings, each with file and line."""
     for duplicate in document.duplicates:
-        yield f"{file}:{duplicate.line}: {duplicate.path}: duplicate key, first on line {duplicate.first_line}"
+        yield (
+            f"{file}:{duplicate.line}: {duplicate.path}: duplicate key, first on line "
+            f"{duplicate.first_line}"
+        )
     root = Object(document.data).root
     for key in root.map:
         if problem := _problem(key, root[key]):

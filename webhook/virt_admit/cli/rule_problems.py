@@ -11,7 +11,9 @@ from virt_admit.rules import Rules, listed_rules
 
 
 def finder(cluster: Cluster) -> Callable[[str], Collection[str] | None]:
-    """Return a function from the id of a rule to the ids of the problems that it finds; None: there is no such rule."""
+    """Return a function from the id of a rule to the ids of the problems that it finds; None:
+    there is no such rule.
+    """
 
     def of_rule(rule_id: str) -> Collection[str] | None:
         rule = listed_rules().by_id.get(rule_id)

@@ -1,4 +1,6 @@
-"""``--max-age``: how old a snapshot may be, because a forecast tells what a drain would do at that time."""
+"""``--max-age``: how old a snapshot may be,
+because a forecast tells what a drain would do at that time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _CLOCKS: Final = timedelta(minutes=10)
 _UNREADABLE: Final = 2
 
 
-def _parse(_context: click.Context, _parameter: click.Parameter, text: str | None) -> timedelta | None:
+def _parse(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> timedelta | None:
     if text is None:
         return None
     try:
@@ -37,12 +41,16 @@ max_age_option: Final[Decorator] = click.option(
     "--max-age",
     metavar="DURATION",
     callback=_parse,
-    help="Warn of a snapshot without time, or older than this; if given, such a snapshot is exit code 2.  [default: 24h]",
+    help=(
+        "Warn of a snapshot without time, or older than this; if given, such a snapshot is exit "
+        "code 2.  [default: 24h]"
+    ),
 )
 
 
 def judged(code: int, cluster: Cluster, source: ClusterOptions, max_age: timedelta | None) -> int:
-    """Print one line on stderr about a snapshot that is too old or has no time, and return the exit code.
+    """Print one line on stderr about a snapshot that is too old or has no time,
+    and return the exit code.
 
     Args:
         code: the exit code of the report.
@@ -55,7 +63,9 @@ def judged(code: int, cluster: Cluster, source: ClusterOptions, max_age: timedel
     if not cluster.known(NODE) and not clock.exact(cluster):  # a manifest, or half of a snapshot
         tell(f"{source.cluster}: no node and no time: this is not a snapshot of a cluster. {SAVE}")
         return code if max_age is None else _UNREADABLE
-    problem = _problem(cluster, DEFAULT if max_age is None else max_age) or (max_age is not None and _early(cluster))
+    problem = _problem(cluster, DEFAULT if max_age is None else max_age) or (
+        max_age is not None and _early(cluster)
+    )
     if not problem:
         return code
     tell(f"{source.cluster}: {problem}. {SAVE}")
@@ -73,12 +83,17 @@ def _problem(cluster: Cluster, longest: timedelta) -> str:
 
 
 def _early(cluster: Cluster) -> str:
-    """Return what is wrong with a time in the future, of which the age is not known; empty: it is not."""
+    """Return what is wrong with a time in the future, of which the age is not known; empty:
+    it is not.
+    """
     time = clock.exact(cluster)
     ahead = time - datetime.now(UTC) if time is not None else timedelta()
     if ahead <= _CLOCKS:
         return ""
-    return f"the time of this snapshot is {_words(ahead)} in the future. Correct the clock that is wrong"
+    return (
+        f"the time of this snapshot is {_words(ahead)} in the future. Correct the clock that is "
+        "wrong"
+    )
 
 
 def _words(length: timedelta) -> str:

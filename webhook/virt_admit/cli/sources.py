@@ -53,8 +53,8 @@ def read_sources(
 ) -> Sources:
     """Read the paths. Print on stderr what cannot be read.
 
-    In folders, unless ``strict`` is set, documents without ``apiVersion`` and ``kind`` and files that are templates are
-    skipped: repositories contain the files of other programs, too.
+    In folders, unless ``strict`` is set, documents without ``apiVersion`` and ``kind`` and files
+    that are templates are skipped: repositories contain the files of other programs, too.
 
     Args:
         paths: files, folders or ``-``.
@@ -81,7 +81,13 @@ def read_sources(
                 templates += 1
                 continue
         sources.append(
-            Source(name, content if keep else b"", tuple(found), name == stdin and "-" in paths, skips_others)
+            Source(
+                name,
+                content if keep else b"",
+                tuple(found),
+                name == stdin and "-" in paths,
+                skips_others,
+            )
         )
         unreadable += errors
     for error in unreadable:
@@ -114,4 +120,7 @@ def _parsed(contents: Sequence[FoundFile], jobs: int) -> list[_Parsed]:
 
 
 def _parse(batch: Sequence[tuple[int, Portion]]) -> list[_Parsed]:
-    return [[each.packed() if isinstance(each, Document) else each for each in portion.parse()] for _, portion in batch]
+    return [
+        [each.packed() if isinstance(each, Document) else each for each in portion.parse()]
+        for _, portion in batch
+    ]

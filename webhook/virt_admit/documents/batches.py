@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 def batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """Yield consecutive items in batches of at least this size; only the last one may be smaller."""
+    """Yield consecutive items in batches of at least this size;
+    only the last one may be smaller.
+    """
     batch: list[T] = []
     total = 0
     for item in items:

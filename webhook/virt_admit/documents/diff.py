@@ -1,6 +1,7 @@
 """Unified diffs, as ``git apply -p0`` accepts them, of texts whose corresponding pieces are known.
 
-``difflib`` alone is too slow for manifests: it compares each line with all equal lines, and objects share most lines.
+``difflib`` alone is too slow for manifests: it compares each line with all equal lines, and objects
+share most lines.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ CONTEXT: Final = 3
 
 
 class Replacement(NamedTuple):
-    """Lines ``start`` to ``end`` are replaced by lines ``new_start`` to ``new_end`` of the new text; counted from 0."""
+    """Lines ``start`` to ``end`` are replaced by lines ``new_start`` to ``new_end`` of the new
+    text; counted from 0.
+    """
 
     start: int
     end: int
@@ -31,8 +34,8 @@ def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] 
         name: the file name in the header.
         before: the old text.
         after: the new text.
-        cuts: pairs of line numbers in both texts, counted from 0 and sorted. The pieces between them are compared
-            separately.
+        cuts: pairs of line numbers in both texts, counted from 0 and sorted. The pieces between
+            them are compared separately.
     """
     old, new = (list(io.StringIO(text)) for text in (before, after))  # only LF ends a line
     hunks: list[list[Replacement]] = []
@@ -41,12 +44,20 @@ def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] 
             hunks[-1].append(change)
         else:
             hunks.append([change])
-    lines = [f"--- {name}\n", f"+++ {name}\n", *(line for hunk in hunks for line in _hunk(old, new, hunk))]
-    shown = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    lines = [
+        f"--- {name}\n",
+        f"+++ {name}\n",
+        *(line for hunk in hunks for line in _hunk(old, new, hunk)),
+    ]
+    shown = (
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
     return "".join(shown) if hunks else ""
 
 
-def _changes(old: list[str], new: list[str], cuts: Iterable[tuple[int, int]]) -> Iterator[Replacement]:
+def _changes(
+    old: list[str], new: list[str], cuts: Iterable[tuple[int, int]]
+) -> Iterator[Replacement]:
     for (start, new_start), (end, new_end) in pairwise(cuts):
         piece, new_piece = old[start:end], new[new_start:new_end]
         if piece != new_piece:
@@ -69,6 +80,8 @@ def _hunk(old: list[str], new: list[str], changes: list[Replacement]) -> Iterato
 
 
 def _range(start: int, end: int) -> str:
-    """Format the first line and the number of lines unless it is 1; the line before names an empty range."""
+    """Format the first line and the number of lines unless it is 1;
+    the line before names an empty range.
+    """
     length = end - start
     return str(start + 1) if length == 1 else f"{start + bool(length)},{length}"

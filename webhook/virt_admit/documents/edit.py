@@ -1,8 +1,10 @@
-"""Fixes in files: each operation of a JSON Patch changes a few characters and leaves the rest of the text.
+"""Fixes in files: each operation of a JSON Patch changes a few characters and leaves the rest of
+the text.
 
-Serializing a value again would lose comments, order and quoting. An edit therefore only touches the text between the
-marks of the parser. A new member goes before the first member of its map, so that no comment is separated from the
-line that it explains. The result is parsed again and must equal the patched objects, which detects wrong edits.
+Serializing a value again would lose comments, order and quoting. An edit therefore only touches the
+text between the marks of the parser. A new member goes before the first member of its map, so that
+no comment is separated from the line that it explains. The result is parsed again and must equal
+the patched objects, which detects wrong edits.
 """
 
 from __future__ import annotations
@@ -78,15 +80,21 @@ class _RefusedSome(Exception):
         self.why = why
 
 
-def _apply(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> tuple[bytes, Sequence[Document], bool]:
+def _apply(
+    content: bytes, file: str, patches: Sequence[Sequence[Patch]]
+) -> tuple[bytes, Sequence[Document], bool]:
     """Return the edited content, its documents, and whether they equal the patched objects.
 
-    The first operation of every document is applied first. Then the file is parsed again, because offsets have changed.
+    The first operation of every document is applied first. Then the file is parsed again, because
+    offsets have changed.
     """
     found = _read(content, file)
     for operations in zip_longest(*patches):
         steps = list(zip(found, operations, strict=True))
-        wanted = [json_patch.apply(Object(document.data), [step] if step else ()).data for document, step in steps]
+        wanted = [
+            json_patch.apply(Object(document.data), [step] if step else ()).data
+            for document, step in steps
+        ]
         content = _edited(content, _edits(steps))
         found = _read(content, file)
         if _typed([document.data for document in found]) != _typed(wanted):
@@ -99,7 +107,9 @@ def _read(content: bytes, file: str) -> list[Document]:
 
 
 def _typed(value: Any) -> str:
-    """Serialize a value so that 1 and true differ, which are equal in Python, and the order of keys does not matter."""
+    """Serialize a value so that 1 and true differ, which are equal in Python,
+    and the order of keys does not matter.
+    """
     return json.dumps(value, sort_keys=True)
 
 
@@ -132,7 +142,7 @@ def _edited(content: bytes, edits: Iterable[Edit]) -> bytes:
     return mark + "".join((*pieces, text[at:])).encode()
 
 
-# --- one operation -----------------------------------------------------------------------------------------------
+# --- one operation --------------------------------------------------------------------------------
 
 
 def edit(text: str, span: Span, operation: Patch) -> Edit:
@@ -149,7 +159,11 @@ def edit(text: str, span: Span, operation: Patch) -> Edit:
         start, end, children = parent[2][last]
         if children is None and text[start] not in _UNEDITABLE:
             return Edit(start, end, _written(operation.value, text[start] == '"'))
-    if operation.op not in ("add", "replace") or not isinstance(last, str) or not isinstance(parent[2], dict):
+    if (
+        operation.op not in ("add", "replace")
+        or not isinstance(last, str)
+        or not isinstance(parent[2], dict)
+    ):
         raise CannotEdit(f"{operation.op} {operation.path} has to be done by hand")
     known = _own(parent, last)
     if known is not None:
@@ -221,7 +235,9 @@ def _replacement(text: str, member: Member, operation: Patch) -> Edit:
     key, key_end, (start, end, children) = member
     old = text[start:end]
     scalar = children is None
-    simple = old[:1] not in ("&", "!", "|", ">") if scalar else not children and not old[1:-1].strip()
+    simple = (
+        old[:1] not in ("&", "!", "|", ">") if scalar else not children and not old[1:-1].strip()
+    )
     if not simple or ":" not in text[key_end:start]:
         raise CannotEdit(f"{operation.path} has a value that has to be replaced by hand")
     new = _written(operation.value, text[key] == '"')
@@ -242,7 +258,9 @@ def _first(text: str, span: Span) -> int:
     return opening.end() if opening else int(span[0])
 
 
-def _addition(text: str, parent: Span, holder: Member | None, operation: Patch, quoted: bool) -> Edit:
+def _addition(
+    text: str, parent: Span, holder: Member | None, operation: Patch, quoted: bool
+) -> Edit:
     """Return an edit that adds a new first member to a map."""
     member = f"{_written(operation.path[-1], quoted)}: {_written(operation.value, quoted)}"
     start, _, children = parent
@@ -273,7 +291,12 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 
 def _written(value: Any, quoted: bool) -> str:
     """Format a value as YAML, or as valid JSON too if its neighbours are ``quoted``."""
-    if not quoted and isinstance(value, str) and _PLAIN.fullmatch(value) and _reads_as(value, value):
+    if (
+        not quoted
+        and isinstance(value, str)
+        and _PLAIN.fullmatch(value)
+        and _reads_as(value, value)
+    ):
         return value
     return json.dumps(value, ensure_ascii=False)
 

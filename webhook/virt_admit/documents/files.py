@@ -35,7 +35,10 @@ class FoundFile(NamedTuple):
 
 
 class Exclude(NamedTuple):
-    """A pattern for files and folders that are not read, relative to a folder. ``*`` also matches ``/``."""
+    """A pattern for files and folders that are not read, relative to a folder.
+
+    ``*`` also matches ``/``.
+    """
 
     pattern: str
     folder: str = ""
@@ -44,15 +47,21 @@ class Exclude(NamedTuple):
         """Whether the pattern matches the path or its last part."""
         pattern = os.path.normpath(self.pattern)
         relative = os.path.relpath(path, self.folder or os.curdir)
-        below = "/" + relative if pattern.startswith("**/") else relative  # **/ also stands for no folder
-        return any(fnmatchcase(text, pattern) for text in (relative, below, os.path.basename(relative)))
+        # **/ also stands for no folder
+        below = "/" + relative if pattern.startswith("**/") else relative
+        return any(
+            fnmatchcase(text, pattern) for text in (relative, below, os.path.basename(relative))
+        )
 
 
-def find(paths: Iterable[str], stdin: str = "<stdin>", excludes: Sequence[Exclude] = ()) -> Iterator[FoundFile]:
+def find(
+    paths: Iterable[str], stdin: str = "<stdin>", excludes: Sequence[Exclude] = ()
+) -> Iterator[FoundFile]:
     """Yield each file.
 
-    Files are read as given, the manifests in folders are sorted by name, and ``-`` is standard input. Hidden files in
-    folders are skipped. A file that cannot be read yields an error instead of its content.
+    Files are read as given, the manifests in folders are sorted by name, and ``-`` is standard
+    input. Hidden files in folders are skipped. A file that cannot be read yields an error instead
+    of its content.
 
     Args:
         paths: files, folders or ``-``.
@@ -86,12 +95,18 @@ def _content(name: str) -> bytes | DocumentError:
 
 
 def nearest(path: str | os.PathLike[str]) -> str:
-    """Return the end of an error about a file that does not exist: the file that was probably meant, if there is one."""
+    """Return the end of an error about a file that does not exist: the file that was probably
+    meant, if there is one.
+    """
     folder, name = os.path.split(os.fspath(path).rstrip("/"))
     try:
         known = [each for each in os.listdir(folder or os.curdir) if not each.startswith(".")]
     except OSError:
-        return f". Create the folder {sanitize.name(folder)} first" if folder and not os.path.exists(folder) else ""
+        return (
+            f". Create the folder {sanitize.name(folder)} first"
+            if folder and not os.path.exists(folder)
+            else ""
+        )
     stems = {os.path.splitext(each)[0]: each for each in known}
     meant = did_you_mean(name, known) if known else None
     meant = meant or stems.get(os.path.splitext(name)[0])
@@ -103,7 +118,9 @@ PIPE_TIMEOUT: Final = 5.0
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file or a pipe. It does not wait forever for the writer of a named pipe.
+    """Return the content of a file or a pipe.
+
+    It does not wait forever for the writer of a named pipe.
 
     Raises:
         OSError: the file cannot be read, or no process writes to the pipe.
@@ -111,7 +128,8 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         descriptor, start = file.fileno(), b""
-        # the parent of this process connected its descriptors, such as /dev/fd/63 of a process substitution
+        # the parent of this process connected its descriptors, such as /dev/fd/63 of a process
+        # substitution
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not os.fspath(path).startswith("/dev/"):
             start = _first_piece(descriptor, path)
         os.set_blocking(descriptor, True)
@@ -133,7 +151,9 @@ def _first_piece(pipe: int, path: str | os.PathLike[str]) -> bytes:
 
 
 def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file in a folder of ours. A symlink of that name is replaced: it may lead to a file of someone else.
+    """Write a file in a folder of ours.
+
+    A symlink of that name is replaced: it may lead to a file of someone else.
 
     ``O_EXCL`` refuses a symlink that another process creates between the two steps.
 
@@ -155,8 +175,14 @@ def _walk(folder: str, excludes: Sequence[Exclude]) -> Iterator[str]:
 
     # a folder that cannot be listed is opened like a file, so that its error is reported
     unreadable: list[str] = []
-    for top, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
-        folders[:] = [name for name in folders if not name.startswith(".") and is_wanted(os.path.join(top, name))]
+    for top, folders, files in os.walk(
+        folder, onerror=lambda error: unreadable.append(error.filename)
+    ):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and is_wanted(os.path.join(top, name))
+        ]
         for name in filter(is_manifest, files):
             path = os.path.normpath(os.path.join(top, name))
             if is_wanted(path) and not is_special(path):
@@ -177,15 +203,19 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         return False
     import logging  # noqa: PLC0415 - importing it takes time, and such files are rare
 
-    logging.getLogger(__name__).warning("skipped %s: not a regular file", sanitize.name(os.fspath(path)))
+    logging.getLogger(__name__).warning(
+        "skipped %s: not a regular file", sanitize.name(os.fspath(path))
+    )
     return True
 
 
 def walk_linked(path: Path) -> Iterator[Path]:
-    """Yield the path if it is a file. For a folder, yield its manifests in the order of their names, and follow symlinks.
+    """Yield the path if it is a file.
 
-    A folder that contains itself through a symlink is read once. Hidden files are skipped, because a mounted ConfigMap
-    holds its current and previous versions in hidden folders.
+    For a folder, yield its manifests in the order of their names, and follow symlinks.
+
+    A folder that contains itself through a symlink is read once. Hidden files are skipped, because
+    a mounted ConfigMap holds its current and previous versions in hidden folders.
     """
     if not path.is_dir():
         yield path

@@ -25,7 +25,9 @@ from virt_admit.documents.tree import (
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = re.compile(r'"([^"\\\x00-\x1f]*)(\\.[^"\\\x00-\x1f]*)*"')
-_ATOM: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|true|false|null|NaN|-?Infinity")
+_ATOM: Final = re.compile(
+    r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|true|false|null|NaN|-?Infinity"
+)
 _ATOMS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -43,7 +45,9 @@ class JsonReader:
         self._pack = may_hold_objects(text)
 
     def document(self) -> Tree:
-        """Return the value at this position with its spans. The members of a List without duplicate keys are packed.
+        """Return the value at this position with its spans.
+
+        The members of a List without duplicate keys are packed.
 
         Raises:
             NotJsonError: the text is not JSON.
@@ -90,7 +94,9 @@ class JsonReader:
             if not self._take(":"):
                 raise NotJsonError
             packs = self._pack and depth == 1 and key in MEMBER_FIELDS and self._take("[")
-            value, span = self._list(self.position - 1, 2, pack=True) if packs else self._value(depth + 1)
+            value, span = (
+                self._list(self.position - 1, 2, pack=True) if packs else self._value(depth + 1)
+            )
             if key in spans:
                 self._repeated.append((spans, key, spans[key][0], key_start))
             values[key] = value

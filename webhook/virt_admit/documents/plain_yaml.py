@@ -1,7 +1,9 @@
-"""The usual YAML, without anchors, merge keys and duplicate keys: values, and offsets in document order.
+"""The usual YAML, without anchors, merge keys and duplicate keys: values,
+and offsets in document order.
 
-A manifest has hundreds of values and few findings. Recording two numbers for each value takes less time and a tenth of
-the memory of a tree of spans, and the order of the keys tells which numbers belong to which value.
+A manifest has hundreds of values and few findings. Recording two numbers for each value takes less
+time and a tenth of the memory of a tree of spans, and the order of the keys tells which numbers
+belong to which value.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class NotPlainError(Exception):
 
 
 class OffsetPositions:
-    """The offsets of the values of one document: start and end of each key and value, in document order.
+    """The offsets of the values of one document: start and end of each key and value,
+    in document order.
 
     The numbers of a map or a list are followed by the index after its last child.
     """
@@ -64,7 +67,8 @@ class OffsetPositions:
     def find(self, value: Any, path: Iterable[PathStep]) -> tuple[int, int, int]:
         """Return the offsets of a part of a value, as ``SpanPositions.find`` does.
 
-        One search passes all values before it. So many searches build the spans first, and the total stays linear.
+        One search passes all values before it. So many searches build the spans first, and the
+        total stays linear.
         """
         self._finds += 1
         if self._finds == MANY:
@@ -107,8 +111,19 @@ def _span(value: Any, offsets: Iterator[int]) -> Span:
         return start, end, None
     next(offsets)
     if isinstance(value, dict):
-        return start, end, {key: (next(offsets), next(offsets), _span(item, offsets)) for key, item in value.items()}
-    return start, end, [_NO_SPAN if isinstance(item, PackedMember) else _span(item, offsets) for item in value]
+        return (
+            start,
+            end,
+            {
+                key: (next(offsets), next(offsets), _span(item, offsets))
+                for key, item in value.items()
+            },
+        )
+    return (
+        start,
+        end,
+        [_NO_SPAN if isinstance(item, PackedMember) else _span(item, offsets) for item in value],
+    )
 
 
 _NO_SPAN: Final = (0, 0, None)
@@ -170,7 +185,8 @@ class PlainReader:
         parent: Any
         key: str | None
         opening: Any
-        # the innermost open map or list, the key of its next value, its index in the offsets, and its first event
+        # the innermost open map or list, the key of its next value, its index in the offsets, and
+        # its first event
         parent, key, at, opening = None, None, 0, None
         end = 0  # of the last value
         while True:
@@ -180,7 +196,9 @@ class PlainReader:
                 record(event.start_mark.index)
                 end = event.end_mark.index
                 record(end)
-                value = plain(event.value) if event.implicit[0] and event.tag is None else scalar(event)
+                value = (
+                    plain(event.value) if event.implicit[0] and event.tag is None else scalar(event)
+                )
                 if key is None and parent.__class__ is dict:
                     if value.__class__ is not str or value in parent or value == "<<":
                         raise NotPlainError
@@ -190,7 +208,12 @@ class PlainReader:
                 if (key is None and parent.__class__ is dict) or not _is_plain(event, len(parents)):
                     raise NotPlainError
                 parents.append((parent, key, at, opening))
-                parent, key, at, opening = {} if kind is MappingStartEvent else [], None, len(offsets), event
+                parent, key, at, opening = (
+                    {} if kind is MappingStartEvent else [],
+                    None,
+                    len(offsets),
+                    event,
+                )
                 offsets.extend((event.start_mark.index, 0, 0))
                 continue
             elif kind is MappingEndEvent or kind is SequenceEndEvent:
@@ -211,9 +234,22 @@ class PlainReader:
                 parent[key] = value
                 key = None
 
-    def _member(self, value: Any, parents: list[tuple[Any, str | None, int, Any]], offsets: array[int], at: int) -> Any:
-        """Return a map or list that has ended, packed without its offsets if it is a member of a List."""
-        if not self._pack or len(parents) != 2 or value.__class__ is not dict or not _holds_members(parents[1]):
+    def _member(
+        self,
+        value: Any,
+        parents: list[tuple[Any, str | None, int, Any]],
+        offsets: array[int],
+        at: int,
+    ) -> Any:
+        """Return a map or list that has ended,
+        packed without its offsets if it is a member of a List.
+        """
+        if (
+            not self._pack
+            or len(parents) != 2
+            or value.__class__ is not dict
+            or not _holds_members(parents[1])
+        ):
             return value
         packed = PackedMember(json_codec.dumps(value), OffsetPositions(offsets[at:], at))
         del offsets[at:]

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from virt_admit.documents.batches import batches
-from virt_admit.documents.tree import MarkupError, PackedMember, Positions, Span, SpanPositions, Tree, holder_field
+from virt_admit.documents.tree import (
+    MarkupError,
+    PackedMember,
+    Positions,
+    Span,
+    SpanPositions,
+    Tree,
+    holder_field,
+)
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.objects import Path, PathStep
@@ -20,7 +28,10 @@ from virt_admit.model.kubernetes.units import show
 
 
 class Location(NamedTuple):
-    """A range in a file. Lines and columns start at 1 and count characters; the end is exclusive."""
+    """A range in a file.
+
+    Lines and columns start at 1 and count characters; the end is exclusive.
+    """
 
     file: str
     line: int
@@ -30,7 +41,10 @@ class Location(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A key that occurs twice in one map, on ``first_line`` and ``line``. The last one wins, as in kubectl."""
+    """A key that occurs twice in one map, on ``first_line`` and ``line``.
+
+    The last one wins, as in kubectl.
+    """
 
     path: Path
     first_line: int
@@ -38,12 +52,17 @@ class Duplicate(NamedTuple):
 
 
 class DocumentError(Exception):
-    """Why a file or one of its documents cannot be read. Line and column are 0 if the position is unknown.
+    """Why a file or one of its documents cannot be read.
 
-    ``is_object`` is False for a document whose syntax is valid, but which has no ``apiVersion`` and ``kind``.
+    Line and column are 0 if the position is unknown.
+
+    ``is_object`` is False for a document whose syntax is valid, but which has no ``apiVersion`` and
+    ``kind``.
     """
 
-    def __init__(self, message: str, file: str, line: int = 0, column: int = 0, *, is_object: bool = True) -> None:
+    def __init__(
+        self, message: str, file: str, line: int = 0, column: int = 0, *, is_object: bool = True
+    ) -> None:
         super().__init__(f"{file}:{line}:{column}: {message}" if line else f"{file}: {message}")
         self.message = message
         self.file = file
@@ -53,15 +72,19 @@ class DocumentError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let another process send the error: exceptions are pickled with the text alone."""
-        return DocumentError, (self.message, self.file, self.line, self.column), {"is_object": self.is_object}
+        return (
+            DocumentError,
+            (self.message, self.file, self.line, self.column),
+            {"is_object": self.is_object},
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
     """One object from a file.
 
-    Members of a List or of an OpenShift Template are separate documents. The List or Template itself is a document only
-    if it contains a duplicate key.
+    Members of a List or of an OpenShift Template are separate documents. The List or Template
+    itself is a document only if it contains a duplicate key.
     """
 
     content: dict[str, Any] | bytes = field(repr=False)
@@ -85,7 +108,11 @@ class Document:
 
     def packed(self) -> Document:
         """Return the document with the object as JSON text, which takes a tenth of the memory."""
-        return self if isinstance(self.content, bytes) else replace(self, content=json_codec.dumps(self.content))
+        return (
+            self
+            if isinstance(self.content, bytes)
+            else replace(self, content=json_codec.dumps(self.content))
+        )
 
     @property
     def span(self) -> Span:
@@ -93,16 +120,21 @@ class Document:
         return self.positions.spans(self.data)
 
     def location(self, path: Iterable[PathStep]) -> Location:
-        """Return the location of a value: a member of a map from its key on, an item of a list from its start.
+        """Return the location of a value: a member of a map from its key on,
+        an item of a list from its start.
 
-        A path that is not in the file gets the location of the key of the nearest map or list around it.
+        A path that is not in the file gets the location of the key of the nearest map or list
+        around it.
         """
         return self.locations((tuple(path),))[tuple(path)]
 
     def locations(
         self, paths: Iterable[tuple[PathStep, ...]], data: dict[str, Any] | None = None
     ) -> dict[tuple[PathStep, ...], Location]:
-        """Return the locations of several values, as ``location`` does. ``data`` is the object if it is at hand."""
+        """Return the locations of several values, as ``location`` does.
+
+        ``data`` is the object if it is at hand.
+        """
         data = self.data if data is None else data
         found = {}
         for path in dict.fromkeys(paths):
@@ -137,7 +169,9 @@ class TextChunk:
         return Location(self.file, *self.place(start), *self.place(end))
 
     def error(self, error: MarkupError, *, is_object: bool = True) -> DocumentError:
-        return DocumentError(error.message, self.file, *self.place(error.offset), is_object=is_object)
+        return DocumentError(
+            error.message, self.file, *self.place(error.offset), is_object=is_object
+        )
 
 
 def is_object(data: Any) -> bool:
@@ -151,7 +185,9 @@ def is_template(content: bytes) -> bool:
 
 
 PORTION: Final = 1 << 20
-"""Characters of the documents that are parsed together. Shorter portions would not pay for a further process."""
+"""Characters of the documents that are parsed together.
+Shorter portions would not pay for a further process.
+"""
 
 
 class Portion(NamedTuple):
@@ -169,17 +205,26 @@ class Portion(NamedTuple):
         return sum(len(part.text) for part in self.parts)
 
     def parse(self) -> Iterator[Document | DocumentError]:
-        """Yield the documents. One that cannot be read yields an error; the later ones are still read."""
+        """Yield the documents.
+
+        One that cannot be read yields an error; the later ones are still read.
+        """
         for each in _json(self.file, self.parts[0].text) if self.json else _parsed(self.parts):
             if self.template and isinstance(each, DocumentError):
-                message = f"{each.message}; the file contains {{{{: if it is a template, render it first"
-                yield DocumentError(message, self.file, each.line, each.column, is_object=each.is_object)
+                message = (
+                    f"{each.message}; the file contains {{{{: if it is a template, render it first"
+                )
+                yield DocumentError(
+                    message, self.file, each.line, each.column, is_object=each.is_object
+                )
             else:
                 yield each
 
 
 def portions(content: bytes, file: str) -> Iterator[Portion]:
-    """Yield a file in portions. They do not depend on each other, so that several processes can parse them.
+    """Yield a file in portions.
+
+    They do not depend on each other, so that several processes can parse them.
 
     Raises:
         DocumentError: the file is not UTF-8.
@@ -218,7 +263,10 @@ def sort(parsed: Iterable[Document | DocumentError]) -> tuple[list[Document], li
 
 
 def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
-    """Yield the documents of a file. A document that cannot be read yields an error; the later ones are still read."""
+    """Yield the documents of a file.
+
+    A document that cannot be read yields an error; the later ones are still read.
+    """
     try:
         for portion in portions(content, file):
             yield from portion.parse()
@@ -229,11 +277,15 @@ def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
 _BRACE: Final = re.compile(r"\s*\{")
 _SEPARATOR: Final = re.compile(r"\n---(?=\s|\Z)")  # ten times faster than ^--- with re.MULTILINE
 _DOCUMENT_END: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*[ \t]*(?:#.*)?(?:---(?=\s|\Z)|\Z)")
-_PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")  # what may precede the --- of a document
+# what may precede the --- of a document
+_PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")
 
 
 def _parts(file: str, text: str, start: int = 0) -> Iterator[TextChunk]:
-    """Yield the documents of a YAML stream. Each is parsed separately, so that an error ends only its own document."""
+    """Yield the documents of a YAML stream.
+
+    Each is parsed separately, so that an error ends only its own document.
+    """
     line = 1 + text.count("\n", 0, start)
     cuts = [match.start() + 1 for match in _SEPARATOR.finditer(text, start)]
     for cut in (*cuts, len(text)):
@@ -257,10 +309,11 @@ def _parsed(parts: Iterable[TextChunk]) -> Iterator[Document | DocumentError]:
 def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
     """Yield the documents of a JSON stream.
 
-    kubectl reads YAML instead if the first text is not JSON, and after a ``---`` (k8s.io/apimachinery
-    pkg/util/yaml/decoder.go#YAMLOrJSONDecoder).
+    kubectl reads YAML instead if the first text is not JSON, and after a ``---``
+    (k8s.io/apimachinery pkg/util/yaml/decoder.go#YAMLOrJSONDecoder).
     """
-    from virt_admit.documents.json_reader import JsonReader, NotJsonError  # noqa: PLC0415 - most files are YAML
+    # most files are YAML
+    from virt_admit.documents.json_reader import JsonReader, NotJsonError  # noqa: PLC0415
 
     whole = TextChunk(file, text)
     reader = JsonReader(text)
@@ -270,7 +323,10 @@ def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
             tree = reader.document()
         except NotJsonError:
             if start_of_next and not _DOCUMENT_END.match(text, start):
-                problem = "kubectl rejects the file: a JSON document is followed by text that is not JSON. Write --- before it"
+                problem = (
+                    "kubectl rejects the file: a JSON document is followed by text that is not "
+                    "JSON. Write --- before it"
+                )
                 yield DocumentError(problem, file, *whole.place(start))
                 return
             yield from _parsed(_parts(file, text, start))
@@ -289,7 +345,9 @@ def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError
         repeated[id(children), key].append((first, again))
     duplicates = [
         Duplicate(path, text.place(first)[0], text.place(again)[0])
-        for path, first, again in (_repetitions(tree.positions.spans(tree.value), repeated, Path()) if repeated else ())
+        for path, first, again in (
+            _repetitions(tree.positions.spans(tree.value), repeated, Path()) if repeated else ()
+        )
     ]
     for each in _objects(text, tree.value, tree.positions, duplicates):
         if isinstance(each, DocumentError):
@@ -340,7 +398,9 @@ def _objects(
         if isinstance(member, PackedMember):
             yield from _packed_objects(text, member, value)
         else:
-            yield from _objects(text, _named(member, value), SpanPositions(spans[index]), within[index])
+            yield from _objects(
+                text, _named(member, value), SpanPositions(spans[index]), within[index]
+            )
 
 
 def _packed_objects(
@@ -350,7 +410,9 @@ def _packed_objects(
     data = json_codec.loads(member.content)
     named, where = _named(data, holder), member.positions
     # the offsets belong to the keys of the text, in their order
-    for each in _objects(text, named, where if named is data else SpanPositions(where.spans(data)), []):
+    for each in _objects(
+        text, named, where if named is data else SpanPositions(where.spans(data)), []
+    ):
         if isinstance(each, Document) and each.content is data:
             yield replace(each, content=member.content)
         else:
@@ -358,8 +420,15 @@ def _packed_objects(
 
 
 def _named(member: Any, holder: dict[str, Any]) -> Any:
-    """Return a member with the kind that its typed list implies, because API responses omit it in items."""
+    """Return a member with the kind that its typed list implies,
+    because API responses omit it in items.
+    """
     kind = holder["kind"].removesuffix("List")
-    if not isinstance(member, dict) or kind in ("", "Template") or "kind" in member or "apiVersion" in member:
+    if (
+        not isinstance(member, dict)
+        or kind in ("", "Template")
+        or "kind" in member
+        or "apiVersion" in member
+    ):
         return member
     return {"apiVersion": holder.get("apiVersion"), "kind": kind, **member}

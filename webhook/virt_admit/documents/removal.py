@@ -1,6 +1,7 @@
 """Removing a member of a map or an item of a list from the text of a file.
 
-In block style whole lines go, with the comment behind the value. Comments on lines of their own stay.
+In block style whole lines go, with the comment behind the value. Comments on lines of their own
+stay.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def member(text: str, parent: Span, key: str) -> Range | None:
 
 
 def only_member(text: str, key_end: int, parent: Span) -> Range | None:
-    """Return the text of a block map with one member, from behind the colon of the key that holds it."""
+    """Return the text of a block map with one member,
+    from behind the colon of the key that holds it.
+    """
     (value,) = [value for _, _, value in parent[2].values()]
     end = _content_end(text, value) if value[0] != value[1] else None
     colon = text.find(":", key_end)
@@ -59,13 +62,18 @@ def item(text: str, parent: Span, index: int) -> Range | None:
 
 
 def _content_end(text: str, span: Span) -> int | None:
-    """Return the end of the last character of a value. The parser ends a block at its next token."""
+    """Return the end of the last character of a value.
+
+    The parser ends a block at its next token.
+    """
     start, end, children = span
     if text[start] in "&*!|>":
         return None
     if children is None or text[start] in "{[":
         return end
-    values = [value for _, _, value in children.values()] if isinstance(children, dict) else children
+    values = (
+        [value for _, _, value in children.values()] if isinstance(children, dict) else children
+    )
     return _content_end(text, max(values, key=lambda value: int(value[0])))
 
 

@@ -17,11 +17,14 @@ MAX_DEPTH: Final = 100
 Span: TypeAlias = tuple[int, int, Any]
 """Offsets of the start and end of a value in its text, and its children.
 
-The children of a map are ``{key: (start of key, end of key, span)}``, those of a list its spans. A scalar has None.
+The children of a map are ``{key: (start of key, end of key, span)}``, those of a list its spans. A
+scalar has None.
 """
 
 Repeated: TypeAlias = tuple[dict[str, Any], str, int, int]
-"""A duplicate key: the children of its map, the key, the offsets of its first and its later occurrence."""
+"""A duplicate key: the children of its map, the key,
+the offsets of its first and its later occurrence.
+"""
 
 
 class Positions(Protocol):
@@ -35,9 +38,11 @@ class Positions(Protocol):
         """Return the spans of all values of the document, whose value this is."""
 
     def find(self, value: Any, path: Iterable[PathStep]) -> tuple[int, int, int]:
-        """Return three offsets of a part of this value: where it starts with its key, the end of its key, and its end.
+        """Return three offsets of a part of this value: where it starts with its key, the end of
+        its key, and its end.
 
-        For a path that is not in the document, return those of the nearest map or list around it without its children.
+        For a path that is not in the document, return those of the nearest map or list around it
+        without its children.
         """
 
 
@@ -103,8 +108,12 @@ def may_hold_objects(text: str) -> bool:
 
 
 def is_wrongly_packed(value: Any) -> bool:
-    """Return whether members were packed that belong to an object of another kind, which has such a field, too."""
-    return isinstance(value, dict) and not MEMBER_FIELDS.intersection(value) <= {holder_field(value)}
+    """Return whether members were packed that belong to an object of another kind,
+    which has such a field, too.
+    """
+    return isinstance(value, dict) and not MEMBER_FIELDS.intersection(value) <= {
+        holder_field(value)
+    }
 
 
 _HOLDER_KIND: Final = re.compile(r"""kind["']?\s*:\s*["']?(?:\w*List|Template)\b""")

@@ -35,7 +35,9 @@ from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
 from virt_admit.model.kubernetes.units import show
 
 MAX_COPIES: Final = 100_000
-"""Limit for values copied through aliases in one portion of a file. A few lines of nested aliases can expand to billions."""
+"""Limit for values copied through aliases in one portion of a file. A few lines of nested aliases
+can expand to billions.
+"""
 
 MAX_COPIED_TEXT: Final = 4 << 20
 """Limit for the characters of these values: a document that is packed has each copy for itself."""
@@ -71,7 +73,9 @@ class YamlReader:
         self._next: Callable[[], Any]
 
     def documents(self, text: str) -> Iterator[Tree]:
-        """Yield the documents of a part of the file. If asked for, the members of a plain List are packed.
+        """Yield the documents of a part of the file.
+
+        If asked for, the members of a plain List are packed.
 
         Raises:
             MarkupError: the rest of the part cannot be parsed.
@@ -99,7 +103,9 @@ class YamlReader:
         except yaml.reader.ReaderError:
             control = _UNPRINTABLE.search(text)
             offset = control.start() if control else 0
-            raise MarkupError(f"YAML does not allow the character {show(text[offset])}", offset) from None
+            raise MarkupError(
+                f"YAML does not allow the character {show(text[offset])}", offset
+            ) from None
 
     def _node(self, event: Any, depth: int) -> tuple[Any, Span]:
         kind = event.__class__
@@ -166,7 +172,9 @@ class YamlReader:
         return key
 
     def _alias(self, event: Any, depth: int) -> tuple[Any, Span]:
-        """Return a copy of the anchor's value, because two fields of an object must not share a value."""
+        """Return a copy of the anchor's value,
+        because two fields of an object must not share a value.
+        """
         start = event.start_mark.index
         value, span = self._anchors.get(event.anchor, (None, None))
         if span is None:
@@ -192,15 +200,26 @@ class YamlReader:
     def _count_text(self, value: Any, offset: int) -> None:
         self._copied_text += len(value) if isinstance(value, str) else 0
         if self._copied_text > MAX_COPIED_TEXT:
-            raise MarkupError(f"the aliases repeat more than {MAX_COPIED_TEXT >> 20} MiB of text", offset)
+            raise MarkupError(
+                f"the aliases repeat more than {MAX_COPIED_TEXT >> 20} MiB of text", offset
+            )
 
-    def _merge(self, source: Any, span: Span, values: dict[str, Any], spans: dict[str, Any], merged: set[str]) -> None:
+    def _merge(
+        self,
+        source: Any,
+        span: Span,
+        values: dict[str, Any],
+        spans: dict[str, Any],
+        merged: set[str],
+    ) -> None:
         """Add the map, or the list of maps, behind ``<<``.
 
-        As in Go, the order of the text counts: merged members replace earlier keys and are replaced by later ones. Of
-        several maps the first wins.
+        As in Go, the order of the text counts: merged members replace earlier keys and are replaced
+        by later ones. Of several maps the first wins.
         """
-        sources = zip(source, span[2], strict=True) if isinstance(source, list) else [(source, span)]
+        sources = (
+            zip(source, span[2], strict=True) if isinstance(source, list) else [(source, span)]
+        )
         for each, (_, _, children) in reversed(list(sources)):
             if not isinstance(each, dict):
                 raise MarkupError("<< takes a map or a list of maps", span[0])
@@ -212,8 +231,8 @@ class YamlReader:
 def may_be_object(text: str) -> bool:
     """Return whether a text that cannot be read may be a Kubernetes object.
 
-    False if its syntax is valid and its outermost map lacks ``apiVersion`` or ``kind``, as in files of other programs
-    with their own tags (mkdocs.yml) or with numbers as keys (OpenAPI).
+    False if its syntax is valid and its outermost map lacks ``apiVersion`` or ``kind``, as in files
+    of other programs with their own tags (mkdocs.yml) or with numbers as keys (OpenAPI).
     """
     keys, depth, nodes = set(), 0, 0
     try:
@@ -234,7 +253,9 @@ def may_be_object(text: str) -> bool:
 
 
 # YAML 1.1, c-printable
-_UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE: Final = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def _extent(opening: Any, closing: Any, last: int) -> tuple[int, int]:
@@ -249,4 +270,6 @@ def _error(error: yaml.MarkedYAMLError, text: str) -> MarkupError:
     if text[offset : offset + 1] == "\t":
         return MarkupError("YAML does not allow a tab here: use spaces", offset)
     problem = error.problem or error.context or "not YAML"
-    return MarkupError(f"{problem} ({error.context})" if error.context and error.problem else problem, offset)
+    return MarkupError(
+        f"{problem} ({error.context})" if error.context and error.problem else problem, offset
+    )

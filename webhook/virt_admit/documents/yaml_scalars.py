@@ -12,11 +12,17 @@ from virt_admit.documents.tree import SURROGATE, MarkupError, integral
 from virt_admit.model.kubernetes.units import show
 
 _WORDS: Final[dict[str, bool | None]] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False
+    ),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-_INTEGER: Final = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|(0[0-7]+)|0|[1-9][0-9]*)")
+_INTEGER: Final = re.compile(
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|(0[0-7]+)|0|[1-9][0-9]*)"
+)
 _FLOAT: Final = re.compile(r"[+-]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][+-]?[0-9]+)?")
 _NOT_JSON: Final = re.compile(r"[+-]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LONGEST_INTEGER: Final = 100  # characters; 64 bits have at most 64 digits
@@ -43,13 +49,16 @@ def scalar(event: Any) -> Any:
         return _tagged(event, text)
     if event.implicit[0]:
         return _plain_at(text, event)
-    if event.style == '"' and SURROGATE.search(text):  # libyaml rejects such escapes, but the parser in Python does not
+    # libyaml rejects such escapes, but the parser in Python does not
+    if event.style == '"' and SURROGATE.search(text):
         raise MarkupError("an escape that is not a valid character", event.start_mark.index)
     return text
 
 
 _SHORT: Final = 64
-"""Characters of the texts that are remembered. Manifests repeat few keys and words; long texts differ."""
+"""Characters of the texts that are remembered. Manifests repeat few keys and words;
+long texts differ.
+"""
 
 
 def plain(text: str) -> Any:
@@ -105,7 +114,9 @@ def _tagged(event: Any, text: str) -> Any:
         return text
     if tag == f"{_TAG}binary":
         try:
-            return base64.b64decode(text.replace("\n", ""), validate=True).decode("utf-8", "replace")
+            return base64.b64decode(text.replace("\n", ""), validate=True).decode(
+                "utf-8", "replace"
+            )
         except ValueError:
             raise MarkupError(f"{show(text)} is not base64", event.start_mark.index) from None
     types = _TYPES.get(tag)
@@ -113,5 +124,7 @@ def _tagged(event: Any, text: str) -> Any:
         raise MarkupError(f"unknown tag {show(tag)}", event.start_mark.index)
     value = _plain_at(text, event)
     if type(value) not in types:
-        raise MarkupError(f"{show(text)} is not a value of !!{tag.removeprefix(_TAG)}", event.start_mark.index)
+        raise MarkupError(
+            f"{show(text)} is not a value of !!{tag.removeprefix(_TAG)}", event.start_mark.index
+        )
     return value

@@ -26,11 +26,16 @@ MAX_MESSAGE: Final = 1500
 """Characters of ``status.message``, and of the audit annotation that lists the fixes."""
 MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256
-"""Characters; the API server truncates longer ones if all together exceed 4,096 (apiserver filters/warning.go)."""
+"""Characters; the API server truncates longer ones if all together exceed 4,096 (apiserver
+filters/warning.go).
+"""
 
 
 class Request(NamedTuple):
-    """The request to review. ``check`` and ``scan`` also make requests, without ``uid`` and ``user``."""
+    """The request to review.
+
+    ``check`` and ``scan`` also make requests, without ``uid`` and ``user``.
+    """
 
     operation: str
     kind: Kind | None
@@ -45,10 +50,13 @@ class Request(NamedTuple):
     subresource: str = ""
     dry_run: bool = False
     target: UpgradeTarget = NO_TARGET
-    """The releases that ``check`` and ``scan`` judge against; requests of the API server have none."""
+    """The releases that ``check`` and ``scan`` judge against;
+    requests of the API server have none.
+    """
     too_large: bool = False
-    """Whether the objects were not read, because they have too many values. What comes after them, ``dry_run``, was not
-    read either."""
+    """Whether the objects were not read, because they have too many values. What comes after them,
+    ``dry_run``, was not read either.
+    """
 
     @property
     def subject(self) -> Object | None:
@@ -75,14 +83,20 @@ class Verdict(NamedTuple):
     @property
     def message(self) -> str:
         """The problem, and why an exemption does not count."""
-        return f"{self.finding.message.rstrip('.')}. {self.note}" if self.note else self.finding.message
+        return (
+            f"{self.finding.message.rstrip('.')}. {self.note}"
+            if self.note
+            else self.finding.message
+        )
 
 
 NONE_OMITTED: Final[Mapping[Action, int]] = {}
 
 
 class Response(NamedTuple):
-    """The result of a review: verdicts, strongest first, and the rules that could not be evaluated."""
+    """The result of a review: verdicts, strongest first,
+    and the rules that could not be evaluated.
+    """
 
     verdicts: tuple[Verdict, ...] = ()
     patch: tuple[Patch, ...] = ()
@@ -127,7 +141,10 @@ class Reply(NamedTuple):
 
 
 def tag(rule: Rule) -> str:
-    """Return the mark at the end of each message. Nothing else in kubectl's output names virt-admit."""
+    """Return the mark at the end of each message.
+
+    Nothing else in kubectl's output names virt-admit.
+    """
     return f"[virt-admit/{rule.id}]"
 
 
@@ -146,7 +163,9 @@ def encode(request: Request, response: Response) -> bytes:
         encoded["warnings"] = warnings
     if audit := _audit(response):
         encoded["auditAnnotations"] = audit
-    return json_codec.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": encoded})
+    return json_codec.dumps(
+        {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": encoded}
+    )
 
 
 def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[str, Any]:
@@ -185,10 +204,11 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
 
 
 def _message(subject: Object, denials: Sequence[Verdict], omitted: int) -> str:
-    """Return the text that kubectl prints instead of causes if several objects of one command are denied.
+    """Return the text that kubectl prints instead of causes if several objects of one command are
+    denied.
 
-    Several denials are a list with one line each, because kubectl prints line breaks as they are (k8s.io/kubectl
-    pkg/cmd/util/helpers.go#MultipleErrors).
+    Several denials are a list with one line each, because kubectl prints line breaks as they are
+    (k8s.io/kubectl pkg/cmd/util/helpers.go#MultipleErrors).
     """
     head = name(f"{subject.kind} {subject.full_name}".strip()) + ":"
     bullet = "\n* " if len(denials) + omitted > 1 else " "
@@ -223,8 +243,8 @@ def _warnings(response: Response) -> list[str]:
 def _not_judged(response: Response) -> str:
     count = len(response.not_judged)
     return (
-        f"not judged by {count} {'rule' if count == 1 else 'rules'}: the object is too large to review in time; "
-        "run: virt-admit check"
+        f"not judged by {count} {'rule' if count == 1 else 'rules'}: the object is too large to "
+        "review in time; run: virt-admit check"
     )
 
 
@@ -233,7 +253,9 @@ def _short(verdict: Verdict) -> str:
 
 
 def fix_sentence(finding: Finding, verb: str = "was") -> str:
-    """Return what a fix changes and why, as a report: ``spec.x was set to 1 because it is missing.``"""
+    """Return what a fix changes and why, as a report:
+    ``spec.x was set to 1 because it is missing.``
+    """
     changes = ", ".join(change.passive(verb) for change in finding.fix)
     return line(f"{changes} because {finding.why}." if finding.why else f"{changes}.")
 
@@ -243,7 +265,9 @@ def _fix_text(verdict: Verdict) -> str:
 
 
 def _tagged(text: str, rule: Rule, most: int) -> str:
-    """Return a text and the tag of its rule as one printable line of at most ``most`` characters."""
+    """Return a text and the tag of its rule as one printable line of at most ``most``
+    characters.
+    """
     mark = " " + tag(rule)
     return cut(line(text), most - len(mark)) + mark
 
@@ -265,7 +289,10 @@ def _audit(response: Response) -> dict[str, str]:
     }
     audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
     if response.fixed:
-        texts = (_tagged(fix_sentence(verdict.finding), verdict.rule, MAX_CAUSE) for verdict in response.fixed)
+        texts = (
+            _tagged(fix_sentence(verdict.finding), verdict.rule, MAX_CAUSE)
+            for verdict in response.fixed
+        )
         audit["fix"] = cut("; ".join(texts), MAX_MESSAGE)
     if audit and response.policy and response.policy.digest:
         audit["policy"] = response.policy.digest
@@ -275,8 +302,8 @@ def _audit(response: Response) -> dict[str, str]:
 def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Sort verdicts: denials, warnings, then the rest.
 
-    With equal actions, the first verdict of a rule at a field precedes its further ones, so that a truncated list shows
-    different problems.
+    With equal actions, the first verdict of a rule at a field precedes its further ones, so that a
+    truncated list shows different problems.
     """
     verdicts = tuple(verdicts)
     if len(verdicts) < 2:  # the common case

@@ -12,15 +12,23 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Operation
 
 MAX_BODY: Final = 7 * 1024 * 1024
-"""Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime http.go#maxRequestSize)."""
+"""Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime
+http.go#maxRequestSize).
+"""
 MAX_VALUES: Final = 170_000
-"""Values in the JSON of a review. Real manifests need 12 bytes for a value or more (examples/, tests/data), so this is an
-update of an object of 1 MB, or of a health check with 20,000 conditions. Small values cost 30 times their text: 7 MB of
-``[[],[],[]]`` take 200 MiB, and a rule reads them for seconds."""
+"""Values in the JSON of a review. Real manifests need 12 bytes for a value or more (examples/,
+tests/data), so this is an update of an object of 1 MB, or of a health check with 20,000 conditions.
+Small values cost 30 times their text: 7 MB of ``[[],[],[]]`` take 200 MiB, and a rule reads them
+for seconds.
+"""
 MAX_NAME: Final = 253
-"""Characters of the names in a request (k8s.io/apimachinery pkg/util/validation#DNS1123SubdomainMaxLength)."""
+"""Characters of the names in a request (k8s.io/apimachinery
+pkg/util/validation#DNS1123SubdomainMaxLength).
+"""
 MAX_USER: Final = 1024
-"""Characters that are kept of a user name. The policy remembers what it says about users and namespaces."""
+"""Characters that are kept of a user name.
+The policy remembers what it says about users and namespaces.
+"""
 
 
 class ReviewError(ValueError):
@@ -33,8 +41,9 @@ def decode(body: bytes) -> Request:
     If it has too many values, its objects are not read.
 
     Raises:
-        ReviewError: the body is not JSON, not an AdmissionReview v1, or has no request or no uid; or it has too many
-            values and does not begin with what identifies the request, as the reviews of an API server do.
+        ReviewError: the body is not JSON, not an AdmissionReview v1, or has no request or no uid;
+            or it has too many values and does not begin with what identifies the request, as the
+            reviews of an API server do.
     """
     return _envelope(body) if _too_many_values(body) else _decode(body)
 
@@ -47,7 +56,8 @@ def _too_many_values(body: bytes) -> bool:
     """Whether the body has too many values: commas and opening brackets, without those in texts."""
     if len(body) <= MAX_VALUES or _values(body) <= MAX_VALUES:
         return False
-    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")  # each quote that is left begins or ends a text
+    # each quote that is left begins or ends a text
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     count, inside = 0, 0
     for start in range(0, len(plain), _PIECE):
         parts = plain[start : start + _PIECE].split(b'"')
@@ -61,7 +71,9 @@ def _values(text: bytes) -> int:
 
 
 _USER_ENDS: Final = re.compile(rb'\}\s*,\s*"object"\s*:')
-"""Go writes ``userInfo``, a map, before the object (k8s.io/api admission/v1/types.go#AdmissionRequest)."""
+"""Go writes ``userInfo``, a map, before the object (k8s.io/api
+admission/v1/types.go#AdmissionRequest).
+"""
 
 
 def _envelope(body: bytes) -> Request:
@@ -70,7 +82,8 @@ def _envelope(body: bytes) -> Request:
     start = body[: end.start()] if end else b""
     if end is None or _too_many_values(start):
         raise ReviewError(
-            f"the review has more than {MAX_VALUES:,} values; its uid and user must come before the object"
+            f"the review has more than {MAX_VALUES:,} values; its uid and user must come before "
+            "the object"
         )
     return _decode(start + b'},"object":null}}')._replace(too_large=True)
 
@@ -99,14 +112,21 @@ def _decode(body: bytes) -> Request:
 def _request(request: Mapping[str, Any], uid: str) -> Request:
     namespace = _name(request, "namespace")
     user, resource = _map(request, "userInfo"), _map(request, "resource")
-    kind = kinds.by_resource(".".join(filter(None, (_text(resource, "resource"), _text(resource, "group")))))
+    kind = kinds.by_resource(
+        ".".join(filter(None, (_text(resource, "resource"), _text(resource, "group"))))
+    )
     if kind is None and not isinstance(request.get("resource"), dict):
         named = _map(request, "kind")
         kind = kinds.find(_text(named, "group"), _text(named, "kind"))
     operation = _name(request, "operation")
     groups = user.get("groups")
     data = request.get("object")
-    if operation == Operation.CREATE and kind and kind.status_from_elsewhere and isinstance(data, dict):
+    if (
+        operation == Operation.CREATE
+        and kind
+        and kind.status_from_elsewhere
+        and isinstance(data, dict)
+    ):
         data = {key: value for key, value in data.items() if key != "status"}
     return Request(
         uid=uid,

@@ -1,7 +1,9 @@
-"""The probe of ``virt-admit doctor --probe``: a VirtualMachine that only proves that an API server calls this webhook.
+"""The probe of ``virt-admit doctor --probe``:
+a VirtualMachine that only proves that an API server calls this webhook.
 
-The webhook answers its create with a warning that repeats a nonce. No other program sends that warning, so it proves that
-the API server reached a webhook of ours, trusted it, and took its answer.
+The webhook answers its create with a warning that repeats a nonce. No other program sends that
+warning, so it proves that the API server reached a webhook of ours, trusted it, and took its
+answer.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ def probe_warning(nonce: str) -> str:
 
 def answer(request: Request) -> str:
     """Return the warning about a probe; empty for any other request."""
-    if request.name != NAME or request.kind is not VM or request.operation != Operation.CREATE or request.obj is None:
+    if (
+        request.name != NAME
+        or request.kind is not VM
+        or request.operation != Operation.CREATE
+        or request.obj is None
+    ):
         return ""
     nonce = request.obj.annotation(ANNOTATION).text
     return probe_warning(cut(line(nonce), _LONGEST)) if nonce else ""

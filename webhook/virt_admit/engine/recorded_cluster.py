@@ -1,9 +1,11 @@
-"""Values computed from a cluster, each computed again only after something that it read has changed.
+"""Values computed from a cluster, each computed again only after something that it read has
+changed.
 
-A value is computed through a view of its own, which records the look-ups. Values that are made of other values record
-that instead, so a value that is computed again and stays the same ends the chain (Mokhov, Mitchell and Peyton Jones,
-"Build Systems à la Carte", 2018: early cutoff). What a value rests on is never gone through as a whole: a change marks
-what is above it, and a value that became another one marks those that used it, so the cost follows the change.
+A value is computed through a view of its own, which records the look-ups. Values that are made of
+other values record that instead, so a value that is computed again and stays the same ends the
+chain (Mokhov, Mitchell and Peyton Jones, "Build Systems à la Carte", 2018: early cutoff). What a
+value rests on is never gone through as a whole: a change marks what is above it, and a value that
+became another one marks those that used it, so the cost follows the change.
 """
 
 from __future__ import annotations
@@ -15,7 +17,16 @@ from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from virt_admit.engine.object_table import Name, ObjectTable
-from virt_admit.engine.recorded_values import Ambient, EachObject, MappingEntry, Read, Value, same, same_outcome, whole
+from virt_admit.engine.recorded_values import (
+    Ambient,
+    EachObject,
+    MappingEntry,
+    Read,
+    Value,
+    same,
+    same_outcome,
+    whole,
+)
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -43,7 +54,10 @@ _HUB: Final = 32
 
 
 class RecordedCluster:
-    """Computes values from a cluster that changes between two rounds, and keeps them. For one thread."""
+    """Computes values from a cluster that changes between two rounds, and keeps them.
+
+    For one thread.
+    """
 
     def __init__(self, cluster: NamedCluster, versions: Versions = MappingProxyType({})) -> None:
         self.cluster = cluster
@@ -55,9 +69,13 @@ class RecordedCluster:
         self._stale: set[Hashable] = set()
         """Values that read something that changed, or used a value that became another one."""
         self._due: set[Hashable] = set()
-        """These, and all that use them, maybe over others. Between two rounds none of them is a hub."""
+        """These, and all that use them, maybe over others.
+        Between two rounds none of them is a hub.
+        """
         self._hubs: set[Hashable] = set()
-        """Values that are due and that many use. They are computed first: mostly they stay the same, and their users too."""
+        """Values that are due and that many use. They are computed first: mostly they stay the
+        same, and their users too.
+        """
         self._entries: dict[Hashable, set[MappingEntry]] = {}
         """By mapping the entries that are used."""
         self._left: set[Hashable] = set()
@@ -84,13 +102,17 @@ class RecordedCluster:
         return frozenset(self._due)
 
     def change(
-        self, objects: Iterable[tuple[Kind, str, str]], reads: Iterable[Read], kinds: Collection[Kind] = ()
+        self,
+        objects: Iterable[tuple[Kind, str, str]],
+        reads: Iterable[Read],
+        kinds: Collection[Kind] = (),
     ) -> bool:
         """Begin a round.
 
         Args:
             objects: the objects that changed.
-            reads: what has to be read again because of that. A change of a field that nothing reads is none.
+            reads: what has to be read again because of that. A change of a field that nothing reads
+                is none.
             kinds: the kinds of which every read has to be repeated.
 
         Returns:
@@ -100,7 +122,9 @@ class RecordedCluster:
         before = len(self._stale), len(self._due)
         changed = set(reads)
         if kinds:
-            changed.update(read for read in self._readers if isinstance(read, tuple) and read[0] in kinds)
+            changed.update(
+                read for read in self._readers if isinstance(read, tuple) and read[0] in kinds
+            )
         for read in changed:
             self._mark(self._readers.get(read, ()))
         self._forget_objects(objects, kinds)
@@ -133,11 +157,19 @@ class RecordedCluster:
             if key in self._due and key in self._values:
                 self._current(key, self._values[key].compute)
 
-    def _mark_users(self, key: Hashable, before: Value | None = None, now: Value | None = None) -> None:
-        """Mark what used a value that became another one, but not what used an entry of it that is the same."""
+    def _mark_users(
+        self, key: Hashable, before: Value | None = None, now: Value | None = None
+    ) -> None:
+        """Mark what used a value that became another one,
+        but not what used an entry of it that is the same.
+        """
         self._mark(self._users.get(key, ()))
         for entry in self._entries.get(key, ()):
-            if before is None or now is None or not same(before.entry(entry.key), now.entry(entry.key)):
+            if (
+                before is None
+                or now is None
+                or not same(before.entry(entry.key), now.entry(entry.key))
+            ):
                 self._mark(self._users.get(entry, ()))
 
     def _forget_unused(self) -> None:
@@ -153,7 +185,9 @@ class RecordedCluster:
                 self._entries.pop(key, None)
                 self.forget(key)
 
-    def _forget_objects(self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]) -> None:
+    def _forget_objects(
+        self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]
+    ) -> None:
         for key in [key for key in self._objects if key[0] in kinds] if kinds else ():
             self._objects.pop(key, None)
         for kind in kinds:
@@ -166,7 +200,9 @@ class RecordedCluster:
                 table.due.add((namespace, name))
 
     def names(self, kind: Kind) -> tuple[Name, ...]:
-        """Return namespace and name of each known object of a kind; the same tuple until one comes or goes."""
+        """Return namespace and name of each known object of a kind;
+        the same tuple until one comes or goes.
+        """
         known = self._names.get(kind)
         if known is None or kind in self._renamed:
             found = tuple(self.cluster.names(kind))
@@ -198,7 +234,9 @@ class RecordedCluster:
         return now != before
 
     def remember(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
-        """Return ``compute(cluster)``, or raise what it raises; computed again only after what it read has changed."""
+        """Return ``compute(cluster)``, or raise what it raises;
+        computed again only after what it read has changed.
+        """
         value: T = self._current(key, compute).outcome()
         return value
 
@@ -269,7 +307,9 @@ class RecordedCluster:
         value: T = used.outcome()
         return value
 
-    def entry(self, user: Value | None, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
+    def entry(
+        self, user: Value | None, function: Callable[[Cluster], Mapping[K, T]], key: K
+    ) -> T | None:
         """Return one entry of a mapping that others use too, and record who does."""
         used, entry = self._current(function, function), MappingEntry(function, key)
         self._link(user, entry)
@@ -292,7 +332,11 @@ class RecordedCluster:
                 raise LookupError(f"{kind} {name}, which the cluster names")
             return function(obj)
 
-        return self._tables.setdefault(kind, {}).setdefault(function, ObjectTable()).values(self.names(kind), compute)
+        return (
+            self._tables.setdefault(kind, {})
+            .setdefault(function, ObjectTable())
+            .values(self.names(kind), compute)
+        )
 
 
 def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashable) -> list[Any]:
@@ -309,7 +353,9 @@ def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashab
 
 
 class RecordedView:
-    """The look-ups of a cluster, recorded for one value, also those that the value itself makes later."""
+    """The look-ups of a cluster, recorded for one value,
+    also those that the value itself makes later.
+    """
 
     __slots__ = ("_reader", "_recorded")
 
@@ -367,8 +413,13 @@ class RecordedView:
         return self._cluster((kind, None, "state")).unlisted(kind)
 
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
-        """Return a value of each object. Most changes of an object leave it as it was, and what uses the values, too."""
-        return self._recorded.use(self._reader, EachObject(function, kind), partial(_each, kind, function))
+        """Return a value of each object.
+
+        Most changes of an object leave it as it was, and what uses the values, too.
+        """
+        return self._recorded.use(
+            self._reader, EachObject(function, kind), partial(_each, kind, function)
+        )
 
 
 def _each(kind: Kind, function: Callable[[Object], T], view: Any) -> Sequence[T]:

@@ -1,4 +1,6 @@
-"""The values of a ``RecordedCluster``: what they were computed from, and when two of them are the same."""
+"""The values of a ``RecordedCluster``: what they were computed from,
+and when two of them are the same.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ class Ambient(enum.Enum):
 
 
 Read = tuple[Kind, str | None, str | None] | tuple[Kind, str, str, str] | Ambient
-"""An object by kind, namespace and name. Without a name: all objects of the namespace, or of the cluster. With a name
-alone: whether all objects of the kind are known."""
+"""An object by kind, namespace and name. Without a name: all objects of the namespace, or of the
+cluster. With a name alone: whether all objects of the kind are known.
+"""
 
 
 def whole(kind: Kind, namespace: str, name: str) -> Read:
-    """Return the read of all fields of one object. The other reads are of the fields that are looked up."""
+    """Return the read of all fields of one object.
+
+    The other reads are of the fields that are looked up.
+    """
     return kind, namespace, name, "whole"
 
 
@@ -61,7 +67,9 @@ class Value:
         """The keys of other values, numbered in the order of their first use."""
 
     def entry(self, key: Hashable) -> Any:
-        """Return one entry of a mapping; for a mapping that could not be made, what was raised instead."""
+        """Return one entry of a mapping; for a mapping that could not be made,
+        what was raised instead.
+        """
         return self.error if self.error is not None else self.value.get(key)
 
     def outcome(self) -> Any:
@@ -77,7 +85,8 @@ def same_outcome(before: Value, now: Value) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal for everything that reads them, also in the order of their items.
+    """Return whether two values are equal for everything that reads them,
+    also in the order of their items.
 
     Objects are the same if their fields are: a look-up may decode the same object several times.
     """
@@ -90,12 +99,21 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, (tuple, list)):
         return len(one) == len(other) and _same_items(one, other)
     if isinstance(one, dict):
-        return len(one) == len(other) and _same_items(one, other) and _same_items(one.values(), other.values())
+        return (
+            len(one) == len(other)
+            and _same_items(one, other)
+            and _same_items(one.values(), other.values())
+        )
     if is_dataclass(one):
-        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+        return all(
+            same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)
+        )
     return bool(one == other)
 
 
 def _same_items(some: Collection[Any], others: Collection[Any]) -> bool:
-    """Return whether equally many items are the same. Mostly they are identical, which takes no time to find out."""
+    """Return whether equally many items are the same.
+
+    Mostly they are identical, which takes no time to find out.
+    """
     return all(starmap(same, compress(zip(some, others, strict=True), map(is_not, some, others))))

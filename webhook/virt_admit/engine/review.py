@@ -1,4 +1,6 @@
-"""Reviews: which rules run, and what their findings lead to. Pure: the same input gives the same result.
+"""Reviews: which rules run, and what their findings lead to.
+
+Pure: the same input gives the same result.
 
 The webhook, ``check`` and ``scan`` all use this module.
 """
@@ -47,7 +49,12 @@ TOO_LARGE: Final = "the object: it has too many values"
 
 
 def fix(
-    request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS, own: bool = False
+    request: Request,
+    rules: Rules,
+    cluster: Cluster,
+    policy: Policy,
+    limits: Limits = NO_LIMITS,
+    own: bool = False,
 ) -> Response:
     """Return the fixes that the policy applies to the object of a request (``/mutate``).
 
@@ -93,7 +100,9 @@ def review(
     limits: Limits = NO_LIMITS,
     weakest: Action = Action.AUDIT,
 ) -> Response:
-    """Review one request (``/validate``), by the rules to which the policy gives at least the action ``weakest``."""
+    """Review one request (``/validate``), by the rules to which the policy gives at least the
+    action ``weakest``.
+    """
     if request.too_large:
         return _not_read(request, rules, policy)
     obj = request.subject
@@ -116,35 +125,57 @@ def review(
 
 
 def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = False) -> Response:
-    """Return the response to a request whose object was not read: it is allowed, and names the rules that did not judge."""
-    if request.kind is None or (request.kind.created_only and request.operation == Operation.UPDATE):
+    """Return the response to a request whose object was not read: it is allowed, and names the
+    rules that did not judge.
+    """
+    if request.kind is None or (
+        request.kind.created_only and request.operation == Operation.UPDATE
+    ):
         return NO_FINDINGS
     asked = rules.rules_for(request.kind, request.operation, request.subresource)
     decisions = ((rule, policy.decide(rule, request.namespace)) for rule in asked)
     not_judged = tuple(
-        rule for rule, decision in decisions if decision.action is not Action.OFF and (decision.fix or not fixing)
+        rule
+        for rule, decision in decisions
+        if decision.action is not Action.OFF and (decision.fix or not fixing)
     )
-    return Response(not_judged=not_judged, unseen=tuple((rule, TOO_LARGE) for rule in not_judged), policy=policy)
+    return Response(
+        not_judged=not_judged, unseen=tuple((rule, TOO_LARGE) for rule in not_judged), policy=policy
+    )
 
 
 class _Evaluation:
-    """One evaluation: runs rules on an object, and records missing data, failures and rules that did not end."""
+    """One evaluation: runs rules on an object, and records missing data,
+    failures and rules that did not end.
+    """
 
     def __init__(
-        self, request: Request, obj: Object, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits
+        self,
+        request: Request,
+        obj: Object,
+        rules: Rules,
+        cluster: Cluster,
+        policy: Policy,
+        limits: Limits,
     ) -> None:
         self.request, self.obj, self.cluster = request, obj, cluster
         self.policy, self.limits = policy, limits
         self.operation = Operation(request.operation)
-        self.facts = ReviewCache(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
+        self.facts = ReviewCache(
+            cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired)
+        )
         self._contexts: dict[int, Context[Any]] = {}
         self.gaps = Gaps()
         self.omitted: Mapping[Action, int] = NONE_OMITTED
-        # no method: the contexts would lead back to what holds them, and only the garbage collector would free the review
+        # no method: the contexts would lead back to what holds them, and only the garbage collector
+        # would free the review
         self.judge = partial(_judge_derived, request, rules, cluster, policy, limits, self.gaps)
 
     def _context(self, params: Any) -> Context[Any]:
-        """Make what a check may know. Rules with the same parameters, which are mostly none, share it."""
+        """Make what a check may know.
+
+        Rules with the same parameters, which are mostly none, share it.
+        """
         request = self.request
         made = self._contexts[id(params)] = Context(
             self.facts.cluster,
@@ -178,12 +209,17 @@ class _Evaluation:
 
     def exemption(self, rule: Rule) -> Exemption | None:
         user, namespace = self.request.user, self.request.namespace
-        return self.policy.exempt(rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster))
+        return self.policy.exempt(
+            rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster)
+        )
 
     def verdicts(self, rule: Rule, params: Any, max_action: Action) -> list[Verdict]:
-        """Run a rule and return its verdicts. ``max_action`` is the strongest that the policy allows it.
+        """Run a rule and return its verdicts.
 
-        A rule that fails never denies, whatever it found before: it did not see all that it wanted to see.
+        ``max_action`` is the strongest that the policy allows it.
+
+        A rule that fails never denies, whatever it found before: it did not see all that it wanted
+        to see.
         """
         findings = self.findings(rule, params)
         first = next(findings, None)
@@ -215,12 +251,17 @@ class _Evaluation:
         return kept
 
     def _known_findings(self, rule: Rule, params: Any, max_action: Action) -> KnownFindings | None:
-        """Return the findings on the old object alone, as if it were created now in the same cluster.
+        """Return the findings on the old object alone,
+        as if it were created now in the same cluster.
 
         None if the ratchet does not apply.
         """
         request, old = self.request, self.request.old
-        if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
+        if (
+            request.operation != Operation.UPDATE
+            or old is None
+            or Operation.CREATE not in rule.operations
+        ):
             return None
         context = Context(
             self.facts.cluster,
@@ -241,11 +282,15 @@ class _Evaluation:
         return known
 
     def _exempted(self, rule: Rule, max_action: Action) -> Callable[[Verdict], Verdict]:
-        """Return the function that applies the exemptions of a rule to a verdict, looked up once for all verdicts."""
+        """Return the function that applies the exemptions of a rule to a verdict,
+        looked up once for all verdicts.
+        """
         exemption = self.exemption(rule)
         if exemption is not None:
             limit, reason = exemption.max_action, exemption.reason
-        else:  # one step weaker than the rule allows: editors of an object may downgrade a denial, but not hide it
+        else:
+            # one step weaker than the rule allows: editors of an object may downgrade a denial, but
+            # not hide it
             limit, reason = _STEP_DOWN[max_action], self.policy.annotated(rule, self.obj)
         if not reason and exemption is None:
             note = ignored_annotation(rule, self.obj, self.policy, listed_rules().by_id)
@@ -264,9 +309,16 @@ class _Evaluation:
 
 
 def _judge_derived(
-    request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits, gaps: Gaps, obj: Object
+    request: Request,
+    rules: Rules,
+    cluster: Cluster,
+    policy: Policy,
+    limits: Limits,
+    gaps: Gaps,
+    obj: Object,
 ) -> Judgement:
-    """Judge an object that another controller would create, as if the user of this request created it.
+    """Judge an object that another controller would create,
+    as if the user of this request created it.
 
     Raises:
         OutOfTime: the time of this review is over.
@@ -288,7 +340,10 @@ def _judge_derived(
     denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
     return Judgement(
         {
-            (verdict.rule.id, *identity(verdict.finding, obj)): f"{verdict.rule.id} ({verdict.finding.path})"
+            (
+                verdict.rule.id,
+                *identity(verdict.finding, obj),
+            ): f"{verdict.rule.id} ({verdict.finding.path})"
             for verdict in denials
         },
         tuple(dict.fromkeys(what for _, what in response.unseen)),
@@ -304,7 +359,12 @@ _STEP_DOWN: Final = {
 
 
 def answer(
-    body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS
+    body: bytes,
+    decide: Decide,
+    rules: Rules,
+    cluster: Cluster,
+    policy: Policy,
+    limits: Limits = NO_LIMITS,
 ) -> Reply:
     """Decode an AdmissionReview, decide, and encode the response.
 
@@ -321,9 +381,14 @@ Decide = Callable[[Request, Rules, Cluster, Policy, Limits], Response]
 
 
 def judge(
-    request: Request, rules: Rules, cluster: Cluster, policy: Policy, include_opt_in_fixes: bool = False
+    request: Request,
+    rules: Rules,
+    cluster: Cluster,
+    policy: Policy,
+    include_opt_in_fixes: bool = False,
 ) -> Response:
-    """Return what the API server would receive for a request: the fixes, then the verdicts on the fixed object.
+    """Return what the API server would receive for a request: the fixes,
+    then the verdicts on the fixed object.
 
     With ``include_opt_in_fixes`` the object is fixed as ``check --fix`` does.
 
@@ -334,4 +399,6 @@ def judge(
     if fixes.patch and request.obj is not None:
         request = request._replace(obj=json_patch.apply(request.obj, fixes.patch))
     response = review(request, rules, cluster, policy)
-    return response._replace(patch=fixes.patch, fixed=fixes.fixed, errors=(*fixes.errors, *response.errors))
+    return response._replace(
+        patch=fixes.patch, fixed=fixes.fixed, errors=(*fixes.errors, *response.errors)
+    )

@@ -26,7 +26,9 @@ NO_LIMITS: Final = Limits()
 
 
 class Gaps:
-    """What a review does not know, because data are missing, a rule failed, or the time was over."""
+    """What a review does not know, because data are missing, a rule failed,
+    or the time was over.
+    """
 
     __slots__ = ("errors", "not_judged", "unseen")
 
@@ -46,12 +48,16 @@ class Gaps:
             self.unseen.append((rule, OUT_OF_TIME))
 
 
-def run(rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limits = NO_LIMITS) -> Iterator[Finding]:
-    """Run one rule until it ends or the time of the review is over, and yield its findings one by one.
+def run(
+    rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limits = NO_LIMITS
+) -> Iterator[Finding]:
+    """Run one rule until it ends or the time of the review is over,
+    and yield its findings one by one.
 
     Never raises. The findings that precede a failure are kept.
     """
-    if gaps.not_judged and limits.expired():  # without a rule that was stopped, the time was not over a moment ago
+    # without a rule that was stopped, the time was not over a moment ago
+    if gaps.not_judged and limits.expired():
         gaps.stop(rule)
         return
     unseen: dict[str, None] | None = None

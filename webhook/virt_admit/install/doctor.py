@@ -1,4 +1,5 @@
-"""Checks of an installation: whether API servers reach and trust the webhook and call it for the right objects.
+"""Checks of an installation: whether API servers reach and trust the webhook and call it for the
+right objects.
 
 A check that the API server does not answer is unknown, never ok and never wrong.
 """
@@ -15,7 +16,15 @@ from virt_admit.install import manifests, product_bundles
 from virt_admit.install.floor import check_floor
 from virt_admit.install.guard import GROUP, GUARD, PLURALS
 from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
-from virt_admit.install.inspect import ApiReader, Connect, InspectedEntry, Installation, Json, Unreadable, expected_form
+from virt_admit.install.inspect import (
+    ApiReader,
+    Connect,
+    InspectedEntry,
+    Installation,
+    Json,
+    Unreadable,
+    expected_form,
+)
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.install.observations import CheckObservation, CheckResult, Outcome, Status
 from virt_admit.install.probe import Probe
@@ -51,8 +60,12 @@ def diagnose(
     """
     installation = Installation(api, rules, now, connect)
     present = TOPICS if _may_be_installed(installation) else BEFORE_INSTALLATION
-    topics = {name: TOPICS[name] for name in present} | ({"probe": probe} if probe is not None else {})
-    return [found for topic, check in topics.items() for found in _observe(topic, check(installation))]
+    topics = {name: TOPICS[name] for name in present} | (
+        {"probe": probe} if probe is not None else {}
+    )
+    return [
+        found for topic, check in topics.items() for found in _observe(topic, check(installation))
+    ]
 
 
 def _may_be_installed(installation: Installation) -> bool:
@@ -79,11 +92,12 @@ def exit_code(observations: Iterable[CheckObservation]) -> int:
 
 
 APPLY: Final = (
-    "apply the webhook configurations of this release with your own kustomization: kubectl apply -k ours/webhooks"
+    "apply the webhook configurations of this release with your own kustomization: kubectl apply "
+    "-k ours/webhooks"
 )
 INSTALL: Final = (
-    "install it in this order (docs/install.md): kubectl apply -k ours; "
-    "kubectl -n virt-admit rollout status deployment/virt-admit-webhook; kubectl apply -k ours/webhooks"
+    "install it in this order (docs/install.md): kubectl apply -k ours; kubectl -n virt-admit "
+    "rollout status deployment/virt-admit-webhook; kubectl apply -k ours/webhooks"
 )
 BASE: Final = "apply your own kustomization again (docs/install.md): kubectl apply -k ours"
 
@@ -96,55 +110,82 @@ def _versions(installation: Installation) -> CheckResult:
     if version < OLDEST:
         yield (
             Status.WRONG,
-            f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor} and ignores match conditions",
+            (
+                f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor} and ignores "
+                "match conditions"
+            ),
         )
     else:
         yield Status.OK, f"Kubernetes {version}, virt-admit {__version__}"
     deployment = installation.deployment()
     if deployment is not None:
-        running = deployment["metadata"].get("labels", {}).get("app.kubernetes.io/version", "unknown")
+        running = (
+            deployment["metadata"].get("labels", {}).get("app.kubernetes.io/version", "unknown")
+        )
         if running != __version__:
             yield (
                 Status.NOTE,
-                f"the cluster runs virt-admit {running}, this command is {__version__}: their rules may differ",
+                (
+                    f"the cluster runs virt-admit {running}, this command is {__version__}: their "
+                    "rules may differ"
+                ),
             )
 
 
 def _installation(installation: Installation) -> CheckResult:
     if not _may_be_installed(installation):
-        text = "virt-admit is not installed: neither its Deployment nor its webhook configurations exist"
+        text = (
+            "virt-admit is not installed: neither its Deployment nor its webhook configurations "
+            "exist"
+        )
         yield Status.WRONG, text, INSTALL
     elif installation.deployment() is not None and not installation.ours():
-        yield Status.NOTE, "the Deployment exists; the webhook configurations follow when its pods are ready"
+        yield (
+            Status.NOTE,
+            "the Deployment exists; the webhook configurations follow when its pods are ready",
+        )
 
 
 def _registration(installation: Installation) -> CheckResult:
     actual = {entry.name: entry for entry in installation.ours()}
     expected = manifests.webhooks(installation.rules.at_admission)
-    wrong: list[Outcome] = [found for configuration in expected for found in _missing_calls(configuration, actual)]
+    wrong: list[Outcome] = [
+        found for configuration in expected for found in _missing_calls(configuration, actual)
+    ]
     wrong += _excess_calls(expected, actual)
     for entry in actual.values():
         if entry.fails and entry.name not in MAY_FAIL:
             text = (
-                f"{entry.name} has failurePolicy Fail: without a running webhook, API servers reject drains and repairs"
+                f"{entry.name} has failurePolicy Fail: without a running webhook, API servers "
+                "reject drains and repairs"
             )
             wrong.append((Status.WRONG, text, APPLY))
-    yield from wrong or [(Status.OK, "both webhook configurations send every kind that rules judge")]
+    yield from wrong or [
+        (Status.OK, "both webhook configurations send every kind that rules judge")
+    ]
 
 
 def _missing_calls(expected: Json, actual: Mapping[str, InspectedEntry]) -> CheckResult:
     """Yield what our webhook configuration does not send to the webhook but should."""
     kind = expected["kind"]
-    entries = [InspectedEntry(f"{kind} {NAME}", entry["name"], entry) for entry in expected["webhooks"]]
+    entries = [
+        InspectedEntry(f"{kind} {NAME}", entry["name"], entry) for entry in expected["webhooks"]
+    ]
     missing = [entry.name for entry in entries if entry.name not in actual]
     if len(missing) == len(entries):
-        effect = "no object is judged" if kind == "ValidatingWebhookConfiguration" else "no object gets its defaults"
+        effect = (
+            "no object is judged"
+            if kind == "ValidatingWebhookConfiguration"
+            else "no object gets its defaults"
+        )
         yield Status.WRONG, f"{kind} {NAME} does not exist: {effect}", APPLY
     elif missing:
         yield Status.WRONG, f"{kind} {NAME} has no entry {names(missing)}", APPLY
     for entry in entries:
         if entry.name in actual and (places := entry.intercepted - actual[entry.name].intercepted):
-            shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
+            shown = names(
+                sorted({f"{operation} of {resource}" for _, _, resource, operation in places})
+            )
             yield Status.WRONG, f"{entry.name} does not send {shown}", APPLY
 
 
@@ -157,8 +198,13 @@ def _excess_calls(expected: Iterable[Json], actual: Mapping[str, InspectedEntry]
     }
     for entry in actual.values():
         if places := entry.intercepted - judged.get(entry.name, set()):
-            shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
-            text = f"{entry.name} sends {shown}, which no rule judges: find out which account changed it"
+            shown = names(
+                sorted({f"{operation} of {resource}" for _, _, resource, operation in places})
+            )
+            text = (
+                f"{entry.name} sends {shown}, which no rule judges: find out which account changed "
+                "it"
+            )
             yield Status.WRONG, text, APPLY
 
 
@@ -170,7 +216,10 @@ def _own_namespace(installation: Installation) -> CheckResult:
     if caught:
         yield (
             Status.WRONG,
-            f"{names(caught)} would send objects of our own namespace {NAMESPACE}: the webhook could block its own repair",
+            (
+                f"{names(caught)} would send objects of our own namespace {NAMESPACE}: the webhook "
+                "could block its own repair"
+            ),
             APPLY,
         )
     else:
@@ -188,9 +237,15 @@ def _endpoints(installation: Installation) -> CheckResult:
             yield Status.WRONG, f"Service {service} has no port {service.port}", BASE
             continue
         ready = installation.ready(service)
-        text = f"{count(ready, 'endpoint')} of Service {service} {'is' if ready == 1 else 'are'} ready"
+        text = (
+            f"{count(ready, 'endpoint')} of Service {service} {'is' if ready == 1 else 'are'} ready"
+        )
         if ready == 0:
-            yield Status.WRONG, text, f"run {shell('kubectl', '-n', service.namespace, 'describe', 'pods')}"
+            yield (
+                Status.WRONG,
+                text,
+                f"run {shell('kubectl', '-n', service.namespace, 'describe', 'pods')}",
+            )
         elif ready == 1 and fails:
             yield (
                 Status.WRONG,
@@ -220,7 +275,9 @@ def _rights(installation: Installation) -> CheckResult:
     refused: dict[str, list[str]] = {}
     for right in needed:
         if not _may(installation.api, right):
-            refused.setdefault(right["verb"], []).append(f"{right['resource']}.{right['group']}".rstrip("."))
+            refused.setdefault(right["verb"], []).append(
+                f"{right['resource']}.{right['group']}".rstrip(".")
+            )
     if not external:
         yield from _guarded(installation)
     for verb, resources in refused.items():
@@ -232,7 +289,10 @@ def _rights(installation: Installation) -> CheckResult:
 def _guarded(installation: Installation) -> CheckResult:
     for plural in PLURALS:
         if installation.get(f"/apis/{GROUP}/v1/{plural}/{GUARD}") is None:
-            text = f"{plural} {GUARD} does not exist: {SERVICE} may change more of its configurations than caBundle"
+            text = (
+                f"{plural} {GUARD} does not exist: {SERVICE} may change more of its configurations "
+                "than caBundle"
+            )
             yield Status.WRONG, text, BASE
 
 
@@ -240,15 +300,28 @@ def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[di
     for group, resource, verb, name in itertools.product(
         rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", ("",))
     ):
-        yield {"group": group, "resource": resource, "verb": verb, "namespace": namespace, "name": name}
+        yield {
+            "group": group,
+            "resource": resource,
+            "verb": verb,
+            "namespace": namespace,
+            "name": name,
+        }
 
 
 def _may(api: ApiReader, right: Json) -> bool:
     """Return whether the webhook's account has a right."""
     group, kind = "authorization.k8s.io", "SubjectAccessReview"
-    groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
+    groups = [
+        "system:authenticated",
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{NAMESPACE}",
+    ]
     spec = {"resourceAttributes": right, "user": ACCOUNT, "groups": groups}
-    answer = api.post(f"/apis/{group}/v1/{kind.lower()}s", {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
+    answer = api.post(
+        f"/apis/{group}/v1/{kind.lower()}s",
+        {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec},
+    )
     return bool(answer["status"]["allowed"])
 
 
@@ -261,14 +334,20 @@ def _policy(installation: Installation) -> CheckResult:
         yield (
             Status.WRONG,
             text,
-            "fix it. Until then the previous policy stays in force; a restarted pod uses audit and rejects nothing",
+            (
+                "fix it. Until then the previous policy stays in force; a restarted pod uses audit "
+                "and rejects nothing"
+            ),
         )
         return
     if found is None:
         yield Status.OK, f"{place} does not exist: the built-in policy {place.fallback} is in force"
         return
     for exemption in found.expired:
-        yield Status.NOTE, f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"
+        yield (
+            Status.NOTE,
+            f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}",
+        )
     yield Status.OK, "the policy is valid"
 
 
@@ -284,7 +363,8 @@ def _others(installation: Installation) -> CheckResult:
             affected.append("our own pods")
         if affected and not installation.ready(entry.service):
             text = (
-                f"{entry.configuration}: {entry.name} rejects {names(affected)}: {entry.service} has no ready endpoint"
+                f"{entry.configuration}: {entry.name} rejects {names(affected)}: {entry.service} "
+                "has no ready endpoint"
             )
             wrong.append((Status.WRONG, text, "repair that webhook, or delete its configuration"))
     yield from wrong or [(Status.OK, "no unavailable webhook rejects the same kinds")]
@@ -299,14 +379,22 @@ def _failing_open(installation: Installation) -> CheckResult:
     found = failed_open(installation.api.text("/metrics"))
     total = round(sum(found.values()))
     if total:
-        text = f"this API server let {count(total, 'request')} pass without a webhook response since its start ({names(found)})"
+        text = (
+            f"this API server let {count(total, 'request')} pass without a webhook response since "
+            f"its start ({names(found)})"
+        )
         yield Status.NOTE, text, "run virt-admit scan to judge the objects in the cluster"
     else:
-        yield Status.OK, "this API server let no request pass without a webhook response since its start"
+        yield (
+            Status.OK,
+            "this API server let no request pass without a webhook response since its start",
+        )
 
 
 TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
-    "impact": lambda installation: ((Status.WRONG, text, EMERGENCY_EXIT) for text in rejected_now(installation)),
+    "impact": lambda installation: (
+        (Status.WRONG, text, EMERGENCY_EXIT) for text in rejected_now(installation)
+    ),
     "versions": _versions,
     "installation": _installation,
     "rights": _rights,
@@ -324,4 +412,6 @@ TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
 """In the order of an installation: a problem comes before its consequences."""
 
 BEFORE_INSTALLATION: Final = ("versions", "installation", "floor", "other webhooks")
-"""What can be said before virt-admit is installed. Other checks would find nothing wrong because there is nothing."""
+"""What can be said before virt-admit is installed.
+Other checks would find nothing wrong because there is nothing.
+"""

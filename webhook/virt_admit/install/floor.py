@@ -1,4 +1,6 @@
-"""Checks of the floor: whether the policies in the cluster are those that the policy of the cluster would export."""
+"""Checks of the floor: whether the policies in the cluster are those that the policy of the cluster
+would export.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,23 @@ from virt_admit.policy.policy import PolicyError
 
 SELECTOR: Final = f"app.kubernetes.io/component={policies.COMPONENT}"
 EXPORT: Final = (
-    "export the policies again: virt-admit manifests --part policies --policy policy.yaml | kubectl apply -f -"
+    "export the policies again: virt-admit manifests --part policies --policy policy.yaml | "
+    "kubectl apply -f -"
 )
 REMOVE: Final = f"delete them: kubectl delete {','.join(PLURALS)} {{}}"
-KINDS: Final = dict(zip(("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), PLURALS, strict=True))
+KINDS: Final = dict(
+    zip(("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), PLURALS, strict=True)
+)
 
 _Specs = Mapping[tuple[str, str], Json]
 """The specs by kind and name of their objects."""
 
 
 def check_floor(installation: Installation) -> Iterator[Outcome]:
-    """Yield how the floor differs from what the policy of the cluster would export. Nothing if it is not installed."""
+    """Yield how the floor differs from what the policy of the cluster would export.
+
+    Nothing if it is not installed.
+    """
     installed = _installed(installation)
     if not installed:
         return
@@ -34,27 +42,43 @@ def check_floor(installation: Installation) -> Iterator[Outcome]:
     try:
         found = installation.policy()
     except PolicyError:
-        raise Unreadable("the policy is not valid, so what it would export cannot be determined") from None
+        raise Unreadable(
+            "the policy is not valid, so what it would export cannot be determined"
+        ) from None
     policy = found or parser.load(place.fallback, installation.rules).at(installation.now.date())
     name = f"the policy in {place}" if found else f"the built-in policy {place.fallback}"
     expected = {
         (each["kind"], each["metadata"]["name"]): each["spec"]
         for each in policies.policies(installation.rules.at_admission, policy)
     }
-    missing, left_over = _rules(expected.keys() - installed.keys()), _rules(installed.keys() - expected.keys())
+    missing, left_over = (
+        _rules(expected.keys() - installed.keys()),
+        _rules(installed.keys() - expected.keys()),
+    )
     if missing:
-        text = f"the floor does not enforce {count(len(missing), 'rule')} of {name}: {names(missing)}"
+        text = (
+            f"the floor does not enforce {count(len(missing), 'rule')} of {name}: {names(missing)}"
+        )
         yield Status.WRONG, text, EXPORT
-    if different := _rules(key for key in installed.keys() & expected.keys() if installed[key] != expected[key]):
-        text = f"the floor enforces differently {count(len(different), 'rule')} of {name}: {names(different)}"
+    if different := _rules(
+        key for key in installed.keys() & expected.keys() if installed[key] != expected[key]
+    ):
+        text = (
+            f"the floor enforces differently {count(len(different), 'rule')} of {name}: "
+            f"{names(different)}"
+        )
         yield Status.WRONG, text, EXPORT
     if left_over:
         text = (
-            f"the floor still enforces {count(len(left_over), 'rule')} that {name} does not export: {names(left_over)}"
+            f"the floor still enforces {count(len(left_over), 'rule')} that {name} does not "
+            f"export: {names(left_over)}"
         )
         yield Status.WRONG, text, REMOVE.format(" ".join(f"{NAME}-{rule}" for rule in left_over))
     if installed == expected:
-        yield Status.OK, f"the floor enforces what {name} exports: {count(len(expected) // len(KINDS), 'rule')}"
+        yield (
+            Status.OK,
+            f"the floor enforces what {name} exports: {count(len(expected) // len(KINDS), 'rule')}",
+        )
 
 
 def _rules(objects: Iterable[tuple[str, str]]) -> list[str]:

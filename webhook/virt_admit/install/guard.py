@@ -1,7 +1,9 @@
-"""The ValidatingAdmissionPolicy that limits our service accounts to the ``caBundle`` of our webhook configurations.
+"""The ValidatingAdmissionPolicy that limits our service accounts to the ``caBundle`` of our webhook
+configurations.
 
-RBAC grants ``patch`` on whole objects. Without this policy, a stolen token could register the webhook for ``*/*``. An API
-server evaluates such policies for webhook configurations, although it never sends them to webhooks
+RBAC grants ``patch`` on whole objects. Without this policy, a stolen token could register the
+webhook for ``*/*``. An API server evaluates such policies for webhook configurations, although it
+never sends them to webhooks
 (kubernetes/apiserver:pkg/admission/plugin/policy/generic/policy_dispatcher.go).
 """
 
@@ -19,7 +21,10 @@ PLURALS: Final = ("validatingadmissionpolicies", "validatingadmissionpolicybindi
 
 
 def _same_except(new: str, old: str, keys: Iterable[str]) -> str:
-    """Return a CEL expression: whether two maps are equal apart from these keys. Keys of later releases count too."""
+    """Return a CEL expression: whether two maps are equal apart from these keys.
+
+    Keys of later releases count too.
+    """
     ignored = " || ".join(f"k == '{key}'" for key in keys)
     return (
         f"dyn({new}).all(k, {ignored} || (k in dyn({old}) && dyn({new})[k] == dyn({old})[k]))"
@@ -34,13 +39,20 @@ _CHECKS: Final = (
     ),
     (
         "request.operation != 'UPDATE' || ("
-        + _same_except("object.metadata", "oldObject.metadata", ("managedFields", "resourceVersion", "generation"))
+        + _same_except(
+            "object.metadata",
+            "oldObject.metadata",
+            ("managedFields", "resourceVersion", "generation"),
+        )
         + ")",
         f"service accounts of {NAMESPACE} may change nothing but caBundle: the metadata differs",
     ),
     (
-        "request.operation != 'UPDATE' || (object.?webhooks.orValue([]).size() == oldObject.?webhooks.orValue([]).size()"
-        " && object.?webhooks.orValue([]).all(new, oldObject.?webhooks.orValue([]).exists(old, new.name == old.name && "
+        (
+            "request.operation != 'UPDATE' || (object.?webhooks.orValue([]).size() == "
+            "oldObject.?webhooks.orValue([]).size() && object.?webhooks.orValue([]).all(new, "
+            "oldObject.?webhooks.orValue([]).exists(old, new.name == old.name && "
+        )
         + _same_except("new", "old", ("clientConfig",))
         + " && "
         + _same_except("new.clientConfig", "old.clientConfig", ("caBundle",))
@@ -51,7 +63,10 @@ _CHECKS: Final = (
 
 
 def guard() -> list[dict[str, Any]]:
-    """Return the policy and its binding. Every default is written out, as in the webhook configurations."""
+    """Return the policy and its binding.
+
+    Every default is written out, as in the webhook configurations.
+    """
     constraints = {
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
@@ -72,11 +87,20 @@ def guard() -> list[dict[str, Any]]:
         "matchConstraints": constraints,
         "matchConditions": [{"name": "our-service-accounts", "expression": ours}],
         "validations": [
-            {"expression": expression, "message": message, "reason": "Forbidden"} for expression, message in _CHECKS
+            {"expression": expression, "message": message, "reason": "Forbidden"}
+            for expression, message in _CHECKS
         ],
     }
     binding = {"policyName": GUARD, "validationActions": ["Deny"]}
     return [
-        {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": GUARD, "labels": labels()}, "spec": spec}
-        for kind, spec in (("ValidatingAdmissionPolicy", policy), ("ValidatingAdmissionPolicyBinding", binding))
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": kind,
+            "metadata": {"name": GUARD, "labels": labels()},
+            "spec": spec,
+        }
+        for kind, spec in (
+            ("ValidatingAdmissionPolicy", policy),
+            ("ValidatingAdmissionPolicyBinding", binding),
+        )
     ]

@@ -1,4 +1,6 @@
-"""What API servers reject now because our webhook has ``failurePolicy: Fail`` and cannot answer, and what they let pass."""
+"""What API servers reject now because our webhook has ``failurePolicy: Fail`` and cannot answer,
+and what they let pass.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,21 @@ from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.messages import names
 
 EMERGENCY_EXIT: Final = (
-    f"admit these requests again: kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration {NAME}"
+    "admit these requests again: kubectl delete "
+    f"validatingwebhookconfiguration,mutatingwebhookconfiguration {NAME}"
 )
 
 _FAILED_OPEN: Final = re.compile(
-    r'^apiserver_admission_webhook_fail_open_count\{[^}]*name="([^"]+)\.virt-admit\.io"[^}]*\} (\S+)$', re.MULTILINE
+    r'^apiserver_admission_webhook_fail_open_count\{[^}]*name="([^"]+)\.virt-admit\.io"[^}]*\} '
+    r"(\S+)$",
+    re.MULTILINE,
 )
 
 
 def failed_open(metrics: str) -> dict[str, float]:
-    """Return by webhook how many requests passed without a response, from the metrics of an API server."""
+    """Return by webhook how many requests passed without a response,
+    from the metrics of an API server.
+    """
     return {name: float(number) for name, number in _FAILED_OPEN.findall(metrics)}
 
 
@@ -34,7 +41,10 @@ def rejected_now(installation: Installation) -> Iterator[str]:
                 if entry.name in MAY_FAIL
                 else names(sorted({resource for _, _, resource, _ in entry.intercepted}))
             )
-            yield f"{what} cannot be created or changed now: {entry.name} has failurePolicy Fail, and {reason}"
+            yield (
+                f"{what} cannot be created or changed now: {entry.name} has failurePolicy Fail, "
+                f"and {reason}"
+            )
 
 
 def _readable(installation: Installation) -> bool:

@@ -1,4 +1,5 @@
-"""What is installed in a cluster: webhook configurations, the Services that they call, and their endpoints.
+"""What is installed in a cluster: webhook configurations, the Services that they call,
+and their endpoints.
 
 Everything is plain JSON that an ``ApiReader`` returns.
 """
@@ -41,7 +42,8 @@ class Unreadable(Exception):
 def expected_form() -> Iterator[None]:
     """Raise Unreadable where an object of the API server has other types than its API defines.
 
-    The checks read objects as plain JSON. No request of the API server's own schema returns such an object.
+    The checks read objects as plain JSON. No request of the API server's own schema returns such an
+    object.
     """
     try:
         yield
@@ -64,7 +66,9 @@ class ApiReader(Protocol):
 
 
 Connect = Callable[[str, str], str]
-"""Given a URL and the bundle as PEM, return why a TLS connection fails, verified as an API server would; or nothing."""
+"""Given a URL and the bundle as PEM, return why a TLS connection fails,
+verified as an API server would; or nothing.
+"""
 
 
 class Reference(NamedTuple):
@@ -100,7 +104,9 @@ class InspectedEntry:
     @property
     def service(self) -> Reference | None:
         service = self.data["clientConfig"].get("service")
-        return service and Reference(service["namespace"], service["name"], service.get("port", 443))
+        return service and Reference(
+            service["namespace"], service["name"], service.get("port", 443)
+        )
 
     @property
     def url(self) -> str:
@@ -128,7 +134,9 @@ class InspectedEntry:
     def matches_kind(self, group: str, plural: str) -> bool:
         """Whether creations or updates of a kind are sent."""
         return any(
-            asked_group in (group, "*") and resource in (plural, "*", "*/*") and operation in ("CREATE", "UPDATE", "*")
+            asked_group in (group, "*")
+            and resource in (plural, "*", "*/*")
+            and operation in ("CREATE", "UPDATE", "*")
             for asked_group, _, resource, operation in self.intercepted
         )
 
@@ -149,7 +157,10 @@ class Installation:
         return [entry for entry in self._entries() if entry.configuration not in OURS]
 
     def services(self) -> list[Reference]:
-        """Return the Services that our entries call: one, or none if they call URLs. Before the registration, our own."""
+        """Return the Services that our entries call: one, or none if they call URLs.
+
+        Before the registration, our own.
+        """
         if not self.ours() and self.deployment() is not None:
             return [Reference(NAMESPACE, SERVICE, 443)]
         return sorted({entry.service for entry in self.ours() if entry.service})
@@ -169,7 +180,9 @@ class Installation:
         )
 
     def namespace_labels(self) -> Mapping[str, str]:
-        """Return the labels of our namespace; if it does not exist, those that each namespace has."""
+        """Return the labels of our namespace; if it does not exist,
+        those that each namespace has.
+        """
         found = self.get(f"/api/v1/namespaces/{NAMESPACE}") or {"metadata": {}}
         return {"kubernetes.io/metadata.name": NAMESPACE, **(found["metadata"].get("labels") or {})}
 
@@ -177,7 +190,9 @@ class Installation:
         return self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{SERVICE}")
 
     def issued_by_another(self) -> str:
-        """Return the Secret of an external issuer as ``namespace/name``; empty if virt-admit issues its certificates."""
+        """Return the Secret of an external issuer as ``namespace/name``;
+        empty if virt-admit issues its certificates.
+        """
         deployment = self.deployment()
         pod = deployment["spec"]["template"]["spec"] if deployment else {"containers": ()}
         for container in pod["containers"]:
@@ -185,18 +200,25 @@ class Installation:
             arguments = " ".join(container.get("args") or ()).replace("=", " ").split()
             if "--certs-external" in arguments[:-1]:
                 places[EXTERNAL] = arguments[arguments.index("--certs-external") + 1]
-            mounted = {each["mountPath"]: each["name"] for each in container.get("volumeMounts") or ()}
+            mounted = {
+                each["mountPath"]: each["name"] for each in container.get("volumeMounts") or ()
+            }
             for volume in pod.get("volumes") or ():
                 if volume["name"] == mounted.get(places.get(EXTERNAL, "")) and "secret" in volume:
                     return f"{NAMESPACE}/{volume['secret']['secretName']}"
         return ""
 
     def policy_configmap(self) -> str:
-        """Return the ConfigMap with the policy that the Deployment names, with its fallback; empty if it names none."""
+        """Return the ConfigMap with the policy that the Deployment names, with its fallback;
+        empty if it names none.
+        """
         deployment = self.deployment()
         containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
         variables = [each for container in containers for each in container.get("env") or ()]
-        return next((str(each.get("value", "")) for each in variables if each["name"] == POLICY_VARIABLE), "")
+        return next(
+            (str(each.get("value", "")) for each in variables if each["name"] == POLICY_VARIABLE),
+            "",
+        )
 
     def policy_place(self) -> PolicyConfigMap:
         """Return the ConfigMap with the policy that the Deployment names, or the usual one."""

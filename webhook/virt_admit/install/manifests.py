@@ -1,7 +1,7 @@
 """Webhook configurations and RBAC, generated from the rules.
 
-Every default is written out, or GitOps tools apply the objects again forever (argoproj/argo-cd#17643). There is no
-``caBundle`` key: the rotation loop owns that field.
+Every default is written out, or GitOps tools apply the objects again forever
+(argoproj/argo-cd#17643). There is no ``caBundle`` key: the rotation loop owns that field.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ WATCHER: Final = f"{NAME}-watch"
 READER: Final = f"{NAME}-reader"
 WATCH: Final = ("list", "watch")
 FORECAST_READS: Final = union(rehearsal.READS, outages.READS, progress.READS, down_vms.READS)
-"""The fields that the forecasts of the watch, and of the scan with metrics, read besides those of rules."""
+"""The fields that the forecasts of the watch, and of the scan with metrics,
+read besides those of rules.
+"""
 Condition = tuple[str, str]
 """Name and CEL expression."""
 MakeCondition = Callable[[Rules, tuple[str, ...]], Condition]
@@ -58,7 +60,8 @@ KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", *TRUSTED_NAMESPA
 """Left out for virtual machines alone: HyperConverged, KubeVirt and CDI live there."""
 
 KUBEVIRT_ACCOUNTS: Final = tuple(
-    f"kubevirt-{name}" for name in ("controller", "apiserver", "handler", "operator", "synchronization-controller")
+    f"kubevirt-{name}"
+    for name in ("controller", "apiserver", "handler", "operator", "synchronization-controller")
 )
 
 NOT_DELETED: Final = (
@@ -68,7 +71,9 @@ NOT_DELETED: Final = (
 
 
 def not_kubevirt(_rules: Rules, trusted: tuple[str, ...]) -> Condition:
-    """Return the condition that stops requests of KubeVirt's own accounts, in the trusted namespaces alone."""
+    """Return the condition that stops requests of KubeVirt's own accounts,
+    in the trusted namespaces alone.
+    """
     pattern = f"^system:serviceaccount:({'|'.join(trusted)}):({'|'.join(KUBEVIRT_ACCOUNTS)})$"
     return "not-kubevirt-itself", f"!request.userInfo.username.matches('{pattern}')"
 
@@ -81,15 +86,17 @@ CHANGED: Final = (
 )
 """Status writes, storage migration and finalizers change none of the three."""
 
-_ROLL_OUT: Final = "^system:serviceaccount:(openshift-machine-config-operator|openshift-machine-api):"
+_ROLL_OUT: Final = (
+    "^system:serviceaccount:(openshift-machine-config-operator|openshift-machine-api):"
+)
 
 
 def _added_or_changed(where: str, key: str) -> str:
     """Return a CEL expression: whether an annotation or a label was added or has a new value."""
     new, old = f"object.metadata.{where}", f"oldObject.metadata.{where}"
     return (
-        f"(has({new}) && '{key}' in {new} && (oldObject == null || !has({old}) || !('{key}' in {old})"
-        f" || {old}['{key}'] != {new}['{key}']))"
+        f"(has({new}) && '{key}' in {new} && (oldObject == null || !has({old}) || !('{key}' in "
+        f"{old}) || {old}['{key}'] != {new}['{key}']))"
     )
 
 
@@ -100,9 +107,11 @@ _CORDONED: Final = (
 
 
 def node_changed(rules: Rules, _trusted: tuple[str, ...]) -> Condition:
-    """Return the condition that lets through only what rules judge of a Node: a cordon, and their metadata keys.
+    """Return the condition that lets through only what rules judge of a Node: a cordon,
+    and their metadata keys.
 
-    Kubelets and virt-handler write Nodes all the time. It is one expression, because conditions are AND-ed.
+    Kubelets and virt-handler write Nodes all the time. It is one expression, because conditions are
+    AND-ed.
     """
     keys = sorted(rules.metadata.get(kinds.NODE, ()))
     changes = (_added_or_changed(where, key) for key in keys for where in ("annotations", "labels"))
@@ -115,8 +124,10 @@ NOT_A_ROLL_OUT: Final = ("not-a-roll-out", f"!request.userInfo.username.matches(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a webhook configuration: how the kinds with ``Kind.entry`` of its name are registered. Each kind is
-    in one validating entry, because of several denials users see only the first (kubernetes/kubernetes#132637)."""
+    """One entry of a webhook configuration: how the kinds with ``Kind.entry`` of its name are
+    registered. Each kind is in one validating entry, because of several denials users see only the
+    first (kubernetes/kubernetes#132637).
+    """
 
     name: str
     conditions: tuple[Condition | MakeCondition, ...] = (NOT_DELETED, CHANGED)
@@ -152,12 +163,14 @@ ENTRIES: Final = (
     Entry(name="nodes", conditions=(NOT_A_KUBELET, NOT_A_ROLL_OUT, node_changed), timeout=2),
     Entry(name="hyperconverged", exact=True),
     # HyperConverged gives the dry runs of its webhook 3 s
-    # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)
+    # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)  # noqa: E501
     Entry(name="configuration", timeout=2),
 )
 
 MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
-"""The entries that may have ``failurePolicy: Fail``: the API server then rejects requests while virt-admit is away."""
+"""The entries that may have ``failurePolicy: Fail``:
+the API server then rejects requests while virt-admit is away.
+"""
 
 MUTATING: Final = Entry(
     name="virtual-machines",
@@ -179,17 +192,23 @@ def webhooks(
         trusted: the namespaces from which requests of KubeVirt's accounts are not sent.
     """
     asked = [entry for entry in ENTRIES if not rules.by_kind.keys().isdisjoint(entry.kinds)]
-    validating = [_entry(entry, rules, "validate", _client("validate", url, ca), trusted) for entry in asked]
+    validating = [
+        _entry(entry, rules, "validate", _client("validate", url, ca), trusted) for entry in asked
+    ]
     fixing = Rules(rule for rule in rules if rule.fix_by_default)
     mutating = _entry(MUTATING, fixing, "mutate", _client("mutate", url, ca), trusted)
     mutating["reinvocationPolicy"] = "IfNeeded"
     return [
-        _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", NAME) | {"webhooks": [mutating]},
-        _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", NAME) | {"webhooks": validating},
+        _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", NAME)
+        | {"webhooks": [mutating]},
+        _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", NAME)
+        | {"webhooks": validating},
     ]
 
 
-def _entry(entry: Entry, rules: Rules, verb: str, client: dict[str, Any], trusted: tuple[str, ...]) -> dict[str, Any]:
+def _entry(
+    entry: Entry, rules: Rules, verb: str, client: dict[str, Any], trusted: tuple[str, ...]
+) -> dict[str, Any]:
     return {
         "name": f"{entry.name}.{verb}.{DOMAIN}",
         "admissionReviewVersions": ["v1"],
@@ -200,19 +219,27 @@ def _entry(entry: Entry, rules: Rules, verb: str, client: dict[str, Any], truste
         "timeoutSeconds": entry.timeout,
         "namespaceSelector": {
             "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(entry.without)},
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": list(entry.without),
+                },
                 {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["true"]},
             ]
         },
         "objectSelector": {},
         "matchConditions": _conditions(entry, rules, trusted),
-        "rules": [_rule(kind, _operations(kind, rules)) for kind in entry.kinds if kind in rules.by_kind],
+        "rules": [
+            _rule(kind, _operations(kind, rules)) for kind in entry.kinds if kind in rules.by_kind
+        ],
     }
 
 
 def _client(verb: str, url: str, ca: bytes) -> dict[str, Any]:
     if not url:
-        return {"service": {"name": SERVICE, "namespace": NAMESPACE, "path": f"/{verb}", "port": 443}}
+        return {
+            "service": {"name": SERVICE, "namespace": NAMESPACE, "path": f"/{verb}", "port": 443}
+        }
     client = {"url": f"{url.rstrip('/')}/{verb}"}
     return client | ({"caBundle": base64.b64encode(ca).decode()} if ca else {})
 
@@ -223,11 +250,17 @@ def _conditions(entry: Entry, rules: Rules, trusted: tuple[str, ...]) -> list[di
 
 
 def trusting_only(rules: Rules, trusted: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return kustomize patches of both configurations: trust KubeVirt's accounts in these namespaces alone."""
+    """Return kustomize patches of both configurations:
+    trust KubeVirt's accounts in these namespaces alone.
+    """
     return [
         {key: obj[key] for key in ("apiVersion", "kind")}
         | {"metadata": {"name": NAME}}
-        | {"webhooks": [{key: entry[key] for key in ("name", "matchConditions")} for entry in changed]}
+        | {
+            "webhooks": [
+                {key: entry[key] for key in ("name", "matchConditions")} for entry in changed
+            ]
+        }
         for obj, shipped in zip(webhooks(rules, trusted=trusted), webhooks(rules), strict=True)
         if (changed := [entry for entry in obj["webhooks"] if entry not in shipped["webhooks"]])
     ]
@@ -236,7 +269,9 @@ def trusting_only(rules: Rules, trusted: tuple[str, ...]) -> list[dict[str, Any]
 def _operations(kind: Kind, rules: Rules) -> list[str]:
     asked = {operation for rule in rules.by_kind[kind] for operation in rule.operations}
     return [
-        str(each) for each in Operation if each in asked and not (kind.created_only and each is not Operation.CREATE)
+        str(each)
+        for each in Operation
+        if each in asked and not (kind.created_only and each is not Operation.CREATE)
     ]
 
 
@@ -252,9 +287,11 @@ def _rule(kind: Kind, operations: list[str]) -> dict[str, Any]:
 
 
 def rbac(rules: Rules) -> list[dict[str, Any]]:
-    """Return the roles of the webhook: read what rules look up, and by name the policy, its Secret and its configurations. It
-    never writes user objects. ``create`` with a name permits creation by server-side apply of that name alone. The policy
-    in ``guard.py`` narrows ``patch`` to ``caBundle``."""
+    """Return the roles of the webhook: read what rules look up, and by name the policy, its Secret
+    and its configurations. It never writes user objects. ``create`` with a name permits creation by
+    server-side apply of that name alone. The policy in ``guard.py`` narrows ``patch`` to
+    ``caBundle``.
+    """
     configurations = {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
@@ -268,7 +305,12 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
         "verbs": ["get", "create", "patch"],
     }
     policy_namespace, _, policy_name = POLICY_CONFIGMAP.partition("/")
-    policy = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [policy_name], "verbs": ["get"]}
+    policy = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [policy_name],
+        "verbs": ["get"],
+    }
     return [
         *_granted(READER, _lookup_rules(looked_up_at_admission(rules), rules, WATCH), [SERVICE]),
         *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
@@ -278,15 +320,22 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
 
 
 def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
-    """Return, by namespace, the roles for kinds that are looked up in that namespace alone: for the webhook and the scan.
-    They are separate, because not every cluster has these namespaces."""
-    namespaces = sorted({lookup_namespace(kind, rules) for kind in looked_up_at_admission(rules)} - {""})
+    """Return, by namespace, the roles for kinds that are looked up in that namespace alone: for the
+    webhook and the scan. They are separate, because not every cluster has these namespaces.
+    """
+    namespaces = sorted(
+        {lookup_namespace(kind, rules) for kind in looked_up_at_admission(rules)} - {""}
+    )
     return {
         namespace: list(
             _granted(
                 READER,
                 _read_rules(
-                    (kind for kind in looked_up_at_admission(rules) if lookup_namespace(kind, rules) == namespace),
+                    (
+                        kind
+                        for kind in looked_up_at_admission(rules)
+                        if lookup_namespace(kind, rules) == namespace
+                    ),
                     WATCH,
                 ),
                 [SERVICE, SCAN, WATCHER],
@@ -298,12 +347,18 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
-    """Return the role of the scan, or of the watch: read what rules judge and look up, and what forecasts read."""
+    """Return the role of the scan, or of the watch: read what rules judge and look up,
+    and what forecasts read.
+    """
     rules = rules.in_scan
     evidence = () if name == WATCHER else (EVENT,)  # a watch would have to keep them
     judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *FORECAST_READS, *evidence})
     verbs = WATCH if name == WATCHER else ("list",)
-    return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))
+    return list(
+        _granted(
+            name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)
+        )
+    )
 
 
 def _component(name: str) -> str:
@@ -311,7 +366,9 @@ def _component(name: str) -> str:
 
 
 def reports_rbac(name: str = SCAN) -> list[dict[str, Any]]:
-    """Return the role that lets the scan, or the watch, write reports and Events (``--write-reports``, ``--events``)."""
+    """Return the role that lets the scan, or the watch, write reports and Events
+    (``--write-reports``, ``--events``).
+    """
     granted = [
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         *(
@@ -326,12 +383,21 @@ def reports_rbac(name: str = SCAN) -> list[dict[str, Any]]:
     return list(_granted(f"{name}-reports", granted, [name], component=_component(name)))
 
 
-def _lookup_rules(expected: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:
-    """Return RBAC rules to read what is looked up in the whole cluster. For the other kinds: to see whether their
-    namespace exists."""
+def _lookup_rules(
+    expected: Iterable[Kind], rules: Rules, verbs: Iterable[str]
+) -> list[dict[str, Any]]:
+    """Return RBAC rules to read what is looked up in the whole cluster.
+
+    For the other kinds: to see whether their namespace exists.
+    """
     namespace_of = {kind: lookup_namespace(kind, rules) for kind in expected}
     names = sorted({*namespace_of.values()} - {""})
-    namespaces = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": names, "verbs": ["get"]}
+    namespaces = {
+        "apiGroups": [""],
+        "resources": ["namespaces"],
+        "resourceNames": names,
+        "verbs": ["get"],
+    }
     return [
         *_read_rules((kind for kind, name in namespace_of.items() if not name), verbs),
         *([namespaces] if names else ()),
@@ -349,18 +415,28 @@ def _read_rules(wanted: Iterable[Kind], verbs: Iterable[str]) -> list[dict[str, 
 
 
 def _granted(
-    name: str, rules: list[dict[str, Any]], accounts: Iterable[str], namespace: str = "", component: str = "webhook"
+    name: str,
+    rules: list[dict[str, Any]],
+    accounts: Iterable[str],
+    namespace: str = "",
+    component: str = "webhook",
 ) -> Iterator[dict[str, Any]]:
-    """Yield a role and its binding to our service accounts, in one namespace or in the whole cluster."""
+    """Yield a role and its binding to our service accounts,
+    in one namespace or in the whole cluster.
+    """
     group, role = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
     yield _object(f"{group}/v1", role, name, namespace, component) | {"rules": rules}
     yield _object(f"{group}/v1", f"{role}Binding", name, namespace, component) | {
         "roleRef": {"apiGroup": group, "kind": role, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": each, "namespace": NAMESPACE} for each in accounts],
+        "subjects": [
+            {"kind": "ServiceAccount", "name": each, "namespace": NAMESPACE} for each in accounts
+        ],
     }
 
 
-def _object(api_version: str, kind: str, name: str, namespace: str = "", component: str = "webhook") -> dict[str, Any]:
+def _object(
+    api_version: str, kind: str, name: str, namespace: str = "", component: str = "webhook"
+) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name, "labels": labels(component)}
     if namespace:
         metadata["namespace"] = namespace

@@ -1,7 +1,9 @@
-"""ValidatingAdmissionPolicies for the rules that say their denials in CEL: API servers evaluate them, so nothing can be down.
+"""ValidatingAdmissionPolicies for the rules that say their denials in CEL: API servers evaluate
+them, so nothing can be down.
 
-A policy denies what the webhook denies too, and nothing else: warnings stay with the webhook. What the policy file says of
-actions, namespaces and exemptions becomes match conditions. An expression that fails denies nothing.
+A policy denies what the webhook denies too, and nothing else: warnings stay with the webhook. What
+the policy file says of actions, namespaces and exemptions becomes match conditions. An expression
+that fails denies nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _NEW: Final = (
     "variables.findings[0].filter(f, variables.findings.size() < 2"
     " || !variables.findings[1].exists(k, f.path == k.path && f.value == k.value))"
 )
-"""The findings that an update brings: path without indices, and value, as in ``engine/ratchet.py``."""
+"""The findings that an update brings: path without indices, and value,
+as in ``engine/ratchet.py``.
+"""
 
 
 def exported(rules: Iterable[Rule], policy: Policy) -> list[Rule]:
@@ -31,7 +35,9 @@ def exported(rules: Iterable[Rule], policy: Policy) -> list[Rule]:
 
 def policies(rules: Iterable[Rule], policy: Policy) -> list[dict[str, Any]]:
     """Return a policy and a binding for each rule that is exported."""
-    return [each for rule in exported(rules, policy) for each in (_policy(rule, policy), _binding(rule))]
+    return [
+        each for rule in exported(rules, policy) for each in (_policy(rule, policy), _binding(rule))
+    ]
 
 
 def _policy(rule: Rule, policy: Policy) -> dict[str, Any]:
@@ -39,7 +45,11 @@ def _policy(rule: Rule, policy: Policy) -> dict[str, Any]:
         "matchPolicy": "Equivalent",
         "namespaceSelector": {
             "matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)},
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": list(SYSTEM_NAMESPACES),
+                },
                 {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["true"]},
             ]
         },
@@ -58,7 +68,9 @@ def _policy(rule: Rule, policy: Policy) -> dict[str, Any]:
     spec = {
         "failurePolicy": "Ignore",
         "matchConstraints": constraints,
-        "matchConditions": [{"name": name, "expression": text} for name, text in _conditions(rule, policy)],
+        "matchConditions": [
+            {"name": name, "expression": text} for name, text in _conditions(rule, policy)
+        ],
         "variables": [
             {"name": "params", "expression": _params(rule, policy)},
             {"name": "findings", "expression": _findings(rule)},
@@ -68,8 +80,10 @@ def _policy(rule: Rule, policy: Policy) -> dict[str, Any]:
             {
                 "expression": "variables.denied.size() == 0",
                 "message": f"{rule.title} [{rule.id}]",
-                "messageExpression": "string(variables.denied[0].path) + ': ' + string(variables.denied[0].message)"
-                f" + ' [{rule.id}]'",
+                "messageExpression": (
+                    "string(variables.denied[0].path) + ': ' + string(variables.denied[0].message) "
+                    f"+ ' [{rule.id}]'"
+                ),
                 "reason": "Invalid",
             }
         ],
@@ -92,8 +106,13 @@ def _name(rule: Rule) -> str:
 
 
 def _findings(rule: Rule) -> str:
-    """Return the findings on the object, and those on the old object. Rules about updates alone compare both themselves."""
-    lists = " + ".join(denial.findings() for denial in rule.denials).replace("params.", "variables.params.")
+    """Return the findings on the object, and those on the old object.
+
+    Rules about updates alone compare both themselves.
+    """
+    lists = " + ".join(denial.findings() for denial in rule.denials).replace(
+        "params.", "variables.params."
+    )
     old = "(oldObject == null ? [] : [oldObject])" if Operation.CREATE in rule.operations else "[]"
     return f"([object] + {old}).map(self, {lists})"
 
@@ -111,7 +130,7 @@ def _literal(value: Any) -> str:
     return f"[{', '.join(map(_literal, value))}]" if isinstance(value, tuple) else str(value)
 
 
-# --- which requests are judged -------------------------------------------------------------------------------------
+# --- which requests are judged --------------------------------------------------------------------
 
 
 def _conditions(rule: Rule, policy: Policy) -> Iterator[tuple[str, str]]:
@@ -123,11 +142,16 @@ def _conditions(rule: Rule, policy: Policy) -> Iterator[tuple[str, str]]:
         yield "no-exempt-user", f"!({users})"
     if rule.id in (policy.annotations or ()):
         keys = ", ".join(map(cel.text, (EXEMPT_RULE + rule.id, EXEMPT_ALL)))
-        yield "no-exempting-annotation", f"![{keys}].exists(k, k in object.metadata.?annotations.orValue({{}}))"
+        yield (
+            "no-exempting-annotation",
+            f"![{keys}].exists(k, k in object.metadata.?annotations.orValue({{}}))",
+        )
 
 
 def denies(rule: Rule, policy: Policy) -> str:
-    """Return whether the policy denies findings of the rule in the namespace of the request, in CEL."""
+    """Return whether the policy denies findings of the rule in the namespace of the request,
+    in CEL.
+    """
     expression = _bool(rule.action is Action.DENY)
     for layer in policy.layers:
         action = _action(layer, rule)
@@ -137,10 +161,17 @@ def denies(rule: Rule, policy: Policy) -> str:
         if layer.namespaces is None:
             expression = here
         elif here != expression:
-            expression = f"({_named('request.namespace', layer.namespaces)} ? {here} : {expression})"
+            expression = (
+                f"({_named('request.namespace', layer.namespaces)} ? {here} : {expression})"
+            )
     for exemption in policy.namespaces:
-        if any(exemption.covers(rule.id, kind.kind) for kind in rule.kinds) and expression != "false":
-            expression = f"({_named('request.namespace', (exemption.match,))} ? false : {expression})"
+        if (
+            any(exemption.covers(rule.id, kind.kind) for kind in rule.kinds)
+            and expression != "false"
+        ):
+            expression = (
+                f"({_named('request.namespace', (exemption.match,))} ? false : {expression})"
+            )
     return expression
 
 
@@ -158,13 +189,20 @@ def _bool(value: bool) -> str:
 
 
 def _users(rule: Rule, policy: Policy) -> str:
-    """Return whether some exemption names the user. One that leaves a warning is an exemption too: a policy only denies."""
+    """Return whether some exemption names the user.
+
+    One that leaves a warning is an exemption too: a policy only denies.
+    """
     covering = (e for e in policy.users if any(e.covers(rule.id, kind.kind) for kind in rule.kinds))
-    return _named("request.userInfo.username", dict.fromkeys(_PLACEHOLDER.sub("*", e.match) for e in covering))
+    return _named(
+        "request.userInfo.username", dict.fromkeys(_PLACEHOLDER.sub("*", e.match) for e in covering)
+    )
 
 
 _PLACEHOLDER: Final = re.compile(r"\{(kubevirt|hyperconverged)(-unseen)?\}")
-"""The namespace of KubeVirt or HyperConverged. A policy cannot look it up, and refusing their accounts stops them."""
+"""The namespace of KubeVirt or HyperConverged. A policy cannot look it up, and refusing their
+accounts stops them.
+"""
 
 
 def _named(name: str, patterns: Iterable[str]) -> str:
@@ -191,7 +229,7 @@ def _part(part: str) -> str:
     return re.escape(part)
 
 
-# --- what cannot be said -------------------------------------------------------------------------------------------
+# --- what cannot be said --------------------------------------------------------------------------
 
 
 def unsaid(rules: Iterable[Rule], policy: Policy) -> Iterator[str]:
@@ -199,14 +237,28 @@ def unsaid(rules: Iterable[Rule], policy: Policy) -> Iterator[str]:
     judging = [rule for rule in rules if rule.denials]
     for exemption in (*policy.users, *policy.namespaces):
         if exemption.until is not None and _concerns(exemption, judging):
-            yield f"the exemption of {exemption.match} ends on {exemption.until}; here it does not end: export again then"
-    if any(_PLACEHOLDER.search(exemption.match) and _concerns(exemption, judging) for exemption in policy.users):
-        yield "accounts with the names of KubeVirt's pass in every namespace: a policy cannot look up where KubeVirt is"
+            yield (
+                f"the exemption of {exemption.match} ends on {exemption.until}; here it does not "
+                "end: export again then"
+            )
+    if any(
+        _PLACEHOLDER.search(exemption.match) and _concerns(exemption, judging)
+        for exemption in policy.users
+    ):
+        yield (
+            "accounts with the names of KubeVirt's pass in every namespace: a policy cannot look "
+            "up where KubeVirt is"
+        )
     if policy.annotations:
         yield "an exempting annotation counts without its reason and its end"
     for layer in policy.layers:
-        if layer.namespaces is not None and any(ruling.params for rule in judging for ruling in layer.rulings(rule.id)):
-            yield f"parameters of {layer.name or 'a layer'} for some namespaces are those of all namespaces"
+        if layer.namespaces is not None and any(
+            ruling.params for rule in judging for ruling in layer.rulings(rule.id)
+        ):
+            yield (
+                f"parameters of {layer.name or 'a layer'} for some namespaces are those of all "
+                "namespaces"
+            )
 
 
 def _concerns(exemption: Exemption, rules: Iterable[Rule]) -> bool:

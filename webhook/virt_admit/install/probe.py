@@ -1,7 +1,9 @@
-"""``doctor --probe``: one dry-run create through the API server, which only a webhook that is reached answers.
+"""``doctor --probe``: one dry-run create through the API server,
+which only a webhook that is reached answers.
 
-Endpoints that are ready, a certificate and a bundle that fit do not prove that API servers reach the webhook: a firewall
-between control plane and pods is invisible from outside. The probe stores nothing.
+Endpoints that are ready, a certificate and a bundle that fit do not prove that API servers reach
+the webhook: a firewall between control plane and pods is invisible from outside. The probe stores
+nothing.
 """
 
 from __future__ import annotations
@@ -55,25 +57,49 @@ class Probe(NamedTuple):
         sent = f"a dry-run create of a VirtualMachine in namespace {self.namespace}"
         message = cut(line(answer.message), _LONGEST)
         if self._excluded(installation):
-            text = f"the webhook configurations exclude namespace {self.namespace}, so the webhook did not see {sent}"
+            text = (
+                f"the webhook configurations exclude namespace {self.namespace}, so the webhook "
+                f"did not see {sent}"
+            )
             return Status.WRONG, text, "probe another namespace: --probe-namespace NAME"
         if answer.status == 0:
-            return Status.WRONG, f"the API server did not answer {sent}: {message}", "run the command again"
+            return (
+                Status.WRONG,
+                f"the API server did not answer {sent}: {message}",
+                "run the command again",
+            )
         if answer.status == HTTPStatus.FORBIDDEN:
             text = f"this account may not send {sent}: {message}"
             return Status.WRONG, text, _GRANT.format(namespace=self.namespace)
         if answer.status == HTTPStatus.NOT_FOUND:
-            text = f"the API server knows no VirtualMachine, or no namespace {self.namespace}: {message}"
-            return Status.WRONG, text, "install KubeVirt, or probe another namespace: --probe-namespace NAME"
+            text = (
+                f"the API server knows no VirtualMachine, or no namespace {self.namespace}: "
+                f"{message}"
+            )
+            return (
+                Status.WRONG,
+                text,
+                "install KubeVirt, or probe another namespace: --probe-namespace NAME",
+            )
         if message:
-            return Status.WRONG, f"no answer of the webhook to {sent}, which was rejected: {message}", _REACH
-        return Status.WRONG, f"no answer of the webhook to {sent}, which was admitted without a review", _REACH
+            return (
+                Status.WRONG,
+                f"no answer of the webhook to {sent}, which was rejected: {message}",
+                _REACH,
+            )
+        return (
+            Status.WRONG,
+            f"no answer of the webhook to {sent}, which was admitted without a review",
+            _REACH,
+        )
 
     def _excluded(self, installation: Installation) -> bool:
         """Return whether our entries for virtual machines leave this namespace out."""
         try:
             found = installation.get(f"/api/v1/namespaces/{self.namespace}")
-            entries = [entry for entry in installation.ours() if entry.matches_kind(VM.group, VM.plural)]
+            entries = [
+                entry for entry in installation.ours() if entry.matches_kind(VM.group, VM.plural)
+            ]
         except Unreadable:
             return False
         own = (found or {"metadata": {}})["metadata"].get("labels") or {}
@@ -82,10 +108,12 @@ class Probe(NamedTuple):
 
 
 _GRANT: Final = (
-    "use an account that may create virtualmachines.kubevirt.io there, or name a namespace where it may: "
-    "--probe-namespace NAME. kubectl auth can-i create virtualmachines.kubevirt.io -n {namespace} tells"
+    "use an account that may create virtualmachines.kubevirt.io there, or name a namespace where "
+    "it may: --probe-namespace NAME. kubectl auth can-i create virtualmachines.kubevirt.io -n "
+    "{namespace} tells"
 )
 _REACH: Final = (
-    "keep failurePolicy Ignore. Fix what is wrong above; if nothing is, let the control plane reach the webhook's pods "
-    "(docs/install.md, firewalls), and read the API server's log: failed calling webhook"
+    "keep failurePolicy Ignore. Fix what is wrong above; if nothing is, let the control plane "
+    "reach the webhook's pods (docs/install.md, firewalls), and read the API server's log: failed "
+    "calling webhook"
 )

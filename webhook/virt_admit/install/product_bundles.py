@@ -1,4 +1,6 @@
-"""Webhooks and API services of KubeVirt, CDI, HyperConverged and medik8s whose CA has ended or ends soon."""
+"""Webhooks and API services of KubeVirt, CDI,
+HyperConverged and medik8s whose CA has ended or ends soon.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from virt_admit.model.kubernetes.objects import Object
 AHEAD: Final = timedelta(days=30)
 
 REMEDY: Final = (
-    "restart the operator that owns it; if the CA stays, delete its secret: virt-admit rules webhook-bundle-expired"
+    "restart the operator that owns it; if the CA stays, delete its secret: virt-admit rules "
+    "webhook-bundle-expired"
 )
 
 
@@ -22,7 +25,8 @@ def ending(installation: Installation) -> Iterator[tuple[bool, str]]:
     """Yield whether a bundle has ended already, and a sentence that says so.
 
     Raises:
-        Unreadable: the API server does not list APIServices. Other topics report unreadable webhook configurations.
+        Unreadable: the API server does not list APIServices. Other topics report unreadable webhook
+            configurations.
     """
     for kind in webhook_bundles.KINDS:
         for data in _items(installation, kind):
@@ -33,7 +37,10 @@ def ending(installation: Installation) -> Iterator[tuple[bool, str]]:
                     verb = "ended" if ended else "ends"
                     yield (
                         ended,
-                        f"{kind.kind} {obj.name}: the CA in {bundle.field.path} {verb} on {bundle.end:%Y-%m-%d}",
+                        (
+                            f"{kind.kind} {obj.name}: the CA in {bundle.field.path} {verb} on "
+                            f"{bundle.end:%Y-%m-%d}"
+                        ),
                     )
 
 

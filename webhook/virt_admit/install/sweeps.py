@@ -11,14 +11,19 @@ from virt_admit.settings import NAMESPACE
 
 
 def check_sweeps(installation: Installation) -> Iterator[Outcome]:
-    """Yield whether the watch runs if it is installed, and whether the scan does the same work again."""
+    """Yield whether the watch runs if it is installed,
+    and whether the scan does the same work again.
+    """
     watch = installation.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{WATCHER}")
     if watch is None:
         return
     if not (watch.get("status") or {}).get("readyReplicas"):
         yield (
             Status.NOTE,
-            "the watch has no ready replica: its metrics, reports and Events are outdated or missing",
+            (
+                "the watch has no ready replica: its metrics, reports and Events are outdated or "
+                "missing"
+            ),
             f"kubectl -n {NAMESPACE} logs deployment/{WATCHER}",
         )
     scan = installation.get(f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs/{SCAN}")

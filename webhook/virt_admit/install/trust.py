@@ -16,10 +16,15 @@ from virt_admit_certs.names import good_for, names_of
 from virt_admit_certs.state import parse_bundle, parse_certs
 
 LEAST_REMAINING: Final = 0.2
-"""Fraction of a certificate's lifetime. It is renewed at half of its lifetime, so less than this means a failure."""
+"""Fraction of a certificate's lifetime. It is renewed at half of its lifetime,
+so less than this means a failure.
+"""
 
 RENEW: Final = "read the log of the issuer: the webhook, cert-manager or OpenShift's service CA"
-BUNDLE: Final = "run virt-admit certs status, and stop other controllers from writing caBundle (docs/install.md)"
+BUNDLE: Final = (
+    "run virt-admit certs status, and stop other controllers from writing caBundle "
+    "(docs/install.md)"
+)
 
 
 def check_trust(installation: Installation) -> CheckResult:
@@ -31,7 +36,11 @@ def check_trust(installation: Installation) -> CheckResult:
         pem = base64.b64decode((secret or {}).get("data", {}).get("tls.crt") or "")
         chain = parse_certs(pem, [], "tls.crt")
         if not chain:
-            yield Status.WRONG, f"Secret {secret_name} contains no certificate", "read the log of the webhook"
+            yield (
+                Status.WRONG,
+                f"Secret {secret_name} contains no certificate",
+                "read the log of the webhook",
+            )
             continue
         yield from _certificate(chain[0], service.host, installation.now)
         yield from _bundles(
@@ -43,12 +52,18 @@ def check_trust(installation: Installation) -> CheckResult:
         )
     by_url = [entry for entry in installation.ours() if entry.url]
     yield from _bundles(
-        {entry.name: installation.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
+        {
+            entry.name: installation.connect(entry.url, entry.bundle.decode(errors="replace"))
+            for entry in by_url
+        }
     )
 
 
 def _bundles(distrust: Mapping[str, str]) -> CheckResult:
-    """Yield whether API servers trust the certificate. ``distrust``: the reason against it by entry, empty if trusted."""
+    """Yield whether API servers trust the certificate.
+
+    ``distrust``: the reason against it by entry, empty if trusted.
+    """
     reasons: dict[str, list[str]] = {}
     for entry, reason in distrust.items():
         reasons.setdefault(reason, []).append(entry)
@@ -56,7 +71,10 @@ def _bundles(distrust: Mapping[str, str]) -> CheckResult:
         if reason:
             yield Status.WRONG, f"{names(found)}: {reason}", BUNDLE
         else:
-            yield Status.OK, f"the certificate is trusted by the caBundle of {count(len(found), 'webhook')}"
+            yield (
+                Status.OK,
+                f"the certificate is trusted by the caBundle of {count(len(found), 'webhook')}",
+            )
 
 
 def _certificate(leaf: Certificate, host: str, now: datetime) -> CheckResult:
@@ -90,9 +108,14 @@ def _distrust(chain: Sequence[Certificate], bundle: bytes, now: datetime) -> str
 
 
 def _chains_to(
-    cert: Certificate, intermediates: frozenset[Certificate], roots: Sequence[Certificate], now: datetime
+    cert: Certificate,
+    intermediates: frozenset[Certificate],
+    roots: Sequence[Certificate],
+    now: datetime,
 ) -> bool:
     return any(issued_by(cert, root) for root in roots) or any(
-        issued_by(cert, issuer) and valid(issuer, now) and _chains_to(issuer, intermediates - {issuer}, roots, now)
+        issued_by(cert, issuer)
+        and valid(issuer, now)
+        and _chains_to(issuer, intermediates - {issuer}, roots, now)
         for issuer in intermediates
     )

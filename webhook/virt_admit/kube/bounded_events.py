@@ -55,7 +55,9 @@ class BoundedEvents(KindStore):
         self.missing = "; ".join(missing)
         self.replace(found, self.state)
 
-    def _read(self, api: ApiClient, namespace: str, selector: str, most: int, found: ByNamespace) -> str:
+    def _read(
+        self, api: ApiClient, namespace: str, selector: str, most: int, found: ByNamespace
+    ) -> str:
         """Add the events with these fields. Return why some may be missing."""
         count = 0
         events = f"events of namespace {namespace}" if namespace else "events"

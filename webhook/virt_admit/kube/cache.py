@@ -34,9 +34,13 @@ _NAMES: Final = ("name", "namespace")
 _ALIKE: Final = 256
 """Bytes. Shorter texts are mostly equal, such as those of claims, so equal ones are stored once."""
 _DIFFERENT: Final = 10_000
-"""The number of different short texts to remember. Beyond it they are not similar enough; start again."""
+"""The number of different short texts to remember. Beyond it they are not similar enough;
+start again.
+"""
 _DERIVED: Final = 1_000
-"""The number of derived values to remember: far more than functions, unless a caller creates functions on the fly."""
+"""The number of derived values to remember: far more than functions, unless a caller creates
+functions on the fly.
+"""
 
 
 class StoreState(enum.Enum):
@@ -50,7 +54,10 @@ class StoreState(enum.Enum):
 
 
 class View(NamedTuple):
-    """Objects and their state. They are read together, or a look-up could mistake unseen for absent."""
+    """Objects and their state.
+
+    They are read together, or a look-up could mistake unseen for absent.
+    """
 
     by_namespace: ByNamespace
     state: StoreState
@@ -59,7 +66,8 @@ class View(NamedTuple):
 class KindStore:
     """The objects of one kind. One thread writes; any number read at the same time, without a lock.
 
-    Readers see a whole object, old or new, because in CPython a get, a set and a copy of a dict are atomic.
+    Readers see a whole object, old or new, because in CPython a get, a set and a copy of a dict are
+    atomic.
     """
 
     def __init__(
@@ -77,7 +85,8 @@ class KindStore:
             namespace: the only one that is looked into; empty: all.
             fields: the fields that are retained.
             packed: keep objects as JSON text even where the kind is not numerous.
-            summary: makes objects smaller after their fields were filtered; only for numerous kinds.
+            summary: makes objects smaller after their fields were filtered; only for numerous
+                kinds.
         """
         self.kind = kind
         self.namespace = namespace
@@ -87,7 +96,8 @@ class KindStore:
         self._fields = fields
         self._summary = summary
         self._packed = packed or kind.numerous
-        self._type = {"apiVersion": kind.api_version, "kind": kind.kind}  # lists leave them out of their items
+        # lists leave them out of their items
+        self._type = {"apiVersion": kind.api_version, "kind": kind.kind}
         self._alike: dict[bytes, bytes] = {}
         self.observer: Observer | None = None
 
@@ -123,7 +133,8 @@ class KindStore:
             objects[name] = packed
             if self.observer is not None:
                 self.observer.upserted(obj, small)
-            self.generation += 1  # last: a reader that takes the generation before the object never misses a change
+            # last: a reader that takes the generation before the object never misses a change
+            self.generation += 1
 
     def delete(self, obj: dict[str, Any]) -> None:
         """Remove an object."""
@@ -143,10 +154,15 @@ class KindStore:
         return twin
 
     def follow(self, other: KindStore) -> None:
-        """Take over the objects and the state of the store that this one is a twin of, if they changed."""
-        generation, view = other.generation, other._view  # generation first: the next call sees a change meanwhile
+        """Take over the objects and the state of the store that this one is a twin of,
+        if they changed.
+        """
+        # generation first: the next call sees a change meanwhile
+        generation, view = other.generation, other._view
         if generation != self.generation:
-            objects = {namespace: dict(found) for namespace, found in view.by_namespace.copy().items()}
+            objects = {
+                namespace: dict(found) for namespace, found in view.by_namespace.copy().items()
+            }
             self._view, self.generation = View(objects, view.state), generation
 
     def _small(self, obj: dict[str, Any]) -> dict[str, Any] | None:
@@ -159,9 +175,16 @@ class KindStore:
         if not self._packed:
             return small
         metadata = {key: value for key, value in small["metadata"].items() if key not in _NAMES}
-        own = {key: value for key, value in small.items() if value != self._type.get(key) and key != "metadata"}
-        # A copy: what orjson 3.13 returns keeps its buffer of 4 KiB alive (measured: 4125 bytes for a text of 80).
-        text = bytes(memoryview(json_codec.dumps_bounded({**own, "metadata": metadata} if metadata else own)))
+        own = {
+            key: value
+            for key, value in small.items()
+            if value != self._type.get(key) and key != "metadata"
+        }
+        # A copy: what orjson 3.13 returns keeps its buffer of 4 KiB alive (measured: 4125 bytes for
+        # a text of 80).
+        text = bytes(
+            memoryview(json_codec.dumps_bounded({**own, "metadata": metadata} if metadata else own))
+        )
         if self._summary is not None:
             text = self._summary.compress(text)
         if len(text) > _ALIKE:
@@ -235,7 +258,9 @@ class KindStore:
 
     @property
     def complete(self) -> tuple[str, ...]:
-        """The entry in ``complete`` of a snapshot, if all objects are stored; empty if some may be missing."""
+        """The entry in ``complete`` of a snapshot, if all objects are stored;
+        empty if some may be missing.
+        """
         name = f"{self.namespace}/{self.kind.resource}" if self.namespace else self.kind.resource
         return (name,) if self._complete(self._view, self.namespace) else ()
 
@@ -246,7 +271,10 @@ class KindStore:
                 yield self._unpack(kept, namespace, name)
 
     def _complete(self, view: View, namespace: str | None) -> bool:
-        return view.state in (StoreState.LISTED, StoreState.ABSENT) and self.namespace in ("", namespace)
+        return view.state in (StoreState.LISTED, StoreState.ABSENT) and self.namespace in (
+            "",
+            namespace,
+        )
 
     def _objects(self, view: View, namespace: str | None) -> Iterator[Object]:
         for each in tuple(view.by_namespace) if namespace is None else (namespace,):
@@ -256,7 +284,9 @@ class KindStore:
     def _unpack(self, kept: Any, namespace: str, name: str) -> Object:
         if not self._packed:
             return Object(kept)
-        data = json_codec.loads(self._summary.decompress(kept) if self._summary is not None else kept)
+        data = json_codec.loads(
+            self._summary.decompress(kept) if self._summary is not None else kept
+        )
         names = {"name": name, "namespace": namespace} if namespace else {"name": name}
         return Object({**self._type, **data, "metadata": {**names, **data.get("metadata", {})}})
 
@@ -288,7 +318,9 @@ class ClusterCache:
         self.server_version = server_version
         self.time: str | None = None
         self._derived: dict[Callable[[Cluster], Any], _Derived] = {}
-        self._provided: dict[Callable[[Cluster], Any], tuple[Callable[[], Any], tuple[KindStore, ...]]] = {}
+        self._provided: dict[
+            Callable[[Cluster], Any], tuple[Callable[[], Any], tuple[KindStore, ...]]
+        ] = {}
 
     @property
     def generation(self) -> int:
@@ -318,13 +350,19 @@ class ClusterCache:
 
     @property
     def complete(self) -> frozenset[str]:
-        """As of a snapshot: the kinds of which every object is here, or every one in a namespace."""
+        """As of a snapshot: the kinds of which every object is here,
+        or every one in a namespace.
+        """
         return frozenset(name for store in self.stores.values() for name in store.complete)
 
     @property
     def unreadable(self) -> frozenset[str]:
         """As of a snapshot: the kinds that could not be read."""
-        return frozenset(kind.resource for kind, store in self.stores.items() if store.state is StoreState.REFUSED)
+        return frozenset(
+            kind.resource
+            for kind, store in self.stores.items()
+            if store.state is StoreState.REFUSED
+        )
 
     def __iter__(self) -> Iterator[Object]:
         """All objects, sorted by kind, namespace and name; made one by one."""
@@ -336,18 +374,26 @@ class ClusterCache:
         value: T = provided[0]() if provided is not None else self._derive(function).value
         return value
 
-    def provide(self, function: Callable[[Cluster], T], value: Callable[[], T], rests_on: Iterable[Kind]) -> None:
-        """Let ``cached(function)`` return this value, which follows the objects of some kinds by itself."""
+    def provide(
+        self, function: Callable[[Cluster], T], value: Callable[[], T], rests_on: Iterable[Kind]
+    ) -> None:
+        """Let ``cached(function)`` return this value,
+        which follows the objects of some kinds by itself.
+        """
         self._provided[function] = value, tuple(self.stores[kind] for kind in rests_on)
 
     def _derive(self, function: Callable[[Cluster], Any]) -> _Derived:
         if function in self._provided:
             value, stores = self._provided[function]
-            return _Derived(value(), {store: store.generation for store in stores}, self.server_version, None)
+            return _Derived(
+                value(), {store: store.generation for store in stores}, self.server_version, None
+            )
         derived = self._derived.get(function)
         if derived is None or not self._holds(derived):
             watcher = _Watcher(self)
-            derived = _Derived(computed(function, watcher), watcher.seen, watcher.server_version, watcher.time_read)
+            derived = _Derived(
+                computed(function, watcher), watcher.seen, watcher.server_version, watcher.time_read
+            )
             if len(self._derived) >= _DERIVED:
                 self._derived.clear()
             self._derived[function] = derived
@@ -361,7 +407,9 @@ class ClusterCache:
 
 
 class _Watcher:
-    """A cluster that records which stores are read: a derived value is valid until one of them changes."""
+    """A cluster that records which stores are read:
+    a derived value is valid until one of them changes.
+    """
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache

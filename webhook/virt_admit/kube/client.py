@@ -1,4 +1,6 @@
-"""Lists, watches and single objects of an API server, on top of :mod:`virt_admit_certs.kube_api`."""
+"""Lists, watches and single objects of an API server,
+on top of :mod:`virt_admit_certs.kube_api`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ PATIENCE: Final = 5
 LARGEST_PAGE: Final = 16 << 20
 """Bytes of a page. One of 500 pods has about 10 MB. A larger one is requested again, in parts."""
 MOST_VALUES: Final = 1_000_000
-"""Commas and opening brackets of a page: what they mean takes up to 80 bytes each. One of 500 pods has 400,000."""
+"""Commas and opening brackets of a page: what they mean takes up to 80 bytes each.
+One of 500 pods has 400,000.
+"""
 _FEWER: Final = 5
 """The factor by which pages become smaller and larger."""
 MOST_PAGES: Final = 2_000
@@ -62,7 +66,9 @@ def pause(failures: int, longest: float = LONGEST) -> float:
 
 
 def path_of(kind: Kind, namespace: str = "", name: str = "", version: str = "") -> str:
-    """Return the URL path of the objects of a kind, or of one object; by default in the newest version."""
+    """Return the URL path of the objects of a kind, or of one object;
+    by default in the newest version.
+    """
     version = version or kind.versions[0]
     root = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
     scope = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
@@ -84,16 +90,19 @@ def _remedied(error: ApiError) -> str:
     named = os.environ.get("KUBECONFIG", "")
     if named:  # the library leaves out files that do not exist and then finds nothing
         return (
-            f"no cluster is configured: KUBECONFIG names {line(named)}, which does not exist or is empty. Correct it, or "
-            "name a file with --kubeconfig FILE"
+            f"no cluster is configured: KUBECONFIG names {line(named)}, which does not exist or is "
+            "empty. Correct it, or name a file with --kubeconfig FILE"
         )
     return (
-        "no cluster is configured: no kubeconfig was found. Name one with --kubeconfig FILE or the variable KUBECONFIG"
+        "no cluster is configured: no kubeconfig was found. Name one with --kubeconfig FILE or the "
+        "variable KUBECONFIG"
     )
 
 
 def _no_context(kubeconfig: str | None, context: str | None) -> str:
-    """Return what to do about a context that the kubeconfig does not have; empty if that is not the problem."""
+    """Return what to do about a context that the kubeconfig does not have;
+    empty if that is not the problem.
+    """
     from kubernetes import config  # noqa: PLC0415 - only an error needs it
 
     try:
@@ -119,7 +128,8 @@ class PageRequests:
         self._deadline = time.monotonic() + LISTING_TIMEOUT
 
     def fits(self, body: bytes) -> bool:
-        """Return whether a page is small enough to be parsed; if not, the same request asks for fewer objects.
+        """Return whether a page is small enough to be parsed; if not,
+        the same request asks for fewer objects.
 
         Objects of a user can have 1.5 MB each, and 40 times as much after parsing.
         """
@@ -148,7 +158,8 @@ class PageRequests:
 
         Raises:
             TypeError: the ``continue`` token is not text.
-            TooLarge: the listing has more pages or bytes, or takes longer, than one of a real cluster.
+            TooLarge: the listing has more pages or bytes, or takes longer, than one of a real
+                cluster.
         """
         token = metadata.get("continue") or ""
         if not isinstance(token, str):
@@ -157,10 +168,16 @@ class PageRequests:
         if not token:
             return False
         if token in self._seen:
-            raise TooLarge(0, "the API server sends a listing without an end: the same continue token twice")
+            raise TooLarge(
+                0, "the API server sends a listing without an end: the same continue token twice"
+            )
         self._seen.add(token)
         if len(self._seen) >= MOST_PAGES or self._bytes > MOST_BYTES:
-            raise TooLarge(0, f"the API server sends a listing of more than {MOST_PAGES} pages or {MOST_BYTES} bytes")
+            raise TooLarge(
+                0,
+                f"the API server sends a listing of more than {MOST_PAGES} pages or {MOST_BYTES} "
+                "bytes",
+            )
         self._require_time()
         self.query["continue"] = token
         limit = int(self.query["limit"])
@@ -170,7 +187,9 @@ class PageRequests:
 
     def _require_time(self) -> None:
         if time.monotonic() > self._deadline:
-            raise TooLarge(0, f"the API server does not complete a listing within {LISTING_TIMEOUT:g} s")
+            raise TooLarge(
+                0, f"the API server does not complete a listing within {LISTING_TIMEOUT:g} s"
+            )
 
 
 class ApiClient(KubeApi):
@@ -183,14 +202,20 @@ class ApiClient(KubeApi):
         self.time: datetime.datetime | None = None
         """The API server's time of its last answer; None: no answer had one."""
         self.answered = time.monotonic()
-        """When the API server last answered, or this client was made, by the clock of this process."""
+        """When the API server last answered, or this client was made,
+        by the clock of this process.
+        """
         self._dated = self.answered
         self.one_page = threading.Lock()
-        """Hold it while a page is decoded: several pages at once would take much memory and save no time."""
+        """Hold it while a page is decoded: several pages at once would take much memory and save no
+        time.
+        """
         self._deadline = math.inf
 
     @classmethod
-    def connect(cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 1) -> Self:
+    def connect(
+        cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 1
+    ) -> Self:
         """Return a client for the cluster of this pod, or of the kubeconfig. It sends no request.
 
         Raises:
@@ -223,7 +248,9 @@ class ApiClient(KubeApi):
         Raises:
             ApiError: the request failed.
         """
-        return self._ask("GET", path, read_timeout, {"Accept": accept} if accept else _NOTHING, fields=query)
+        return self._ask(
+            "GET", path, read_timeout, {"Accept": accept} if accept else _NOTHING, fields=query
+        )
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Create an object and return it as stored; for a review, that is the answer.
@@ -236,8 +263,11 @@ class ApiClient(KubeApi):
             answer: dict[str, Any] = json_codec.loads(read_body(response))
             return answer
 
-    def patch(self, path: str, kind: str, body: dict[str, Any], query: Mapping[str, str] = _NOTHING) -> None:
-        """Change an object: merge into it (kind ``merge-patch+json``), or apply it (``apply-patch+yaml``).
+    def patch(
+        self, path: str, kind: str, body: dict[str, Any], query: Mapping[str, str] = _NOTHING
+    ) -> None:
+        """Change an object: merge into it (kind ``merge-patch+json``), or apply it
+        (``apply-patch+yaml``).
 
         Raises:
             ApiError: the request failed.
@@ -269,7 +299,12 @@ class ApiClient(KubeApi):
             yield from items
 
     def _ask(
-        self, method: str, path: str, read_timeout: float, headers: Mapping[str, str] = _NOTHING, **content: Any
+        self,
+        method: str,
+        path: str,
+        read_timeout: float,
+        headers: Mapping[str, str] = _NOTHING,
+        **content: Any,
     ) -> urllib3.BaseHTTPResponse:
         left = self._deadline - time.monotonic()
         if left <= 0:
@@ -281,7 +316,9 @@ class ApiClient(KubeApi):
             self.time, self._dated = date, self.answered
         if response.status in (200, 201, 202):
             return response
-        message = error_message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"
+        message = (
+            error_message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"
+        )
         raise ApiError(response.status, message)
 
     def body(self, path: str, query: dict[str, str]) -> bytes:
@@ -335,7 +372,8 @@ class ApiClient(KubeApi):
         return self.time + datetime.timedelta(seconds=time.monotonic() - self._dated)
 
     def require_api_server(self) -> None:
-        """Check that an API server answers: a 404 of anything else does not mean that a kind does not exist.
+        """Check that an API server answers: a 404 of anything else does not mean that a kind does
+        not exist.
 
         Raises:
             ApiError: it does not.

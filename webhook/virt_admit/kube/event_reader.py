@@ -1,4 +1,6 @@
-"""The last warning about single objects, read on demand: a cluster has too many Events to list all of them."""
+"""The last warning about single objects, read on demand:
+a cluster has too many Events to list all of them.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,33 @@ class EventReader:
         self._refused = False
 
     def last_warning(self, kind: Kind, namespace: str, name: str) -> str:
-        """Return reason and message of the newest warning about an object; empty: none is known, or may be read."""
+        """Return reason and message of the newest warning about an object; empty: none is known,
+        or may be read.
+        """
         newest = max(self.warnings(kind, namespace, name), key=_time, default=None)
         if newest is None:
             return ""
-        return cut(f"{newest['reason'].text or 'Warning'}: {newest['message'].text or ''}", _LONGEST)
+        return cut(
+            f"{newest['reason'].text or 'Warning'}: {newest['message'].text or ''}", _LONGEST
+        )
 
     def warnings(self, kind: Kind, namespace: str, name: str) -> list[Object]:
         """Return the warnings about an object, as far as they may be read."""
         if self._refused:
             return []
         about = {"involvedObject.kind": kind.kind, "involvedObject.name": name, "type": "Warning"}
-        query = {"fieldSelector": ",".join(f"{key}={value}" for key, value in about.items()), "limit": str(_MOST)}
+        query = {
+            "fieldSelector": ",".join(f"{key}={value}" for key, value in about.items()),
+            "limit": str(_MOST),
+        }
         try:
-            response = self._api.get(f"/api/v1/namespaces/{quote(namespace, safe='')}/events", query, TIMEOUT)
+            response = self._api.get(
+                f"/api/v1/namespaces/{quote(namespace, safe='')}/events", query, TIMEOUT
+            )
             with malformed_as_error():
-                events = [Object(item) for item in page_items(json_codec.loads(read_body(response)))]
+                events = [
+                    Object(item) for item in page_items(json_codec.loads(read_body(response)))
+                ]
         except ApiError as error:
             self._refused = error.status in (401, 403)
             return []
@@ -59,7 +72,9 @@ def _is_about(event: Object, about: dict[str, str]) -> bool:
 
 
 def _time(event: Object) -> str:
-    """Return when an event last happened, as a text that sorts by time; a series counts in its own field."""
+    """Return when an event last happened, as a text that sorts by time;
+    a series counts in its own field.
+    """
     times = (
         event.at("series", "lastObservedTime"),
         event["lastTimestamp"],

@@ -1,7 +1,8 @@
 """The fields of looked-up objects that the cache retains (client-go calls this a transform).
 
-A cluster has a hundred thousand claims and ten thousand machines, so only the fields in ``Rule.reads`` stay in memory.
-No object keeps ``managedFields`` or the copy of itself that ``kubectl apply`` stores in an annotation.
+A cluster has a hundred thousand claims and ten thousand machines, so only the fields in
+``Rule.reads`` stay in memory. No object keeps ``managedFields`` or the copy of itself that
+``kubectl apply`` stores in an annotation.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def _tree(paths: Iterable[tuple[str, ...]]) -> Tree:
 
 
 def retained_fields(rules: Rules, also: Reads = NO_READS) -> Mapping[Kind, FieldSet]:
-    """Return the fields that these rules look up, and ``also`` these, for each kind that is looked up."""
+    """Return the fields that these rules look up, and ``also`` these,
+    for each kind that is looked up.
+    """
     looked_up = reads.union(*(rule.reads for rule in rules), also)
     return {kind: FieldSet(looked_up[kind]) for kind in sorted(looked_up)}
 
@@ -82,25 +85,32 @@ def lookup_namespace(kind: Kind, rules: Rules) -> str:
 
     ``Kind.lookup_namespace`` holds at admission. Rules for ``scan`` alone look in every namespace.
     """
-    everywhere = kind in rules.by_kind or any(kind in rule.reads for rule in rules if not rule.at_admission)
+    everywhere = kind in rules.by_kind or any(
+        kind in rule.reads for rule in rules if not rule.at_admission
+    )
     return "" if everywhere else kind.lookup_namespace
 
 
 def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
-    One entry of ``managedFields`` stays, because nothing else tells when a VMI was marked for evacuation.
+    One entry of ``managedFields`` stays, because nothing else tells when a VMI was marked for
+    evacuation.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return obj
     rest = {key: value for key, value in metadata.items() if key != "managedFields"}
-    marks = [entry for entry in Field(metadata)["managedFields"].items() if entry.at(*_MARK).present]
+    marks = [
+        entry for entry in Field(metadata)["managedFields"].items() if entry.at(*_MARK).present
+    ]
     if marks:
         rest["managedFields"] = [_filter(entry.value, _MARKED) for entry in marks]
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and LAST_APPLIED in annotations:
-        rest["annotations"] = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+        rest["annotations"] = {
+            key: value for key, value in annotations.items() if key != LAST_APPLIED
+        }
     return {**obj, "metadata": rest}
 
 

@@ -22,8 +22,9 @@ Changes = Mapping[Kind, Mapping[Name, tuple[Object | None, Object | None]] | Non
 class FrozenCache(ClusterCache):
     """The objects of another cache at one moment.
 
-    A judgement of a whole cluster takes seconds. Over a cache that changes meanwhile it would mix several states, and
-    each change would discard derived values that the rest of the judgement needs.
+    A judgement of a whole cluster takes seconds. Over a cache that changes meanwhile it would mix
+    several states, and each change would discard derived values that the rest of the judgement
+    needs.
     """
 
     def __init__(self, live: ClusterCache) -> None:
@@ -31,7 +32,10 @@ class FrozenCache(ClusterCache):
         self._live = live
 
     def refresh(self) -> Changes:
-        """Take over the current objects, and return what changed. Values derived from kinds that did not change stay."""
+        """Take over the current objects, and return what changed.
+
+        Values derived from kinds that did not change stay.
+        """
         changes: dict[Kind, Mapping[Name, tuple[Object | None, Object | None]] | None] = {}
         for kind, store in self.stores.items():
             before = store.view
@@ -46,7 +50,9 @@ class FrozenCache(ClusterCache):
         return changes
 
     def names(self, kind: Kind, namespace: str | None = None) -> Iterator[Name]:
-        """Yield namespace and name of each known object of a kind, in the order of ``list``, without decoding it."""
+        """Yield namespace and name of each known object of a kind, in the order of ``list``,
+        without decoding it.
+        """
         store = self.stores.get(kind)
         objects: ByNamespace = store.view.by_namespace if store is not None else {}
         for each in objects if namespace is None else (namespace,):
@@ -54,7 +60,10 @@ class FrozenCache(ClusterCache):
                 yield each, name
 
     def unlisted(self, kind: Kind, namespace: str | None = None) -> str:
-        """Return what could not be read if more objects of a kind may exist, else an empty text. It decodes none."""
+        """Return what could not be read if more objects of a kind may exist, else an empty text.
+
+        It decodes none.
+        """
         store = self.stores.get(kind)
         try:
             if store is None:
@@ -65,7 +74,9 @@ class FrozenCache(ClusterCache):
         return ""
 
 
-def _differences(store: KindStore, before: View) -> Iterator[tuple[Name, tuple[Object | None, Object | None]]]:
+def _differences(
+    store: KindStore, before: View
+) -> Iterator[tuple[Name, tuple[Object | None, Object | None]]]:
     old_objects, new_objects = before.by_namespace, store.view.by_namespace
     for namespace in {**old_objects, **new_objects}:
         old, new = old_objects.get(namespace, {}), new_objects.get(namespace, {})
@@ -78,12 +89,15 @@ def _differences(store: KindStore, before: View) -> Iterator[tuple[Name, tuple[O
 
 def _replaced(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
     """Return the names of the objects that came, went or were replaced."""
-    if len(old) == len(new) and all(map(eq, old, new)):  # the usual case: without a step for each of thousands
+    # the usual case: without a step for each of thousands
+    if len(old) == len(new) and all(map(eq, old, new)):
         return compress(old, map(is_not, old.values(), new.values()))
     return {**old, **new}
 
 
-def _tell(store: KindStore, changes: Mapping[Name, tuple[Object | None, Object | None]] | None) -> None:
+def _tell(
+    store: KindStore, changes: Mapping[Name, tuple[Object | None, Object | None]] | None
+) -> None:
     """Let the observer of a store follow what changed."""
     observer = store.observer
     if observer is None:

@@ -43,23 +43,51 @@ _AGGREGATED: Final = (
 _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", "policy")) | {
     f"{group}.k8s.io"
     for group in (
-        *("admissionregistration", "apiextensions", "apiregistration", "authentication", "authorization"),
-        *("certificates", "coordination", "discovery", "events", "flowcontrol.apiserver", "internal.apiserver"),
+        *(
+            "admissionregistration",
+            "apiextensions",
+            "apiregistration",
+            "authentication",
+            "authorization",
+        ),
+        *(
+            "certificates",
+            "coordination",
+            "discovery",
+            "events",
+            "flowcontrol.apiserver",
+            "internal.apiserver",
+        ),
         *("node", "rbac.authorization", "storage", "storagemigration"),
     )
 }
 """Groups of which only what is named is read. So no Secret and no ConfigMap ever is."""
 _HOLD_KEYS: Final = re.compile(
-    r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z"
-    r"|(kubeadm|machine|provider|rke2)config(template)?s\Z|bundle(deployment)?s\Z|helm(chart|chartconfig|release)s\Z"
-    r"|(argocd|datadogagent|grafana|keycloakrealmimport|vaultconnection)s\Z|keys\Z|keypairs\Z"
+    r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z|(kubeadm|"
+    r"machine|provider|rke2)config(template)?s\Z|bundle(deployment)?s\Z|helm(chart|chartconfig|"
+    r"release)s\Z|(argocd|datadogagent|grafana|keycloakrealmimport|vaultconnection)s\Z|keys\Z|"
+    r"keypairs\Z"
 )
-"""Kinds that may hold keys, such as the tokens of Rancher, or whole files: they are not asked for."""
+"""Kinds that may hold keys, such as the tokens of Rancher, or whole files:
+they are not asked for.
+"""
 _DROPPED: Final = frozenset(
-    ("data", "stringData", "userData", "values", "valuesContent", "password", "token", "secret", "variables")
+    (
+        "data",
+        "stringData",
+        "userData",
+        "values",
+        "valuesContent",
+        "password",
+        "token",
+        "secret",
+        "variables",
+    )
 )
 """Fields that may hold keys."""
-_COMPUTED: Final = frozenset(("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io"))
+_COMPUTED: Final = frozenset(
+    ("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io")
+)
 """Groups of aggregated APIs, where these may not be listed."""
 
 
@@ -117,7 +145,8 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
         wanted = [
             each
             for each in known.found
-            if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
+            if each.kind.group not in _BUILT_IN | elsewhere
+            and not _HOLD_KEYS.search(each.kind.plural)
             if (each.kind.group, each.kind.kind) not in listed
         ]
         wanted.sort(key=lambda each: (not each.has_status, each.kind))
@@ -132,7 +161,9 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
 
 
 def complete_names(cluster: ClusterCache) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return the names of the objects of each kind that was listed as a whole, by group and kind."""
+    """Return the names of the objects of each kind that was listed as a whole,
+    by group and kind.
+    """
     return {
         (kind.group, kind.kind): frozenset(obj.name for obj in store)
         for kind, store in sorted(cluster.stores.items())
@@ -154,7 +185,9 @@ class _Reading:
     def stores(self) -> Iterator[KindStore]:
         """Yield a store for each kind that can be read, in their order."""
         with ThreadPoolExecutor(CONNECTIONS) as threads:
-            yield from (found for found in threads.map(self._read, self._wanted) if found is not None)
+            yield from (
+                found for found in threads.map(self._read, self._wanted) if found is not None
+            )
 
     def missing(self) -> Iterator[str]:
         """Yield what could not be read, by the reason."""
@@ -194,7 +227,11 @@ class _Reading:
             return self._first_page(each, self._namespace)
 
     def _first_page(self, each: _Found, namespace: str) -> KindStore:
-        store, objects, size = KindStore(each.kind, namespace, packed=True), dict[str, dict[str, Any]](), 0
+        store, objects, size = (
+            KindStore(each.kind, namespace, packed=True),
+            dict[str, dict[str, Any]](),
+            0,
+        )
         selector = _SELECTED.get(each.kind.resource, "")
         requests = PageRequests({"labelSelector": selector} if selector else {})
         body = self._api.page(path_of(each.kind, namespace, version=each.version), requests)
@@ -217,9 +254,15 @@ class _Reading:
 
 
 def _shortened(value: Any) -> Any:
-    """Return an object without its long texts (icons, examples, scripts) and without what may hold keys."""
+    """Return an object without its long texts (icons, examples,
+    scripts) and without what may hold keys.
+    """
     if isinstance(value, dict):
-        return {key: _shortened(each) for key, each in value.items() if key not in _DROPPED and not _is_long(each)}
+        return {
+            key: _shortened(each)
+            for key, each in value.items()
+            if key not in _DROPPED and not _is_long(each)
+        }
     if isinstance(value, list):
         return [_shortened(each) for each in value if not _is_long(each)]
     return value
@@ -251,11 +294,14 @@ def _aggregated(groups: Iterable[Mapping[str, Any]]) -> _Discovered:
             if version.get("freshness") == "Stale":
                 unknown.add(name)
             for each in version.get("resources") or ():
-                named = (each.get("responseKind") or {}).get("kind")  # null: the API does not say it
+                # null: the API does not say it
+                named = (each.get("responseKind") or {}).get("kind")
                 if named and "list" in (each.get("verbs") or ()):
                     below = {sub["subresource"] for sub in each.get("subresources") or ()}
                     kind = named, each["resource"], each["scope"] == "Namespaced"
-                    found.setdefault((name, kind[0]), _of(name, version["version"], *kind, "status" in below))
+                    found.setdefault(
+                        (name, kind[0]), _of(name, version["version"], *kind, "status" in below)
+                    )
     return _Discovered(tuple(found.values()), frozenset(unknown))
 
 
@@ -266,10 +312,15 @@ def _by_group(api: ApiClient, groups: Iterable[Mapping[str, Any]]) -> _Discovere
     for group in groups:
         name, preferred = group["name"], (group.get("preferredVersion") or {}).get("version")
         versions = [each["version"] for each in group.get("versions") or ()]
-        for version in () if name in _BUILT_IN else sorted(versions, key=lambda each: each != preferred):
+        for version in (
+            () if name in _BUILT_IN else sorted(versions, key=lambda each: each != preferred)
+        ):
             try:
                 with malformed_as_error():
-                    resources = json_codec.loads(api.body(f"/apis/{name}/{version}", {})).get("resources") or ()
+                    resources = (
+                        json_codec.loads(api.body(f"/apis/{name}/{version}", {})).get("resources")
+                        or ()
+                    )
             except ApiError:
                 unknown.add(name)
                 continue
@@ -277,11 +328,15 @@ def _by_group(api: ApiClient, groups: Iterable[Mapping[str, Any]]) -> _Discovere
             for each in resources:
                 if "/" not in each["name"] and "list" in (each.get("verbs") or ()):
                     kind = each["kind"], each["name"], each["namespaced"]
-                    found.setdefault((name, kind[0]), _of(name, version, *kind, f"{kind[1]}/status" in every))
+                    found.setdefault(
+                        (name, kind[0]), _of(name, version, *kind, f"{kind[1]}/status" in every)
+                    )
     return _Discovered(tuple(found.values()), frozenset(unknown))
 
 
-def _of(group: str, version: str, kind: str, plural: str, namespaced: bool, has_status: bool) -> _Found:
+def _of(
+    group: str, version: str, kind: str, plural: str, namespaced: bool, has_status: bool
+) -> _Found:
     known = kinds.find(group, kind) or Kind(group, (version,), plural, kind, namespaced)
     return _Found(known, version, has_status)
 

@@ -1,4 +1,6 @@
-"""A store that finds objects by keys, such as the node of a pod, without decoding all others (client-go: Indexer)."""
+"""A store that finds objects by keys, such as the node of a pod, without decoding all others
+(client-go: Indexer).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ KeysOf = Callable[[Mapping[str, Any]], Iterable[Hashable]]
 
 
 class _Index:
-    """Names by key, and keys by name. One thread writes; readers take copies, which are atomic in CPython."""
+    """Names by key, and keys by name.
+
+    One thread writes; readers take copies, which are atomic in CPython.
+    """
 
     def __init__(self) -> None:
         self.names: dict[Hashable, dict[Name, None]] = {}
@@ -69,7 +74,8 @@ class IndexedStore(KindStore):
         super().replace(by_namespace, state)
 
     def upsert(self, obj: dict[str, Any]) -> None:
-        self._index.set(_name(obj), self._keys_of(obj))  # first: a reader that sees the new generation sees the keys
+        # first: a reader that sees the new generation sees the keys
+        self._index.set(_name(obj), self._keys_of(obj))
         super().upsert(obj)
 
     def delete(self, obj: dict[str, Any]) -> None:

@@ -70,8 +70,11 @@ class ResumePoint(NamedTuple):
     version: str
 
 
-def read(api: ApiClient, store: KindStore, progress: Callable[[int], None] = lambda _: None) -> ResumePoint:
-    """List the objects of a kind into its store, page by page, in the newest version that is served.
+def read(
+    api: ApiClient, store: KindStore, progress: Callable[[int], None] = lambda _: None
+) -> ResumePoint:
+    """List the objects of a kind into its store, page by page,
+    in the newest version that is served.
 
     ``progress`` receives the number of objects read so far.
 
@@ -98,7 +101,9 @@ def read(api: ApiClient, store: KindStore, progress: Callable[[int], None] = lam
     raise NotFound(404, "the kind does not exist")
 
 
-def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int], None]) -> tuple[ByNamespace, str]:
+def _pages(
+    api: ApiClient, path: str, store: KindStore, progress: Callable[[int], None]
+) -> tuple[ByNamespace, str]:
     by_namespace: ByNamespace = {}
     count = 0
     pages, more, resource_version = PageRequests(), True, ""
@@ -145,7 +150,9 @@ def watch_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         parts.append(first)
         size += len(first)
         if size > MOST_LINE:
-            raise MalformedResponse(0, f"the API server sends a line of more than {MOST_LINE} bytes")
+            raise MalformedResponse(
+                0, f"the API server sends a line of more than {MOST_LINE} bytes"
+            )
         for part in others:
             line = b"".join(parts)
             parts, size = [part], len(part)
@@ -158,7 +165,9 @@ def watch_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 class Informer:
     """Keeps one store up to date: lists, watches, and restarts after failures."""
 
-    def __init__(self, api: ApiClient, store: KindStore, timeouts: InformerTimeouts, stopped: threading.Event) -> None:
+    def __init__(
+        self, api: ApiClient, store: KindStore, timeouts: InformerTimeouts, stopped: threading.Event
+    ) -> None:
         self.store = store
         self.current = False
         """Whether the API server currently sends changes."""
@@ -174,7 +183,9 @@ class Informer:
             try:
                 delay = self._list_and_watch()
             except Exception:  # a bug; without this thread its look-ups would stay outdated forever
-                log.exception("informer failed; restarting it", extra={"kind": str(self.store.kind)})
+                log.exception(
+                    "informer failed; restarting it", extra={"kind": str(self.store.kind)}
+                )
                 self.current, self._resume_point = False, None
                 delay = self._timeouts.longest
             self._stopped.wait(delay)
@@ -187,7 +198,10 @@ class Informer:
                 response.shutdown()
 
     def _list_and_watch(self) -> float:
-        """List if necessary, then watch until the watch ends. Return the seconds to wait before the next call."""
+        """List if necessary, then watch until the watch ends.
+
+        Return the seconds to wait before the next call.
+        """
         began = time.monotonic()
         failed = False
         try:
@@ -205,7 +219,8 @@ class Informer:
         return pause(self._failures, self._timeouts.longest)
 
     def _watch(self, resume_point: ResumePoint) -> None:
-        seconds = int(self._timeouts.watch * random.uniform(0.9, 1))  # noqa: S311 - spread the ends of watches
+        # spread the ends of watches
+        seconds = int(self._timeouts.watch * random.uniform(0.9, 1))  # noqa: S311
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -218,7 +233,8 @@ class Informer:
             self.current = True
             try:
                 for line in watch_lines(response):
-                    with self._api.one_page:  # an object of 1.5 MB may take 60 MB while it is applied
+                    # an object of 1.5 MB may take 60 MB while it is applied
+                    with self._api.one_page:
                         event = json_codec.loads_bounded(line)
                         self._apply(event["type"], event["object"])
                         version = str(event["object"]["metadata"]["resourceVersion"])
@@ -241,7 +257,10 @@ class Informer:
                 raise ApiError(int(obj.get("code") or 0), str(obj.get("message")))
 
     def _handle_failure(self, error: ApiError) -> None:
-        """Update the state of the kind after a failure. Known objects stay while the API server is unavailable."""
+        """Update the state of the kind after a failure.
+
+        Known objects stay while the API server is unavailable.
+        """
         before = self.store.state
         self.current = isinstance(error, NotFound)
         if isinstance(error, (NotFound, MalformedResponse)) or error.status in (401, 403, 404, 410):
@@ -260,9 +279,11 @@ class Informer:
 
 
 class LiveCluster(ClusterCache):
-    """A cluster kept up to date by informers: one thread for each kind, and one for the server's version.
+    """A cluster kept up to date by informers: one thread for each kind,
+    and one for the server's version.
 
-    A kind that is not listed yet, or forbidden, is unseen. A kind that is not installed has no objects.
+    A kind that is not listed yet, or forbidden, is unseen. A kind that is not installed has no
+    objects.
     """
 
     def __init__(
@@ -277,17 +298,27 @@ class LiveCluster(ClusterCache):
         self._api, self._timeouts = api, timeouts
         self._stopped = threading.Event()
         vm_ledger_feed.follow(self)
-        self._informers = [Informer(api, store, timeouts, self._stopped) for store in self.stores.values()]
+        self._informers = [
+            Informer(api, store, timeouts, self._stopped) for store in self.stores.values()
+        ]
         self._threads: list[threading.Thread] = []
 
     @classmethod
-    def connect(cls, rules: Rules, kubeconfig: str | None = None, context: str | None = None) -> LiveCluster:
+    def connect(
+        cls, rules: Rules, kubeconfig: str | None = None, context: str | None = None
+    ) -> LiveCluster:
         """Connect to the cluster of this pod, or else of the kubeconfig. ``start`` begins reading.
 
         Raises:
-            SettingError: neither is configured. An API server that does not respond is not an error.
+            SettingError: neither is configured. An API server that does not respond is not an
+                error.
         """
-        return cls(ApiClient.connect(kubeconfig, context, connections=len(looked_up_at_admission(rules)) + 1), rules)
+        return cls(
+            ApiClient.connect(
+                kubeconfig, context, connections=len(looked_up_at_admission(rules)) + 1
+            ),
+            rules,
+        )
 
     def start(self) -> None:
         """Start all threads; returns at once."""
@@ -309,7 +340,9 @@ class LiveCluster(ClusterCache):
     @property
     def missing(self) -> tuple[str, ...]:
         """The kinds that have not been listed yet."""
-        return tuple(str(store.kind) for store in self.stores.values() if store.state is StoreState.WAITING)
+        return tuple(
+            str(store.kind) for store in self.stores.values() if store.state is StoreState.WAITING
+        )
 
     @property
     def current(self) -> bool:
@@ -373,7 +406,9 @@ def snapshot(
     return cache
 
 
-def _sweep(api: ApiClient, store: KindStore, namespace: str, progress: Callable[[Kind, int], None]) -> None:
+def _sweep(
+    api: ApiClient, store: KindStore, namespace: str, progress: Callable[[Kind, int], None]
+) -> None:
     failures = 0
     while store.state is StoreState.WAITING:
         try:

@@ -1,4 +1,6 @@
-"""What a live cluster is at one moment, for judgements that are repeated: all of it, or the part that concerns them."""
+"""What a live cluster is at one moment, for judgements that are repeated: all of it,
+or the part that concerns them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ log = logging.getLogger(__name__)
 QUICK: Final = 0.25
 """Seconds. Shared values that take less are computed for each moment."""
 REST: Final = 10
-"""Shared values that take longer are computed again after this many times their duration, in a thread."""
+"""Shared values that take longer are computed again after this many times their duration,
+in a thread.
+"""
 
 
 Named = Callable[[Kind, Hashable], Collection[Name]]
@@ -50,7 +54,10 @@ class WholeMoments:
 
 
 class ScopedMoments:
-    """The objects of a scope. What must be computed from all objects may be older, in a large cluster."""
+    """The objects of a scope.
+
+    What must be computed from all objects may be older, in a large cluster.
+    """
 
     def __init__(
         self,
@@ -118,7 +125,9 @@ class ScopedMoments:
 
 
 class _Streamed(ScopedCluster):
-    """A whole cluster that decodes an object only when it is reached, and can forget its derived values."""
+    """A whole cluster that decodes an object only when it is reached,
+    and can forget its derived values.
+    """
 
     def __init__(self, whole: ClusterCache) -> None:
         super().__init__(whole, {}, {})

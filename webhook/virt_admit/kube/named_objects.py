@@ -1,4 +1,6 @@
-"""Single objects that are read by name from a live cluster, because others of their kind hold keys."""
+"""Single objects that are read by name from a live cluster,
+because others of their kind hold keys.
+"""
 
 from __future__ import annotations
 

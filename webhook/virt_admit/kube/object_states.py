@@ -47,7 +47,8 @@ class ObjectStates:
         """Add an object.
 
         Raises:
-            SettingError: another file has a different state of it, and neither says which one is newer.
+            SettingError: another file has a different state of it, and neither says which one is
+                newer.
         """
         kind = kinds.of(obj)
         if kind is None or not obj.name:
@@ -63,7 +64,9 @@ class ObjectStates:
         if newer is None:
             files = f"{before.file} and {file} have" if before.file != file else f"{file} has"
             problem = f"{files} different states of {name}, and nothing says which one is newer"
-            raise SettingError(f"{problem}. Keep one of them, or save a snapshot: virt-admit scan --save FILE")
+            raise SettingError(
+                f"{problem}. Keep one of them, or save a snapshot: virt-admit scan --save FILE"
+            )
         self.superseded.add(name)
         if newer:
             self._found[key] = read

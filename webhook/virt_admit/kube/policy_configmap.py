@@ -1,4 +1,6 @@
-"""The policy of a cluster: the ConfigMap that the administrator creates and owns. virt-admit never writes it."""
+"""The policy of a cluster: the ConfigMap that the administrator creates and owns.
+virt-admit never writes it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def parse_text(text: str | None, place: PolicyConfigMap, rules: Rules) -> Policy
     """
     if text is not None:
         return parser.parse(text.encode(), rules, str(place))
-    return dataclasses.replace(parser.load(place.fallback, rules), name=f"{place.fallback} ({place} does not exist)")
+    return dataclasses.replace(
+        parser.load(place.fallback, rules), name=f"{place.fallback} ({place} does not exist)"
+    )
 
 
 def load(api: JsonRequests, place: PolicyConfigMap, rules: Rules) -> Policy:
@@ -55,7 +59,8 @@ def load(api: JsonRequests, place: PolicyConfigMap, rules: Rules) -> Policy:
 
 
 def _require_api_server(api: JsonRequests) -> None:
-    """Check that an API server answers: a 404 of a proxy does not mean that the ConfigMap does not exist.
+    """Check that an API server answers: a 404 of a proxy does not mean that the ConfigMap does not
+    exist.
 
     Raises:
         ApiError: the response is not one of an API server.

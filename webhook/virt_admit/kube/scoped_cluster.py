@@ -1,4 +1,6 @@
-"""A part of a large cluster at one moment: the objects of some kinds that concern a question, and all of the others."""
+"""A part of a large cluster at one moment: the objects of some kinds that concern a question,
+and all of the others.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,22 @@ from virt_admit.model.kubernetes.objects import Object
 T = TypeVar("T")
 
 Scope = Mapping[Kind, Collection[Name]]
-"""By kind the objects that a list of the whole cluster has. Kinds that are missing here have all their objects."""
+"""By kind the objects that a list of the whole cluster has.
+Kinds that are missing here have all their objects.
+"""
 
 
 class ScopedCluster:
-    """A cluster whose lists have only the objects of a scope. Look-ups by name or namespace have all objects.
+    """A cluster whose lists have only the objects of a scope.
+
+    Look-ups by name or namespace have all objects.
 
     Values that need every object (``shared``) are passed in; all others are derived from the scope.
     """
 
-    def __init__(self, whole: ClusterCache, scope: Scope, shared: Mapping[Callable[[Cluster], Any], Any]) -> None:
+    def __init__(
+        self, whole: ClusterCache, scope: Scope, shared: Mapping[Callable[[Cluster], Any], Any]
+    ) -> None:
         self._whole, self._scope = whole, scope
         self._derived: dict[Callable[[Cluster], Any], Any] = dict(shared)
         self._decoded: dict[Kind, tuple[Object, ...]] = {}

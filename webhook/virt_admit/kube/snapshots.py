@@ -1,8 +1,8 @@
 """Snapshot files: a cluster written without confidential data, and read again.
 
-Secrets are never read from a cluster. User data of guests, credentials of fence agents and values of environment
-variables are left out, and so are the containers of unrelated pods and revisions. Equal clusters at equal times give
-equal bytes.
+Secrets are never read from a cluster. User data of guests, credentials of fence agents and values
+of environment variables are left out, and so are the containers of unrelated pods and revisions.
+Equal clusters at equal times give equal bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from virt_admit.settings import API_VERSION, SettingError
 KIND: Final = "Snapshot"
 GROUP: Final = API_VERSION.partition("/")[0]
 _HALF: Final = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|"
+    rb"(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
 """An escape of half a character without the other half, which is not valid JSON."""
 
@@ -41,15 +42,17 @@ _HALF: Final = re.compile(
 def load(path: Path, warn: Callable[[str], None] | None = None) -> Snapshot:
     """Load the cluster from a file or a folder of files: snapshots, ordinary manifests, Lists.
 
-    The ``complete`` and ``unreadable`` lists of snapshots are combined. Ordinary manifests are never complete. Objects
-    of a kind that their own snapshot calls unreadable are ignored. Of an object with several states the newest counts.
+    The ``complete`` and ``unreadable`` lists of snapshots are combined. Ordinary manifests are
+    never complete. Objects of a kind that their own snapshot calls unreadable are ignored. Of an
+    object with several states the newest counts.
 
     Args:
         warn: told in one line that objects had several states.
 
     Raises:
-        SettingError: a file is not valid YAML or JSON, or not a valid snapshot, or has an object that no API server
-            stores, or two states of an object differ and nothing says which one is newer.
+        SettingError: a file is not valid YAML or JSON, or not a valid snapshot, or has an object
+            that no API server stores, or two states of an object differ and nothing says which one
+            is newer.
         OSError: a file cannot be read.
     """
     parts = _Parts()
@@ -62,7 +65,13 @@ def load(path: Path, warn: Callable[[str], None] | None = None) -> Snapshot:
         raise SettingError(f"{min(parts.changed)}. No API server stores that. {_SAVE}")
     if warn is not None and parts.objects.superseded:
         warn(_superseded(path, parts.objects.superseded))
-    return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version, clock.stamp(parts.time))
+    return Snapshot(
+        parts.objects,
+        parts.complete,
+        parts.unreadable,
+        parts.server_version,
+        clock.stamp(parts.time),
+    )
 
 
 _SAVE: Final = "Save a new snapshot: virt-admit scan --save FILE"
@@ -70,7 +79,10 @@ _SAVE: Final = "Save a new snapshot: virt-admit scan --save FILE"
 
 def _superseded(path: Path, found: Collection[str]) -> str:
     words = f"{count(len(found), 'object')} in several states, such as {min(found)}"
-    return f"{path}: {words}; the newest counts. Save all files at one time: virt-admit scan --save FILE"
+    return (
+        f"{path}: {words}; the newest counts. Save all files at one time: virt-admit scan --save "
+        "FILE"
+    )
 
 
 class _Parts:
@@ -90,8 +102,14 @@ class _Parts:
     def add(self, data: Any, file: Path) -> None:
         self.documents += 1
         document = Object(data)
-        if document.kind == KIND and document.group in ("", GROUP) and document.api_version != API_VERSION:
-            raise SettingError(f"{file}: a Snapshot has apiVersion {API_VERSION}, not {document.api_version!r}")
+        if (
+            document.kind == KIND
+            and document.group in ("", GROUP)
+            and document.api_version != API_VERSION
+        ):
+            raise SettingError(
+                f"{file}: a Snapshot has apiVersion {API_VERSION}, not {document.api_version!r}"
+            )
         unreadable: set[str] = set()
         time = None
         if (document.api_version, document.kind) == (API_VERSION, KIND):
@@ -111,7 +129,11 @@ class _Parts:
                 kind = kinds.of(obj)
                 if not item.is_map or (unreadable and str(kind) in unreadable):
                     continue
-                if document.kind == KIND and kind is not None and (problem := wrong_type(obj, kind)):
+                if (
+                    document.kind == KIND
+                    and kind is not None
+                    and (problem := wrong_type(obj, kind))
+                ):
                     self.changed.append(f"{file}: {obj.kind} {obj.full_name}: {problem}")
                 self.objects.add(obj, file, time)
         elif document.kind:
@@ -136,13 +158,15 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
 
 def _read(file: Path) -> Iterator[Any]:
     text = read_file(file)
-    # JSON such as the output of `scan --save`, for which the reader takes 50 times as long. Only the reader says where a
-    # fault is.
+    # JSON such as the output of `scan --save`, for which the reader takes 50 times as long. Only
+    # the reader says where a fault is.
     if text.lstrip()[:1] == b"{" and not _HALF.search(text):
         try:
             yield json_codec.loads(text)
         except (ValueError, RecursionError):
-            pass  # JSON that the API server would reject, which the reader reports; several documents; YAML in flow style
+            # JSON that the API server would reject, which the reader reports; several documents;
+            # YAML in flow style
+            pass
         else:
             return
     found, errors = reader.read(text, str(file))
@@ -171,7 +195,9 @@ class Sweep(Protocol):
 
 
 def save(sweep: Sweep, path: Path) -> None:
-    """Write a snapshot file, one line per object, in the order of ``sweep``. The file is replaced atomically.
+    """Write a snapshot file, one line per object, in the order of ``sweep``.
+
+    The file is replaced atomically.
 
     Raises:
         OSError: the file cannot be written.
@@ -199,7 +225,10 @@ def _write(sweep: Sweep, file: IO[str]) -> None:
     file.write(json.dumps(head, indent=1).removesuffix("\n}") + ',\n "items": [')
     separator = "\n"
     for obj in sweep:
-        if kinds.of(obj) is not None or (obj.api_version, obj.kind) == (EVENT.api_version, EVENT.kind):
+        if kinds.of(obj) is not None or (obj.api_version, obj.kind) == (
+            EVENT.api_version,
+            EVENT.kind,
+        ):
             file.write(separator + json.dumps(presentable(obj), sort_keys=True, ensure_ascii=False))
             separator = ",\n"
     file.write("\n ]\n}\n")
@@ -215,9 +244,12 @@ _DROPPED: Final = frozenset(
 )
 _PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fence agents
 _TEMPLATE: Final = re.compile(
-    r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""", re.DOTALL | re.VERBOSE
+    r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""",
+    re.DOTALL | re.VERBOSE,
 )
-"""An expression of a Go template with its comments and quoted texts, or the start of one that never ends."""
+"""An expression of a Go template with its comments and quoted texts,
+or the start of one that never ends.
+"""
 _LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -227,7 +259,10 @@ def _retained() -> Mapping[Kind, FieldSet]:
 
 
 def presentable(obj: Object) -> dict[str, Any]:
-    """Return an object without confidential data. Every rule has the same findings on it as on the original."""
+    """Return an object without confidential data.
+
+    Every rule has the same findings on it as on the original.
+    """
     kind = kinds.of(obj)
     fields = _retained().get(kind, IDENTITY) if kind and kind.snapshot_filtered else WHOLE
     cleaned: dict[str, Any] = _clean(fields.filter(obj.data))
@@ -255,13 +290,18 @@ def _field(key: str, value: Any) -> Any:
 
 
 def _without_value(item: Any) -> Any:
-    return {key: value for key, value in item.items() if key != "value"} if isinstance(item, Mapping) else item
+    return (
+        {key: value for key, value in item.items() if key != "value"}
+        if isinstance(item, Mapping)
+        else item
+    )
 
 
 def _blank(value: Any, name: str = "") -> Any:
     """Remove the values of parameters.
 
-    Rules read two parts that are not confidential: the action of the agent, and the place of the node's name.
+    Rules read two parts that are not confidential: the action of the agent, and the place of the
+    node's name.
     """
     if isinstance(value, dict):
         return {key: _blank(below, name or key) for key, below in value.items()}

@@ -1,10 +1,12 @@
 """The types of the fields that decide a forecast, as every API server stores them.
 
-A field of another type was not read from a cluster: someone changed the snapshot. Read as if it did not exist, it would hide
-a budget, a taint or a guest, and the answer would be "yes". Only fields with a schema are here: KubeVirt has none for the
-metadata of a template, so a user may store anything there.
+A field of another type was not read from a cluster: someone changed the snapshot. Read as if it did
+not exist, it would hide a budget, a taint or a guest, and the answer would be "yes". Only fields
+with a schema are here: KubeVirt has none for the metadata of a template, so a user may store
+anything there.
 
-Sources: the OpenAPI schema of Kubernetes, and the definitions of custom resources of KubeVirt, OpenShift and Cluster API.
+Sources: the OpenAPI schema of Kubernetes, and the definitions of custom resources of KubeVirt,
+OpenShift and Cluster API.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 
 Type = tuple[type, ...] | dict[str, Any] | list[Any]
-"""Types of JSON; a map of fields, ``*`` for all other keys; or a list with the type of its items."""
+"""Types of JSON; a map of fields, ``*`` for all other keys;
+or a list with the type of its items.
+"""
 
 _TEXT: Final = (str,)
 _FLAG: Final = (bool,)
@@ -31,19 +35,35 @@ _CONDITIONS: Final = [{"type": _TEXT, "status": _TEXT, "reason": _TEXT, "message
 _RESOURCES: Final = {"requests": _AMOUNTS, "limits": _AMOUNTS}
 _EXPRESSIONS: Final = [{"key": _TEXT, "operator": _TEXT, "values": [_TEXT]}]
 _SELECTOR: Final = {"matchLabels": _TEXTS, "matchExpressions": _EXPRESSIONS}
-_NODES: Final = {"nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS, "matchFields": _EXPRESSIONS}]}
+_NODES: Final = {
+    "nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS, "matchFields": _EXPRESSIONS}]
+}
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS: Final = {
     _REQUIRED: [
-        {"labelSelector": _SELECTOR, "namespaceSelector": _SELECTOR, "namespaces": [_TEXT], "topologyKey": _TEXT}
+        {
+            "labelSelector": _SELECTOR,
+            "namespaceSelector": _SELECTOR,
+            "namespaces": [_TEXT],
+            "topologyKey": _TEXT,
+        }
     ]
 }
 _PLACED: Final = {
     "nodeSelector": _TEXTS,
-    "affinity": {"nodeAffinity": {_REQUIRED: _NODES}, "podAffinity": _TERMS, "podAntiAffinity": _TERMS},
+    "affinity": {
+        "nodeAffinity": {_REQUIRED: _NODES},
+        "podAffinity": _TERMS,
+        "podAntiAffinity": _TERMS,
+    },
     "tolerations": [{"key": _TEXT, "operator": _TEXT, "value": _TEXT, "effect": _TEXT}],
     "topologySpreadConstraints": [
-        {"maxSkew": _INT, "topologyKey": _TEXT, "whenUnsatisfiable": _TEXT, "labelSelector": _SELECTOR}
+        {
+            "maxSkew": _INT,
+            "topologyKey": _TEXT,
+            "whenUnsatisfiable": _TEXT,
+            "labelSelector": _SELECTOR,
+        }
     ],
     "priorityClassName": _TEXT,
     "schedulerName": _TEXT,
@@ -52,7 +72,11 @@ _CLAIM: Final = {"claimName": _TEXT}
 _VMI: Final = _PLACED | {
     "evictionStrategy": _TEXT,
     "domain": {
-        "cpu": {"model": _TEXT, "dedicatedCpuPlacement": _FLAG, "features": [{"name": _TEXT, "policy": _TEXT}]},
+        "cpu": {
+            "model": _TEXT,
+            "dedicatedCpuPlacement": _FLAG,
+            "features": [{"name": _TEXT, "policy": _TEXT}],
+        },
         "memory": {"guest": _AMOUNT, "hugepages": {"pageSize": _AMOUNT}},
         "resources": _RESOURCES,
         "devices": {
@@ -83,7 +107,10 @@ _VM: Final = {
     "template": {"spec": _VMI},
 }
 _MIGRATION: Final = {
-    **dict.fromkeys(("migrationUid", "sourceNode", "targetNode", "mode", "startTimestamp", "endTimestamp"), _TEXT),
+    **dict.fromkeys(
+        ("migrationUid", "sourceNode", "targetNode", "mode", "startTimestamp", "endTimestamp"),
+        _TEXT,
+    ),
     **dict.fromkeys(("completed", "failed", "abortRequested"), _FLAG),
 }
 _CONTAINERS: Final = [{"name": _TEXT, "resources": _RESOURCES}]
@@ -98,8 +125,16 @@ _METADATA: Final = {
 }
 _OBJECT: Final = {"metadata": _METADATA, "spec": {}, "status": {}}
 _REPLICAS: Final = {"spec": {"replicas": _INT, "paused": _FLAG, "selector": {}}}
-_MACHINE: Final = {"spec": {"providerID": _TEXT}, "status": {"nodeRef": {"name": _TEXT}, "phase": _TEXT}}
-_VOLUME: Final = {"accessModes": [_TEXT], "volumeMode": _TEXT, "storageClassName": _TEXT, "volumeName": _TEXT}
+_MACHINE: Final = {
+    "spec": {"providerID": _TEXT},
+    "status": {"nodeRef": {"name": _TEXT}, "phase": _TEXT},
+}
+_VOLUME: Final = {
+    "accessModes": [_TEXT],
+    "volumeMode": _TEXT,
+    "storageClassName": _TEXT,
+    "volumeName": _TEXT,
+}
 
 TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
     kinds.NODE: {
@@ -124,18 +159,28 @@ TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
     },
     kinds.PDB: {
         "spec": {"selector": _SELECTOR, "minAvailable": _AMOUNT, "maxUnavailable": _AMOUNT},
-        "status": dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), _INT),
+        "status": dict.fromkeys(
+            ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), _INT
+        ),
     },
-    kinds.RESOURCE_QUOTA: {"spec": {"hard": _AMOUNTS}, "status": {"hard": _AMOUNTS, "used": _AMOUNTS}},
+    kinds.RESOURCE_QUOTA: {
+        "spec": {"hard": _AMOUNTS},
+        "status": {"hard": _AMOUNTS, "used": _AMOUNTS},
+    },
     kinds.LIMIT_RANGE: {
         "spec": {
             "limits": [
                 {"type": _TEXT}
-                | dict.fromkeys(("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"), _AMOUNTS)
+                | dict.fromkeys(
+                    ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"), _AMOUNTS
+                )
             ]
         }
     },
-    kinds.PVC: {"spec": _VOLUME | {"resources": _RESOURCES}, "status": {"phase": _TEXT, "accessModes": [_TEXT]}},
+    kinds.PVC: {
+        "spec": _VOLUME | {"resources": _RESOURCES},
+        "status": {"phase": _TEXT, "accessModes": [_TEXT]},
+    },
     kinds.PV: {
         "spec": _VOLUME
         | {
@@ -191,16 +236,23 @@ TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
         "spec": {"paused": _FLAG, "nodeSelector": _SELECTOR, "maxUnavailable": _AMOUNT},
         "status": {"conditions": _CONDITIONS},
     },
-    kinds.LONGHORN_REPLICA: {"spec": dict.fromkeys(("volumeName", "nodeID", "healthyAt", "failedAt"), _TEXT)},
+    kinds.LONGHORN_REPLICA: {
+        "spec": dict.fromkeys(("volumeName", "nodeID", "healthyAt", "failedAt"), _TEXT)
+    },
 }
 
 
 def wrong_type(obj: Object, kind: Kind) -> str:
-    """Return a field of an object that no API server stores like this, and what it must be; empty if none."""
+    """Return a field of an object that no API server stores like this, and what it must be;
+    empty if none.
+    """
     types = (_OBJECT, TYPES.get(kind, {}))
-    if all(_fits(obj.data, each) for each in types):  # almost always: without the paths it takes a third of the time
+    # almost always: without the paths it takes a third of the time
+    if all(_fits(obj.data, each) for each in types):
         return ""
-    return min((path for each in types for path in _wrong(obj.data, each, "")), default="").removeprefix(".")
+    return min(
+        (path for each in types for path in _wrong(obj.data, each, "")), default=""
+    ).removeprefix(".")
 
 
 def _fits(value: Any, expected: Type) -> bool:
@@ -216,7 +268,9 @@ def _fits(value: Any, expected: Type) -> bool:
                 return False
         return True
     if isinstance(expected, list):
-        return isinstance(value, list) and (not expected or all(_fits(item, expected[0]) for item in value))
+        return isinstance(value, list) and (
+            not expected or all(_fits(item, expected[0]) for item in value)
+        )
     return isinstance(value, expected) and (bool in expected or not isinstance(value, bool))
 
 
@@ -242,4 +296,9 @@ def _wrong(value: Any, expected: Type, path: str) -> Iterator[str]:
         yield f"{path} must be {_NAMES[expected]}"
 
 
-_NAMES: Final = {_TEXT: "text", _FLAG: "true or false", _INT: "a whole number", _AMOUNT: "a quantity"}
+_NAMES: Final = {
+    _TEXT: "text",
+    _FLAG: "true or false",
+    _INT: "a whole number",
+    _AMOUNT: "a quantity",
+}

@@ -12,14 +12,19 @@ from virt_admit.model.kubevirt.launcher import pod_summary
 from virt_admit.rules import Rules
 
 
-def stores(rules: Rules, also: Reads = NO_READS, beside: Reads = NO_READS, *, whole: bool = False) -> list[KindStore]:
-    """Return stores for everything that these rules judge or look up, and what is ``also`` looked up.
+def stores(
+    rules: Rules, also: Reads = NO_READS, beside: Reads = NO_READS, *, whole: bool = False
+) -> list[KindStore]:
+    """Return stores for everything that these rules judge or look up,
+    and what is ``also`` looked up.
 
-    Of kinds that are only looked up the stores keep the fields that are read, or every field if ``whole``.
-    ``beside`` names further fields of these kinds. It adds no kind.
+    Of kinds that are only looked up the stores keep the fields that are read, or every field if
+    ``whole``. ``beside`` names further fields of these kinds. It adds no kind.
     """
     looked_up = retained_fields(rules, also)
-    retained = retained_fields(rules, union(also, {kind: beside[kind] for kind in looked_up if kind in beside}))
+    retained = retained_fields(
+        rules, union(also, {kind: beside[kind] for kind in looked_up if kind in beside})
+    )
     complete = {kind for kind in (*rules.kinds, *retained) if whole or kind in rules.by_kind}
     return [
         KindStore(
@@ -33,7 +38,9 @@ def stores(rules: Rules, also: Reads = NO_READS, beside: Reads = NO_READS, *, wh
 
 
 def lookup_stores(rules: Rules) -> list[KindStore]:
-    """Return stores for everything that rules look up at admission, with the fields that they read."""
+    """Return stores for everything that rules look up at admission,
+    with the fields that they read.
+    """
     return [
         KindStore(kind, lookup_namespace(kind, rules), fields, summary=_SUMMARIES.get(kind))
         for kind, fields in retained_fields(rules).items()
@@ -41,5 +48,7 @@ def lookup_stores(rules: Rules) -> list[KindStore]:
     ]
 
 
-_SUMMARIES: Final = {POD: Summary(pod_summary.summarize, pod_summary.compress, pod_summary.decompress)}
+_SUMMARIES: Final = {
+    POD: Summary(pod_summary.summarize, pod_summary.compress, pod_summary.decompress)
+}
 """Kinds of which the webhook keeps less than the fields that rules read."""

@@ -1,4 +1,6 @@
-"""Keeps the ledger of a live cluster: the informers record each object that changes, so that no review reads pods."""
+"""Keeps the ledger of a live cluster: the informers record each object that changes,
+so that no review reads pods.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class _Feed:
         """The objects of the list that is being read. One that fails is never stored."""
         self._listed: list[tuple[str, str, Facts]] = []
 
-    def listed(self, by_namespace: ByNamespace, obj: dict[str, Any], kept: dict[str, Any] | None) -> None:
+    def listed(
+        self, by_namespace: ByNamespace, obj: dict[str, Any], kept: dict[str, Any] | None
+    ) -> None:
         if self._list is not by_namespace:
             self._list, self._listed = by_namespace, []
         self._listed.append((*names_of(obj), self._facts(obj, kept)))
@@ -75,4 +79,6 @@ class _Feed:
     def _facts(self, obj: dict[str, Any], kept: dict[str, Any] | None) -> Facts:
         if kept is None:
             return None
-        return vm_ledger.facts_of(self._store.kind, Object(obj), kept if self._store.summarizes else None)
+        return vm_ledger.facts_of(
+            self._store.kind, Object(obj), kept if self._store.summarizes else None
+        )

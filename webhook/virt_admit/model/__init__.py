@@ -1,4 +1,5 @@
-"""Facts: what an object says, and the tables of KubeVirt, kube-scheduler and the operators that act on nodes.
+"""Facts: what an object says, and the tables of KubeVirt,
+kube-scheduler and the operators that act on nodes.
 
 Pure, and independent of all rules and forecasts.
 """

@@ -1,8 +1,10 @@
-"""Ranges of addresses that whereabouts gives to pods, and the entries that it keeps for pods which are gone.
+"""Ranges of addresses that whereabouts gives to pods,
+and the entries that it keeps for pods which are gone.
 
-Discovery finds its IPPools in a cluster. Sources: k8snetworkplumbingwg/whereabouts:pkg/allocate/allocate.go#AssignmentError,
-:pkg/api/whereabouts.cni.cncf.io/v1alpha1/ippool_types.go (the key of an allocation is its distance from the first address of
-the network).
+Discovery finds its IPPools in a cluster. Sources:
+k8snetworkplumbingwg/whereabouts:pkg/allocate/allocate.go#AssignmentError,
+:pkg/api/whereabouts.cni.cncf.io/v1alpha1/ippool_types.go (the key of an allocation is its distance
+from the first address of the network).
 """
 
 from __future__ import annotations
@@ -20,9 +22,14 @@ from virt_admit.model.messages import names
 
 IP_POOL: Final = Kind("whereabouts.cni.cncf.io", ("v1alpha1",), "ippools", "IPPool")
 RESERVATION: Final = Kind(
-    "whereabouts.cni.cncf.io", ("v1alpha1",), "overlappingrangeipreservations", "OverlappingRangeIPReservation"
+    "whereabouts.cni.cncf.io",
+    ("v1alpha1",),
+    "overlappingrangeipreservations",
+    "OverlappingRangeIPReservation",
 )
-_FULL: Final = re.compile(r"Could not allocate IP in range: ip: ([0-9A-Fa-f.:]{2,45}) / - ([0-9A-Fa-f.:]{2,45})")
+_FULL: Final = re.compile(
+    r"Could not allocate IP in range: ip: ([0-9A-Fa-f.:]{2,45}) / - ([0-9A-Fa-f.:]{2,45})"
+)
 _NETWORK: Final = re.compile(r'to network "([\w.-]{1,250})"')
 
 
@@ -34,7 +41,9 @@ class FullRange(NamedTuple):
 
 
 def full_range(said: str, cluster: Cluster) -> FullRange | None:
-    """Return what it means that a pod gets no address of a range; None: the words do not say that."""
+    """Return what it means that a pod gets no address of a range; None:
+    the words do not say that.
+    """
     found = _FULL.search(said)
     if found is None:
         return None
@@ -56,7 +65,8 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
         return FullRange(what, f"{widen}; see it: {edit}")
     if not stale:
         return FullRange(
-            f"{what}; every entry of {pool.kind} {pool.full_name} belongs to a pod", f"{widen}; see it: {edit}"
+            f"{what}; every entry of {pool.kind} {pool.full_name} belongs to a pod",
+            f"{widen}; see it: {edit}",
         )
     several = len(stale) > 1
     held = names(f'"{key}" of pod {pod}' for key, pod in stale)
@@ -70,15 +80,19 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
 
 
 def _full_name(network: str, cluster: Cluster) -> str:
-    """Return a network with its namespace, where one namespace alone has it: the error has only its name."""
+    """Return a network with its namespace, where one namespace alone has it:
+    the error has only its name.
+    """
     found = [each.full_name for each in cluster.known(NAD) if each.name == network]
     return found[0] if len(found) == 1 else network
 
 
 def _reserved(pods: Collection[str], cluster: Cluster) -> str:
-    """Return the reservations of these pods, which hold the addresses as well; empty: none are known.
+    """Return the reservations of these pods, which hold the addresses as well; empty:
+    none are known.
 
-    Source: k8snetworkplumbingwg/whereabouts:pkg/storage/kubernetes/ipam.go#IPManagementKubernetesUpdate.
+    Source:
+    k8snetworkplumbingwg/whereabouts:pkg/storage/kubernetes/ipam.go#IPManagementKubernetesUpdate.
     """
     held = sorted(
         (each for each in cluster.known(RESERVATION) if each.at("spec", "podref").text in pods),
@@ -87,10 +101,22 @@ def _reserved(pods: Collection[str], cluster: Cluster) -> str:
     if not held:
         return ""
     command = shell(
-        "kubectl", "delete", RESERVATION.resource, *(argument(each.name) for each in held), "-n", held[0].namespace
+        "kubectl",
+        "delete",
+        RESERVATION.resource,
+        *(argument(each.name) for each in held),
+        "-n",
+        held[0].namespace,
     )
-    which = "the reservation of that pod" if len(held) == 1 else f"the {len(held)} reservations of these pods"
-    return f"; delete {which} as well, which hold{'s' if len(held) == 1 else ''} the same addresses ({command})"
+    which = (
+        "the reservation of that pod"
+        if len(held) == 1
+        else f"the {len(held)} reservations of these pods"
+    )
+    return (
+        f"; delete {which} as well, which hold{'s' if len(held) == 1 else ''} the same addresses "
+        f"({command})"
+    )
 
 
 _OFFSET: Final = re.compile(r"[0-9]{1,39}")
@@ -98,7 +124,9 @@ _OFFSET: Final = re.compile(r"[0-9]{1,39}")
 
 
 def _begin(pool: Object, first: str) -> int | None:
-    """Return the first address of the network of a pool as a number; None: it does not contain that address."""
+    """Return the first address of the network of a pool as a number; None:
+    it does not contain that address.
+    """
     try:
         network = ipaddress.ip_network(pool.at("spec", "range").text or "", strict=False)
         return int(network.network_address) if ipaddress.ip_address(first) in network else None

@@ -1,9 +1,10 @@
 """Namespaces that stay Terminating because an aggregated API does not answer.
 
-The namespace controller deletes the objects of all APIs. Without an answer to discovery it cannot know whether there are any,
-so it finishes no deletion in the whole cluster. Sources: kubernetes/kubernetes:
-pkg/controller/namespace/deletion/namespaced_resources_deleter.go#deleteAllContent, #status_condition_utils.go;
-issue kubevirt/hyperconverged-cluster-operator#593.
+The namespace controller deletes the objects of all APIs. Without an answer to discovery it cannot
+know whether there are any, so it finishes no deletion in the whole cluster. Sources:
+kubernetes/kubernetes:
+pkg/controller/namespace/deletion/namespaced_resources_deleter.go#deleteAllContent,
+#status_condition_utils.go; issue kubevirt/hyperconverged-cluster-operator#593.
 """
 
 from __future__ import annotations
@@ -47,14 +48,22 @@ def held_namespaces(api_service: Object, cluster: Cluster) -> tuple[str, ...]:
     if not group or not version:
         return ()
     named = re.compile(rf"(?<![\w./-]){re.escape(group)}/{re.escape(version)}(?![\w/-])")
-    return tuple(sorted(each.name for each in cluster.known(NAMESPACE) if each.deleted and named.search(_said(each))))
+    return tuple(
+        sorted(
+            each.name
+            for each in cluster.known(NAMESPACE)
+            if each.deleted and named.search(_said(each))
+        )
+    )
 
 
 def failing(namespace: Object, cluster: Cluster) -> tuple[Object, ...]:
     """Return the APIs without which the deletion of a namespace does not end."""
     said = _said(namespace)
     return tuple(
-        each for each in cluster.known(API_SERVICE) if said and namespace.name in held_namespaces(each, cluster)
+        each
+        for each in cluster.known(API_SERVICE)
+        if said and namespace.name in held_namespaces(each, cluster)
     )
 
 
@@ -64,7 +73,9 @@ def _said(namespace: Object) -> str:
 
 
 def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
-    """Return what lets discovery go on: delete the APIService of a product that was removed, else repair what answers."""
+    """Return what lets discovery go on: delete the APIService of a product that was removed, else
+    repair what answers.
+    """
     service = api_service.at("spec", "service")
     namespace, name = service["namespace"].text or "", service["name"].text or ""
     delete = about("delete", api_service, API_SERVICE)
@@ -77,7 +88,15 @@ def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
         words = f"restart Deployment {deployment.full_name}, which serves a certificate {expired}"
         return ApiRemedy(
             words,
-            shell("kubectl", "rollout", "restart", "deployment", argument(deployment.name), "-n", argument(namespace)),
+            shell(
+                "kubectl",
+                "rollout",
+                "restart",
+                "deployment",
+                argument(deployment.name),
+                "-n",
+                argument(namespace),
+            ),
         )
     if exists:
         described = kubectl("describe", SERVICE, name, namespace)
@@ -85,8 +104,12 @@ def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
     home = find(cluster, NAMESPACE, "", namespace)
     absent = home is None and cluster.known(NAMESPACE) and not unlisted(cluster, NAMESPACE)
     if absent or (home is not None and home.deleted):
-        return ApiRemedy("its product was removed: delete this APIService, or install the product again", delete)
-    return ApiRemedy("delete this APIService if its product was removed, else install the product again", delete)
+        return ApiRemedy(
+            "its product was removed: delete this APIService, or install the product again", delete
+        )
+    return ApiRemedy(
+        "delete this APIService if its product was removed, else install the product again", delete
+    )
 
 
 def _deployment(namespace: str, name: str, cluster: Cluster) -> Object | None:
@@ -107,4 +130,7 @@ def _deployment(namespace: str, name: str, cluster: Cluster) -> Object | None:
 def stay(namespaces: tuple[str, ...], width: int = 60) -> str:
     """Return ``namespaces a, b stay Terminating``."""
     many = len(namespaces) > 1
-    return f"namespace{'s' if many else ''} {names(namespaces, width)} stay{'' if many else 's'} Terminating"
+    return (
+        f"namespace{'s' if many else ''} {names(namespaces, width)} stay{'' if many else 's'} "
+        "Terminating"
+    )

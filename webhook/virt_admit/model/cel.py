@@ -1,7 +1,7 @@
 """Opinions in CEL, the language of ValidatingAdmissionPolicies: the parts that rules share.
 
-``self`` stands for the object that is judged. An expression must mean what the check beside it means, also for values of
-a wrong type: an expression that fails judges nothing.
+``self`` stands for the object that is judged. An expression must mean what the check beside it
+means, also for values of a wrong type: an expression that fails judges nothing.
 """
 
 from __future__ import annotations
@@ -39,19 +39,25 @@ def text(words: str) -> str:
 
 
 def pattern(expression: str) -> str:
-    """Return a pattern of Python as a CEL literal: RE2 has neither its anchors nor its escapes for characters."""
+    """Return a pattern of Python as a CEL literal:
+    RE2 has neither its anchors nor its escapes for characters.
+    """
     for ours, theirs in ((r"\A", "^"), (r"\Z", "$"), (r"\u00b5", "\u00b5"), (r"\u03bc", "\u03bc")):
         expression = expression.replace(ours, theirs)
     return text(expression)
 
 
 def shown(value: str) -> str:
-    """Return what ``show`` prints of a value. Long texts and those that Python would escape are not quoted."""
+    """Return what ``show`` prints of a value.
+
+    Long texts and those that Python would escape are not quoted.
+    """
     return (
-        f"(type({value}) == string ? ({value}.size() <= 60 && {value}.matches({text(_PRINTED_AS_THEY_ARE)})"
-        f" ? '\\'' + {value} + '\\'' : 'this text') : {value} == null ? 'null'"
-        f" : type({value}) == int || type({value}) == bool ? string({value})"
-        f" : type({value}) == list ? 'a list' : type({value}) == map ? 'an object' : 'this number')"
+        f"(type({value}) == string ? ({value}.size() <= 60 && "
+        f"{value}.matches({text(_PRINTED_AS_THEY_ARE)}) ? '\\'' + {value} + '\\'' : 'this text') : "
+        f"{value} == null ? 'null' : type({value}) == int || type({value}) == bool ? "
+        f"string({value}) : type({value}) == list ? 'a list' : type({value}) == map ? 'an object' "
+        ": 'this number')"
     )
 
 
@@ -71,7 +77,10 @@ VM_PATH: Final = f"({_POOL} ? 'spec.virtualMachineTemplate.spec.' : 'spec.')"
 
 @dataclass(frozen=True)
 class Denial:
-    """When a rule denies, as CEL. Every field is an expression over ``self``, and over ``item`` with ``each``."""
+    """When a rule denies, as CEL.
+
+    Every field is an expression over ``self``, and over ``item`` with ``each``.
+    """
 
     when: str
     path: str
@@ -84,7 +93,10 @@ class Denial:
 
     def findings(self) -> str:
         """Return the expression for the list of findings."""
-        finding = f"{{'path': dyn({self.path}), 'value': dyn({self.value}), 'message': dyn({self.message})}}"
+        finding = (
+            f"{{'path': dyn({self.path}), 'value': dyn({self.value}), 'message': "
+            f"dyn({self.message})}}"
+        )
         if self.each:
             return f"{self.each}.filter(item, {self.when}).map(item, {finding})"
         return f"(({self.when}) ? [{finding}] : [])"

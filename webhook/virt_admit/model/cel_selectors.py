@@ -25,14 +25,17 @@ _INTEGER: Final = cel.text(f"^{selectors.INTEGER}$")
 
 def is_dns_name(value: str) -> str:
     """Return whether a text is a DNS-1123 subdomain."""
-    return f"({value}.size() <= {LONGEST_SUBDOMAIN} && {value}.matches({cel.text(f'^{selectors.SUBDOMAIN}$')}))"
+    return (
+        f"({value}.size() <= {LONGEST_SUBDOMAIN} && "
+        f"{value}.matches({cel.text(f'^{selectors.SUBDOMAIN}$')}))"
+    )
 
 
 def valid_key(value: str) -> str:
     """Return whether a value is a label key."""
     return (
-        f"(type({value}) == string && {value}.size() <= {LONGEST_SUBDOMAIN + 64} && {value}.matches({_KEY})"
-        f" && {value}.indexOf('/') <= {LONGEST_SUBDOMAIN})"
+        f"(type({value}) == string && {value}.size() <= {LONGEST_SUBDOMAIN + 64} && "
+        f"{value}.matches({_KEY}) && {value}.indexOf('/') <= {LONGEST_SUBDOMAIN})"
     )
 
 
@@ -42,7 +45,10 @@ def valid_value(value: str) -> str:
 
 
 def _integer(value: str) -> str:
-    """Return whether a value is a 64-bit integer in a text, in CEL. Texts of 19 digits compare as numbers do."""
+    """Return whether a value is a 64-bit integer in a text, in CEL.
+
+    Texts of 19 digits compare as numbers do.
+    """
     digits = f"{value}.find('[1-9][0-9]*$')"
     largest = f"({value}.startsWith('-') ? '{2**63}' : '{2**63 - 1}')"
     return (
@@ -76,8 +82,8 @@ def valid_requirement(item: str, operators: tuple[str, ...], *, syntax: bool = T
     ]
     if GREATER in operators:
         forms.append(
-            f"({cel.one_of(operator, (GREATER, LESS))} && type({choices}) == list && {choices}.size() == 1"
-            f" && {_integer(f'{choices}[0]')})"
+            f"({cel.one_of(operator, (GREATER, LESS))} && type({choices}) == list && "
+            f"{choices}.size() == 1 && {_integer(f'{choices}[0]')})"
         )
     return f"(type({item}) == map && {of_key} && ({' || '.join(forms)}))"
 
@@ -94,14 +100,18 @@ def _of_type(selector: str, name: str, expected: str, path: str, message: str) -
 
 
 def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
-    """Return the denials of a selector that is not valid, or has labels that the API server removes, by their paths.
+    """Return the denials of a selector that is not valid, or has labels that the API server
+    removes, by their paths.
 
     Args:
         field: the selector, optional.
         path: its path.
         effect: what follows the problem in the message.
     """
-    labels, expressions = cel.entries(f"{field}.?matchLabels"), cel.items(f"{field}.?matchExpressions")
+    labels, expressions = (
+        cel.entries(f"{field}.?matchLabels"),
+        cel.items(f"{field}.?matchExpressions"),
+    )
     label = f"{labels}[item]"
 
     return (
@@ -112,24 +122,34 @@ def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
             f" + {cel.text(' is not a selector: write matchLabels or matchExpressions' + effect)}",
             value=f"{field}.orValue(null)",
         ),
-        _of_type(field, "matchLabels", "map", f"'{path}.matchLabels'", f" is not a map of labels{effect}"),
         _of_type(
-            field, "matchExpressions", "list", f"'{path}.matchExpressions'", f" is not a list of requirements{effect}"
+            field, "matchLabels", "map", f"'{path}.matchLabels'", f" is not a map of labels{effect}"
+        ),
+        _of_type(
+            field,
+            "matchExpressions",
+            "list",
+            f"'{path}.matchExpressions'",
+            f" is not a list of requirements{effect}",
         ),
         cel.Denial(
             each=labels,
             when=f"{label} == null",
             path=f"'{path}.matchLabels.' + item",
-            message="'null is not a value, so the API server removes this label and the selector matches more than it says. '"
-            " + 'Write a value, in quotes.'",
+            message=(
+                "'null is not a value, so the API server removes this label and the selector "
+                "matches more than it says. ' + 'Write a value, in quotes.'"
+            ),
         ),
         cel.Denial(
             each=labels,
             when=f"{label} != null && !({valid_key('item')} && {valid_value(label)})",
             path=f"'{path}.matchLabels.' + item",
-            message=f"({valid_key('item')} ? {cel.shown(label)} + ' is not a label value: it has at most 63 letters, digits,"
-            f" - _ or ., and begins and ends with a letter or digit' : {cel.shown('item')} + ' is not a label key')"
-            f" + {cel.text(effect)}",
+            message=(
+                f"({valid_key('item')} ? {cel.shown(label)} + ' is not a label value: it has at "
+                "most 63 letters, digits, - _ or ., and begins and ends with a letter or digit' : "
+                f"{cel.shown('item')} + ' is not a label key') + {cel.text(effect)}"
+            ),
             value=label,
         ),
         cel.Denial(
@@ -137,7 +157,10 @@ def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
             when=f"!{valid_requirement('item', LABEL_OPERATORS)}",
             path=f"'{path}.matchExpressions'",
             message=cel.text(
-                "this is not a valid requirement: write a key, and In or NotIn with values, Exists or DoesNotExist without"
+                (
+                    "this is not a valid requirement: write a key, and In or NotIn with values, "
+                    "Exists or DoesNotExist without"
+                )
                 + effect
             ),
             value="item",
@@ -149,14 +172,18 @@ def _identity(value: str) -> str:
     """Return a text that is the same for the values that ``show`` prints alike."""
     cut = f"({value}.size() > 60 ? {value}.substring(0, 57) + '...' : {value})"
     return (
-        f"(type({value}) == string ? 'text ' + {cut} : type({value}) == double ? string({value}) : {cel.shown(value)})"
+        f"(type({value}) == string ? 'text ' + {cut} : type({value}) == double ? string({value}) : "
+        f"{cel.shown(value)})"
     )
 
 
 def _problems(field: str) -> tuple[tuple[str, str], ...]:
     """Return lists of parts that are not valid, and what is wrong with them."""
     labels, expressions = f"{field}.?matchLabels", f"{field}.?matchExpressions"
-    keys, items = f"{cel.entries(labels)}.map(k, k)", f"{cel.items(expressions)}.filter(e, type(e) == map)"
+    keys, items = (
+        f"{cel.entries(labels)}.map(k, k)",
+        f"{cel.items(expressions)}.filter(e, type(e) == map)",
+    )
     key, operator, chosen = "e.?key.orValue(null)", "e.?operator.orValue(null)", values("e")
     of_type = f"{chosen} == null || type({chosen}) == list"
     empty = f"({chosen} == null || (type({chosen}) == list && {chosen}.size() == 0))"
@@ -165,22 +192,45 @@ def _problems(field: str) -> tuple[tuple[str, str], ...]:
     not_a_list = f"({written} != null && type({written}) != list ? [{written}] : [])"
     pruned = f"{keys}.filter(k, {cel.entries(labels)}[k] == null)"
     return (
-        (f"({cel.present(field)} && !{cel.is_map(field)} ? [{field}.orValue(null)] : [])", "is not a selector"),
+        (
+            f"({cel.present(field)} && !{cel.is_map(field)} ? [{field}.orValue(null)] : [])",
+            "is not a selector",
+        ),
         (not_a_map, "is not a map of labels"),
         (not_a_list, "is not a list of requirements"),
-        (f"{keys}.filter(k, {cel.entries(labels)}[k] != null && !{valid_key('k')})", "is not a label key"),
+        (
+            f"{keys}.filter(k, {cel.entries(labels)}[k] != null && !{valid_key('k')})",
+            "is not a label key",
+        ),
         (f"{items}.filter(e, !{valid_key(key)}).map(e, {key})", "is not a label key"),
-        (pruned, "has the value null, so the API server removes this label and the selector matches more than it says"),
-        (f"{cel.items(expressions)}.filter(e, type(e) != map)", "is not a requirement: write key, operator, values"),
-        (f"{items}.filter(e, !({operator} in {list(LABEL_OPERATORS)})).map(e, {operator})", "is not an operator"),
+        (
+            pruned,
+            (
+                "has the value null, so the API server removes this label and the selector matches "
+                "more than it says"
+            ),
+        ),
+        (
+            f"{cel.items(expressions)}.filter(e, type(e) != map)",
+            "is not a requirement: write key, operator, values",
+        ),
+        (
+            f"{items}.filter(e, !({operator} in {list(LABEL_OPERATORS)})).map(e, {operator})",
+            "is not an operator",
+        ),
         (f"{items}.filter(e, !({of_type})).map(e, {chosen})", "is not a list of values"),
         (
-            f"{items}.filter(e, {cel.one_of(operator, (IN, NOT_IN))} && {empty}).map(e, {operator})",
+            (
+                f"{items}.filter(e, {cel.one_of(operator, (IN, NOT_IN))} && {empty}).map(e, "
+                f"{operator})"
+            ),
             "needs at least one value",
         ),
         (
-            f"{items}.filter(e, {cel.one_of(operator, (EXISTS, DOES_NOT_EXIST))} && type({chosen}) == list"
-            f" && {chosen}.size() > 0).map(e, {operator})",
+            (
+                f"{items}.filter(e, {cel.one_of(operator, (EXISTS, DOES_NOT_EXIST))} && "
+                f"type({chosen}) == list && {chosen}.size() > 0).map(e, {operator})"
+            ),
             "takes no values",
         ),
     )
@@ -189,18 +239,25 @@ def _problems(field: str) -> tuple[tuple[str, str], ...]:
 def _bad_values(field: str) -> str:
     """Return a list with the identities of all values that are not label values."""
     labels = f"{field}.?matchLabels"
-    keys, chosen, operator = f"{cel.entries(labels)}.map(k, k)", values("e"), "e.?operator.orValue(null)"
+    keys, chosen, operator = (
+        f"{cel.entries(labels)}.map(k, k)",
+        values("e"),
+        "e.?operator.orValue(null)",
+    )
     items = f"{cel.items(f'{field}.?matchExpressions')}.filter(e, type(e) == map)"
     return (
-        f"{keys}.map(k, {cel.entries(labels)}[k]).filter(v, v != null && !{valid_value('v')}).map(v, {_identity('v')})"
-        f" + {items}.filter(e, type({chosen}) == list && !({cel.one_of(operator, (GREATER, LESS))}))"
-        f".map(e, e.values.filter(v, !{valid_value('v')}).map(v, {_identity('v')}).join('\\n\\n'))"
-        ".join('\\n\\n').split('\\n\\n').filter(words, words != '')"
+        f"{keys}.map(k, {cel.entries(labels)}[k]).filter(v, v != null && "
+        f"!{valid_value('v')}).map(v, {_identity('v')}) + {items}.filter(e, type({chosen}) == list "
+        f"&& !({cel.one_of(operator, (GREATER, LESS))})).map(e, e.values.filter(v, "
+        f"!{valid_value('v')}).map(v, "
+        f"{_identity('v')}).join('\\n\\n')).join('\\n\\n').split('\\n\\n').filter(words, words != "
+        "'')"
     )
 
 
 def problems(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
-    """Return the denials of a selector whose problems all have its own path, and are known by what is wrong.
+    """Return the denials of a selector whose problems all have its own path,
+    and are known by what is wrong.
 
     Args:
         field: the selector, optional.
@@ -223,8 +280,8 @@ def problems(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
             when="true",
             path=f"'{path}'",
             message=cel.text(
-                "a value is not a label value: it has at most 63 letters, digits, - _ or ., and begins and ends with a letter"
-                f" or digit{effect}"
+                "a value is not a label value: it has at most 63 letters, digits, - _ or ., and "
+                f"begins and ends with a letter or digit{effect}"
             ),
             value="item",
         ),
@@ -233,13 +290,17 @@ def problems(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
 
 _LABELS: Final = "labels.filter(k, labels[k] != null)"
 _EXPRESSIONS: Final = (
-    "(type(selector.?matchExpressions.orValue(null)) == list ? selector.?matchExpressions.orValue([]) : [])"
+    "(type(selector.?matchExpressions.orValue(null)) == list ? "
+    "selector.?matchExpressions.orValue([]) : [])"
 )
 
 
 def requirements(field: str) -> str:
     """Return the requirements of a valid selector as maps: ``key``, ``operator`` and ``values``."""
-    labels = "(type(selector.?matchLabels.orValue(null)) == map ? selector.?matchLabels.orValue({}) : {})"
+    labels = (
+        "(type(selector.?matchLabels.orValue(null)) == map ? selector.?matchLabels.orValue({}) : "
+        "{})"
+    )
     return (
         f"[{cel.entries(field)}].map(selector, [{labels}].map(labels, {_LABELS}.map(k, "
         "{'key': dyn(k), 'operator': dyn('In'), 'values': dyn([labels[k]])}))[0]"
@@ -249,7 +310,9 @@ def requirements(field: str) -> str:
 
 
 def valid(field: str) -> str:
-    """Return whether an optional selector is valid, apart from labels that the API server removes."""
+    """Return whether an optional selector is valid,
+    apart from labels that the API server removes.
+    """
     labels, expressions = f"{field}.?matchLabels", f"{field}.?matchExpressions"
     return (
         f"(!{cel.present(field)} || ({cel.is_map(field)}"
@@ -274,6 +337,6 @@ def matches(found: str, labels: str) -> str:
     """Return whether a list of ``requirements`` matches a map of labels."""
     inside = "(type(labels[?r.key].orValue(null)) == string && labels[r.key] in r.values)"
     return (
-        f"[{labels}].all(labels, {found}.all(r, r.operator == '{IN}' ? {inside} : r.operator == '{NOT_IN}' ? !{inside}"
-        f" : (r.key in labels) == (r.operator == '{EXISTS}')))"
+        f"[{labels}].all(labels, {found}.all(r, r.operator == '{IN}' ? {inside} : r.operator == "
+        f"'{NOT_IN}' ? !{inside} : (r.key in labels) == (r.operator == '{EXISTS}')))"
     )

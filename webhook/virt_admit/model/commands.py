@@ -1,4 +1,6 @@
-"""Commands that an administrator can type: ``kubectl`` and ``virtctl``, with every word quoted for a shell."""
+"""Commands that an administrator can type: ``kubectl`` and ``virtctl``,
+with every word quoted for a shell.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def typed(words: str, command: str) -> str:
 def kubectl(verb: str, kind: Kind, name: str = "", namespace: str = "", *options: str) -> str:
     """Return ``kubectl VERB KIND NAME -n NAMESPACE OPTIONS``."""
     where = ("-n", namespace or "default") if kind.namespaced else ()
-    return shell("kubectl", verb, _resource(kind), *((argument(name),) if name else ()), *where, *options)
+    return shell(
+        "kubectl", verb, _resource(kind), *((argument(name),) if name else ()), *where, *options
+    )
 
 
 def about(verb: str, obj: Object, kind: Kind, *options: str) -> str:
@@ -69,7 +73,9 @@ def logs_of(pod: Object, *options: str) -> str:
     return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *options)
 
 
-def merge_patch(kind: Kind, name: str, namespace: str, data: Mapping[str, Any], *options: str) -> str:
+def merge_patch(
+    kind: Kind, name: str, namespace: str, data: Mapping[str, Any], *options: str
+) -> str:
     """Return the command that sets these fields. A custom resource has no strategic merge patch."""
     changes = json.dumps(data, separators=(",", ":"))
     return kubectl("patch", kind, name, namespace, *options, "--type=merge", "-p", changes)
@@ -95,11 +101,25 @@ def virtctl(verb: str, name: str, namespace: str) -> str:
 def _resource(kind: Kind) -> str:
     if kind in _SHORT:
         return _SHORT[kind]
-    return kind.resource if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS else kind.kind.lower()
+    return (
+        kind.resource
+        if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS
+        else kind.kind.lower()
+    )
 
 
 _OF_MACHINES: Final = (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment")
 _AMBIGUOUS: Final = frozenset(
-    (*_OF_MACHINES, "Bundle", "Cluster", "Upgrade", "Plan", "Setting", "VolumeAttachment", "Subscription", "Node")
+    (
+        *_OF_MACHINES,
+        "Bundle",
+        "Cluster",
+        "Upgrade",
+        "Plan",
+        "Setting",
+        "VolumeAttachment",
+        "Subscription",
+        "Node",
+    )
 )
 """Kinds that several API groups have, or whose name alone is not clear."""

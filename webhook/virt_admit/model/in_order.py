@@ -16,6 +16,8 @@ class InOrder(Protocol):
 
 
 def first_alone(in_order: InOrder, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """Yield the result for each item; the first is done here, so that what they share in a cluster is computed once."""
+    """Yield the result for each item; the first is done here,
+    so that what they share in a cluster is computed once.
+    """
     yield from map(work, items[:1])
     yield from in_order(work, items[1:])

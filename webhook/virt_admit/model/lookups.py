@@ -1,4 +1,6 @@
-"""Looking up an object where what cannot be read counts as not known, and keeping values of objects."""
+"""Looking up an object where what cannot be read counts as not known,
+and keeping values of objects.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,18 @@ def is_absent(cluster: Cluster, kind: Kind, namespace: str, name: str) -> bool:
         return False
 
 
-def keep_of(cluster: Cluster, kind: Kind, obj: Object, key: Hashable, function: Callable[[Object, Cluster], T]) -> T:
-    """Return ``function(obj, cluster)`` for an object of the cluster, kept by its names and a key for the function.
+def keep_of(
+    cluster: Cluster,
+    kind: Kind,
+    obj: Object,
+    key: Hashable,
+    function: Callable[[Object, Cluster], T],
+) -> T:
+    """Return ``function(obj, cluster)`` for an object of the cluster,
+    kept by its names and a key for the function.
 
-    A cluster that keeps values computes it from the object as it is then, which may be later than ``obj``.
+    A cluster that keeps values computes it from the object as it is then, which may be later than
+    ``obj``.
     """
     if not keeps(cluster):
         return function(obj, cluster)
@@ -51,7 +61,9 @@ class ReviewCache:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._values: dict[tuple[Callable[[Any, Cluster], Any], int], tuple[Any, Any, str | None]] = {}
+        self._values: dict[
+            tuple[Callable[[Any, Cluster], Any], int], tuple[Any, Any, str | None]
+        ] = {}
 
     def of(self, function: Callable[[S, Cluster], T], obj: S) -> T:
         """Return ``function(obj, cluster)``. ``obj`` is an object, or what was derived from one.
@@ -69,8 +81,12 @@ class ReviewCache:
         result: T = value
         return result
 
-    def _computed(self, function: Callable[[S, Cluster], T], obj: S) -> tuple[T | None, S, str | None]:
-        """Return the value, the object (while it lives, no other one gets its id), and what could not be read."""
+    def _computed(
+        self, function: Callable[[S, Cluster], T], obj: S
+    ) -> tuple[T | None, S, str | None]:
+        """Return the value, the object (while it lives, no other one gets its id),
+        and what could not be read.
+        """
         try:
             return function(obj, self.cluster), obj, None
         except OutOfTime:

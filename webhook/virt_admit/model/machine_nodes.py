@@ -1,7 +1,10 @@
-"""Which Node is that of a Machine. A management cluster has Machines of other clusters, whose nodes may have equal names.
+"""Which Node is that of a Machine.
 
-Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_noderef.go#getNode (the Node with the same
-provider id) #CommonNodeAnnotations; openshift/machine-api-operator:pkg/controller/nodelink/nodelink_controller.go.
+A management cluster has Machines of other clusters, whose nodes may have equal names.
+
+Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_noderef.go#getNode
+(the Node with the same provider id) #CommonNodeAnnotations;
+openshift/machine-api-operator:pkg/controller/nodelink/nodelink_controller.go.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 
 CAPI_OWNER: Final = "cluster.x-k8s.io/machine"
-"""The annotation of a Node with the name of its Cluster API Machine, which Cluster API writes after it compared the ids."""
+"""The annotation of a Node with the name of its Cluster API Machine, which Cluster API writes after
+it compared the ids.
+"""
 CAPI_SPACE: Final = "cluster.x-k8s.io/cluster-namespace"
 """The annotation of a Node with the namespace of that Machine."""
 OWNER: Final = "machine.openshift.io/machine"
@@ -25,13 +30,18 @@ OWNER: Final = "machine.openshift.io/machine"
 READS: Final[Reads] = {
     CAPI_MACHINE: ("spec.clusterName", "spec.providerID", "status.nodeRef.name"),
     MACHINE: ("status.nodeRef.name",),
-    NODE: ("spec.providerID", *(f"metadata.annotations.{key}" for key in (CAPI_OWNER, CAPI_SPACE, OWNER))),
+    NODE: (
+        "spec.providerID",
+        *(f"metadata.annotations.{key}" for key in (CAPI_OWNER, CAPI_SPACE, OWNER)),
+    ),
 }
 """The fields that say it."""
 
 
 def node_name(machine: Object, cluster: Cluster) -> str:
-    """Return the name of the Node of a Machine; empty: it has none yet, or its Node is one of another cluster."""
+    """Return the name of the Node of a Machine; empty: it has none yet,
+    or its Node is one of another cluster.
+    """
     name = machine.at("status", "nodeRef", "name").text or ""
     try:
         node = cluster.get(NODE, "", name) if name else None
@@ -43,14 +53,18 @@ def node_name(machine: Object, cluster: Cluster) -> str:
 def emptied_node(machine: Object, cluster: Cluster) -> str:
     """Return the name of the Node that the deletion of a Machine drains; empty: there is none here.
 
-    Cluster API drains and deletes it by its name. A node that was installed again has another Machine
-    by then (machine_controller.go#drainNode #deleteNode; harvester/harvester#7065).
+    Cluster API drains and deletes it by its name. A node that was installed again has another
+    Machine by then (machine_controller.go#drainNode #deleteNode; harvester/harvester#7065).
     """
-    return node_name(machine, cluster) or (_named_as_before(machine, cluster) if machine.deleted else "")
+    return node_name(machine, cluster) or (
+        _named_as_before(machine, cluster) if machine.deleted else ""
+    )
 
 
 def successor(machine: Object, cluster: Cluster) -> Object | None:
-    """Return the Machine that has the Node which a Machine of the same Cluster names as well; None: that is not so."""
+    """Return the Machine that has the Node which a Machine of the same Cluster names as well; None:
+    that is not so.
+    """
     name = machine.at("status", "nodeRef", "name").text or ""
     node = find(cluster, NODE, "", name) if name and kinds.of(machine) is CAPI_MACHINE else None
     said = node.annotations.get(CAPI_OWNER, "") if node is not None else ""
@@ -74,7 +88,10 @@ def _is_of_another(machine: Object, node: Object) -> bool:
     if kinds.of(machine) is CAPI_MACHINE:
         said = node.annotations.get(CAPI_OWNER)
         if said is not None:
-            return said != machine.name or node.annotations.get(CAPI_SPACE, machine.namespace) != machine.namespace
+            return (
+                said != machine.name
+                or node.annotations.get(CAPI_SPACE, machine.namespace) != machine.namespace
+            )
     elif OWNER in node.annotations:
         return node.annotations[OWNER] != machine.full_name
     ids = {machine.at("spec", "providerID").text, node.at("spec", "providerID").text}

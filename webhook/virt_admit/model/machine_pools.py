@@ -1,4 +1,5 @@
-"""Pools of nodes that are updated together: MachineConfigPools of OpenShift, MachineDeployments of Cluster API.
+"""Pools of nodes that are updated together: MachineConfigPools of OpenShift,
+MachineDeployments of Cluster API.
 
 Source: openshift/machine-config-operator: pkg/controller/node/node_controller.go#maxUnavailable;
 pkg/helpers/helpers.go#GetPoolsForNode.
@@ -19,7 +20,10 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.ledger import ZONE
 
-READS: Final[Reads] = {MACHINE_CONFIG_POOL: ("spec.nodeSelector", "spec.maxUnavailable"), NODE: ("metadata.labels",)}
+READS: Final[Reads] = {
+    MACHINE_CONFIG_POOL: ("spec.nodeSelector", "spec.maxUnavailable"),
+    NODE: ("metadata.labels",),
+}
 
 _MASTER: Final = "master"
 _STANDARD: Final = {_MASTER: 0, "worker": 2}
@@ -31,7 +35,8 @@ DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
 
 
 def members(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Object, list[Object]]]:
-    """Return each MachineConfigPool with the nodes that it updates, in the order in which pools claim nodes.
+    """Return each MachineConfigPool with the nodes that it updates,
+    in the order in which pools claim nodes.
 
     A pool without a selector has no nodes, and a node that several custom pools select has no pool.
     """
@@ -62,13 +67,17 @@ class Overlap(NamedTuple):
         """What that means for the updates of the node."""
         if self.has_no_pool:
             which = f"the custom MachineConfigPools {names(self.custom)}"
-            return f"{self.node.name} matches {which}, and the operator updates no node of two of them"
+            return (
+                f"{self.node.name} matches {which}, and the operator updates no node of two of them"
+            )
         lost = f"the configuration of MachineConfigPool {self.custom[0]} never reaches it"
         return f"{self.node.name} is updated with the masters, so {lost}"
 
 
 def overlaps(pools: Iterable[Object], every: Iterable[Object]) -> Iterator[Overlap]:
-    """Yield the nodes that more pools select than the operator allows: two custom ones, or a custom one and the master."""
+    """Yield the nodes that more pools select than the operator allows: two custom ones,
+    or a custom one and the master.
+    """
     selected = _selected(pools, every)
     masters = {node.name for pool, own in selected if pool.name == _MASTER for node in own}
     by_name = {node.name: node for _, own in selected for node in own}
@@ -77,7 +86,9 @@ def overlaps(pools: Iterable[Object], every: Iterable[Object]) -> Iterator[Overl
             yield Overlap(by_name[name], custom)
 
 
-def _selected(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Object, list[Object]]]:
+def _selected(
+    pools: Iterable[Object], every: Iterable[Object]
+) -> list[tuple[Object, list[Object]]]:
     """Return each pool with the nodes that it selects."""
     ranked = sorted(pools, key=lambda pool: (_STANDARD.get(pool.name, 1), pool.name))
     nodes_known = list(every)
@@ -85,11 +96,22 @@ def _selected(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Ob
     for pool in ranked:
         selector = pool.at("spec", "nodeSelector")
         parsed = selectors.parse(selector.value) if selector.is_map else None
-        found.append((pool, [node for node in nodes_known if parsed is not None and parsed.matches(node.labels)]))
+        found.append(
+            (
+                pool,
+                [
+                    node
+                    for node in nodes_known
+                    if parsed is not None and parsed.matches(node.labels)
+                ],
+            )
+        )
     return found
 
 
-def _custom_pools(selected: Iterable[tuple[Object, Sequence[Object]]]) -> Mapping[str, tuple[str, ...]]:
+def _custom_pools(
+    selected: Iterable[tuple[Object, Sequence[Object]]],
+) -> Mapping[str, tuple[str, ...]]:
     """Return the names of the custom pools that select each node."""
     found: dict[str, tuple[str, ...]] = {}
     for pool, own in selected:
@@ -104,7 +126,9 @@ def owner_key(obj: Object) -> tuple[str, str]:
 
 
 def of_deployments(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
-    """Return the names of the nodes of each MachineDeployment by its namespace and name, as far as Machines are known."""
+    """Return the names of the nodes of each MachineDeployment by its namespace and name,
+    as far as Machines are known.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
         node = machine_nodes.node_name(machine, cluster)
@@ -114,7 +138,8 @@ def of_deployments(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
 
 
 def draining_at_once(cluster: Cluster) -> int | None:
-    """Return how many nodes that run VMs an OpenShift upgrade drains at once; None: there are no pools.
+    """Return how many nodes that run VMs an OpenShift upgrade drains at once; None:
+    there are no pools.
 
     Raises:
         Unseen: nodes or pools cannot be read.
@@ -122,7 +147,14 @@ def draining_at_once(cluster: Cluster) -> int | None:
     pools = list(cluster.list(MACHINE_CONFIG_POOL))
     if not pools:
         return None
-    return sum(_limit(pool, len(own)) for pool, own in members(pools, nodes.of_kubevirt(cluster)) if own) or None
+    return (
+        sum(
+            _limit(pool, len(own))
+            for pool, own in members(pools, nodes.of_kubevirt(cluster))
+            if own
+        )
+        or None
+    )
 
 
 def _limit(pool: Object, members: int) -> int:
@@ -133,12 +165,20 @@ def _limit(pool: Object, members: int) -> int:
 
 
 def zone_then_age(node: Object) -> tuple[bool, str, str, str]:
-    """Return the key of #sortNodeList: nodes without a zone are the last; names make it the same for each run."""
-    return ZONE not in node.labels, node.labels.get(ZONE, ""), node.metadata["creationTimestamp"].text or "", node.name
+    """Return the key of #sortNodeList: nodes without a zone are the last;
+    names make it the same for each run.
+    """
+    return (
+        ZONE not in node.labels,
+        node.labels.get(ZONE, ""),
+        node.metadata["creationTimestamp"].text or "",
+        node.name,
+    )
 
 
 def capacity(pool: Object, members: int) -> int:
-    """Return how many nodes of a MachineConfigPool may be unavailable: a percentage is rounded down, and at least one.
+    """Return how many nodes of a MachineConfigPool may be unavailable: a percentage is rounded
+    down, and at least one.
 
     Raises:
         ValueError: its ``maxUnavailable`` is neither a number nor a percentage.
@@ -160,14 +200,17 @@ def share(limit: object, total: int, form: LimitKind = LimitKind.CLUSTER_API) ->
 def at_once(deployment: Object, total: int) -> int:
     """Return how many nodes of a MachineDeployment change at once.
 
-    Those that are made for the surge are rounded up, those that may be missing down (mdutil/util.go#ResolveFenceposts).
+    Those that are made for the surge are rounded up, those that may be missing down
+    (mdutil/util.go#ResolveFenceposts).
     """
     more = _rounded(_rolling_update(deployment)["maxSurge"].value, 1, total, up=True)
     return max(1, more + min(may_be_missing(deployment, total), total))
 
 
 def kept(deployment: Object, total: int) -> int:
-    """Return how many nodes of a MachineDeployment stay available (…rollingupdate.go#reconcileOldMachineSetsRollingUpdate)."""
+    """Return how many nodes of a MachineDeployment stay available
+    (…rollingupdate.go#reconcileOldMachineSetsRollingUpdate).
+    """
     wanted = deployment.at("spec", "replicas").integer
     replicas = total if wanted is None else wanted
     return max(replicas - may_be_missing(deployment, replicas), 0)
@@ -179,7 +222,9 @@ def may_be_missing(deployment: Object, total: int) -> int:
 
 
 def _rolling_update(deployment: Object) -> Field:
-    """Return the block of both API versions: ``spec.rollout.strategy`` in v1beta2, ``spec.strategy`` before."""
+    """Return the block of both API versions: ``spec.rollout.strategy`` in v1beta2,
+    ``spec.strategy`` before.
+    """
     later = deployment.at("spec", "rollout", "strategy", "rollingUpdate")
     return later if later.is_map else deployment.at("spec", "strategy", "rollingUpdate")
 

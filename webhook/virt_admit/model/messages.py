@@ -19,7 +19,8 @@ MOST_NAMES: Final = 5
 
 
 def names(items: Iterable[str], width: int = 120) -> str:
-    """Join names: ``a, b and 7 more``, with at most five names and about ``width`` characters, but at least one name.
+    """Join names: ``a, b and 7 more``, with at most five names and about ``width`` characters,
+    but at least one name.
 
     The width is limited because the API server may truncate warnings longer than 256 characters.
     """
@@ -47,7 +48,9 @@ def ordinal(number: int) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """Truncate a text to ``length`` characters after a whole word, ending with an ellipsis if anything was removed."""
+    """Truncate a text to ``length`` characters after a whole word, ending with an ellipsis if
+    anything was removed.
+    """
     if len(text) <= length:
         return text
     kept = text[: max(length - 1, 0)]
@@ -56,7 +59,8 @@ def cut(text: str, length: int) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """Return the first statements of a text that fit into ``length`` characters, else its begin and its end.
+    """Return the first statements of a text that fit into ``length`` characters,
+    else its begin and its end.
 
     A text that ends with a whole statement needs no ellipsis: nothing of it is incomplete.
     """
@@ -80,10 +84,12 @@ def _ends(mark: re.Pattern[str], text: str) -> list[int]:
 
 
 def scheduler_words(text: str, length: int) -> str:
-    """Shorten why kube-scheduler finds no node, by whole reasons: the taint at the end may be the one that counts.
+    """Shorten why kube-scheduler finds no node, by whole reasons:
+    the taint at the end may be the one that counts.
 
-    What it says about preemption repeats the reasons, and that no resource claims are freed is none. That pods avoid
-    control-plane nodes is the least of them. Source: kubernetes/kubernetes:pkg/scheduler/framework/types.go#FitError,
+    What it says about preemption repeats the reasons, and that no resource claims are freed is
+    none. That pods avoid control-plane nodes is the least of them. Source:
+    kubernetes/kubernetes:pkg/scheduler/framework/types.go#FitError,
     pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go#PostFilter.
     """
     text = " ".join(text.split())
@@ -118,8 +124,9 @@ def cut_bytes(text: str, size: int) -> str:
 def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     """Shorten the error of a program: the begin says what failed, and the end says why.
 
-    Long paths and the frame of a gRPC error go first. What remains is cut between clauses where it has any, so that no part
-    of a clause is read as the whole: "is still attached to node a" never becomes "node a… does not exist".
+    Long paths and the frame of a gRPC error go first. What remains is cut between clauses where it
+    has any, so that no part of a clause is read as the whole: "is still attached to node a" never
+    becomes "node a… does not exist".
 
     ``parts``: the begin gets one of so many equal parts.
     """
@@ -130,13 +137,20 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     calls = list(_CALL.finditer(text))
     text = _PATH.sub(r"\1/…/\2", text)
     if calls:  # what was called, then what the last one answers
-        begin, end = _PATH.sub(r"\1/…/\2", text[: calls[0].start()]).rstrip(" :"), text.rindex(calls[-1][0])
+        begin, end = (
+            _PATH.sub(r"\1/…/\2", text[: calls[0].start()]).rstrip(" :"),
+            text.rindex(calls[-1][0]),
+        )
         text = f"{calls[-1][1]}: {text[end + len(calls[-1][0]) :]}"
         left = length - len(text) - 2
         if not begin:
             return shorten(text, length)
         if left >= min(len(begin), _SHORTEST_BEGIN):
-            return f"{begin}: {text}" if len(begin) <= left else f"{_whole_clause(_without_part(begin[:left]))}… {text}"
+            return (
+                f"{begin}: {text}"
+                if len(begin) <= left
+                else f"{_whole_clause(_without_part(begin[:left]))}… {text}"
+            )
         return shorten(text, length)
     if len(text) <= length:
         return text
@@ -169,7 +183,9 @@ _PATH: Final = re.compile(
     r"(/[\w.-]{1,64})(?:/[\w.~-]{1,255}){3,40}?"
     r"/([\w.~-]{1,255}/[\w.~-]{1,250}\.(?:img|iso|qcow2|raw)|[\w.~-]{1,255})(?![\w.~/-])"
 )
-"""A path of at least five parts: the first and last one tell which it is, of an image its folder."""
+"""A path of at least five parts: the first and last one tell which it is,
+of an image its folder.
+"""
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+]{1,15}://[\w.:@/~…%-]{4,200}(?<![:./])")
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _SHORTEST_BEGIN: Final = 30
@@ -182,13 +198,17 @@ _SHORTEST_REASON: Final = 60
 
 
 def _whole_clause(text: str) -> str:
-    """Return the begin of a text up to the end of its last whole clause, unless that leaves less than half of it."""
+    """Return the begin of a text up to the end of its last whole clause,
+    unless that leaves less than half of it.
+    """
     ends = [found.start() for found in _CLAUSE.finditer(text)]
     return text[: ends[-1]] if ends and 2 * ends[-1] >= len(text) else text
 
 
 def _without_part(text: str, borders: str = " ,") -> str:
-    """Return a text that was cut without the word at its end, which may be incomplete, unless that is more than half."""
+    """Return a text that was cut without the word at its end, which may be incomplete,
+    unless that is more than half.
+    """
     whole = text[: max(0, *(text.rfind(border) for border in borders))]
     return whole if 2 * len(whole) >= len(text) else text
 
@@ -198,14 +218,18 @@ def first_within(most: int, *choices: str) -> str:
     return next((text for text in choices if len(text) <= most), choices[-1])
 
 
-def unknown(word: object, known: Sequence[str], suggestion: str | None, *, newer: bool = False) -> str:
+def unknown(
+    word: object, known: Sequence[str], suggestion: str | None, *, newer: bool = False
+) -> str:
     """Return the message for a value that KubeVirt rejects, with the value to write instead.
 
     Args:
         newer: KubeVirt is newer than virt-admit, so it may accept values that are not in ``known``.
     """
     rejects = "may reject" if newer else "rejects"
-    write = f"{suggestion} (known: {', '.join(known)})" if suggestion else f"one of {', '.join(known)}"
+    write = (
+        f"{suggestion} (known: {', '.join(known)})" if suggestion else f"one of {', '.join(known)}"
+    )
     return f"{show(word)} is not a known value, so KubeVirt {rejects} it. Write {write}."
 
 
@@ -220,7 +244,9 @@ def sentence(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return the text with a full stop, unless an ellipsis, a full stop or a command that people copy ends it."""
+    """Return the text with a full stop, unless an ellipsis,
+    a full stop or a command that people copy ends it.
+    """
     return text if text.endswith(("…", ".")) or command_of(text) else f"{text}."
 
 
@@ -239,7 +265,9 @@ _COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm|virt-admit) [^;]*)\Z")
 _MOST_EDITS: Final = 2
 
 
-def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] | None = None) -> str | None:
+def did_you_mean(
+    word: object, known: Sequence[str], aliases: Mapping[str, str] | None = None
+) -> str | None:
     """Return the known word that was probably meant: different case, or at most two edits away.
 
     Keys of ``aliases`` are in lower case.
@@ -251,12 +279,16 @@ def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] 
         return aliases[lower]
     # an edit changes the length by one at most, so other words need not be compared
     similar = (each for each in known if abs(len(each) - len(lower)) <= _MOST_EDITS)
-    edits, nearest = min(((_edits(lower, each.lower()), each) for each in similar), default=(len(word), ""))
+    edits, nearest = min(
+        ((_edits(lower, each.lower()), each) for each in similar), default=(len(word), "")
+    )
     return nearest if edits <= _MOST_EDITS and edits < len(word) else None
 
 
 def _edits(left: str, right: str) -> int:
-    """Return the Levenshtein distance: insertions, deletions and replacements that turn one word into the other."""
+    """Return the Levenshtein distance: insertions,
+    deletions and replacements that turn one word into the other.
+    """
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, start=1):
         previous, row = row, [i]

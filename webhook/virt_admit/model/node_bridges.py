@@ -1,4 +1,5 @@
-"""Bridges that a VM needs on its node, which their markers offer as resources, and why other nodes do not have them.
+"""Bridges that a VM needs on its node, which their markers offer as resources,
+and why other nodes do not have them.
 
 Sources: kubevirt/bridge-marker:pkg/marker; k8snetworkplumbingwg/ovs-cni:docs/marker.md;
 nmstate/kubernetes-nmstate:api/shared/nodenetworkconfigurationenactment_types.go.
@@ -35,11 +36,15 @@ _LONGEST: Final = 160
 
 def bridge(resource: str) -> str:
     """Return the bridge that a resource stands for; empty: it stands for something else."""
-    return next((resource.removeprefix(start) for start in _MARKERS if resource.startswith(start)), "")
+    return next(
+        (resource.removeprefix(start) for start in _MARKERS if resource.startswith(start)), ""
+    )
 
 
 def remedy(name: str, nodes: Collection[str], cluster: Cluster) -> str:
-    """Return how one of these nodes gets a bridge, with the policy that makes it on others, or fails to."""
+    """Return how one of these nodes gets a bridge, with the policy that makes it on others,
+    or fails to.
+    """
     make = f"make bridge {name} on {' or '.join(sorted(nodes)[:3])}"
     policy = next((each for each in cluster.known(NNCP) if name in _interfaces(each)), None)
     if policy is None:
@@ -53,7 +58,9 @@ def remedy(name: str, nodes: Collection[str], cluster: Cluster) -> str:
 
 
 def _interfaces(policy: Object) -> Iterator[str]:
-    yield from (each["name"].text or "" for each in policy.at("spec", "desiredState", "interfaces").items())
+    yield from (
+        each["name"].text or "" for each in policy.at("spec", "desiredState", "interfaces").items()
+    )
 
 
 def _failures(policy: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:

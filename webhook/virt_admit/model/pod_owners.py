@@ -1,4 +1,6 @@
-"""Who makes the pods of a node again, and what removes them meanwhile: a deleted pod would come back."""
+"""Who makes the pods of a node again, and what removes them meanwhile:
+a deleted pod would come back.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,23 @@ def taken_away(pod: Object, cluster: Cluster) -> str:
         return _shut_down(pod.namespace, name, cluster)
     if kind not in _SCALED:
         return typed(f"keep {kind} {pod.namespace}/{name} off this node", described)
-    command = shell("kubectl", "scale", kind.lower(), argument(name), "-n", pod.namespace, "--replicas=0")
+    command = shell(
+        "kubectl", "scale", kind.lower(), argument(name), "-n", pod.namespace, "--replicas=0"
+    )
     return typed(f"scale {kind} {pod.namespace}/{name} to 0 for this time", command)
 
 
 def _shut_down(namespace: str, name: str, cluster: Cluster) -> str:
-    """Return what takes the pod of a VMI away: a deleted one comes back with its VM, and a device does not migrate."""
+    """Return what takes the pod of a VMI away: a deleted one comes back with its VM,
+    and a device does not migrate.
+    """
     vmi = find(cluster, VMI, namespace, name)
     vm = vmi.controller if vmi is not None else None
     if vm is not None and vm["kind"].text == VM.kind:
         stop = virtctl("stop", vm["name"].text or "", namespace)
-        return typed(f"shut VM {namespace}/{name} down for this time, and start it again afterwards", stop)
-    return typed(f"shut VMI {namespace}/{name} down for this time", kubectl("describe", VMI, name, namespace))
+        return typed(
+            f"shut VM {namespace}/{name} down for this time, and start it again afterwards", stop
+        )
+    return typed(
+        f"shut VMI {namespace}/{name} down for this time", kubectl("describe", VMI, name, namespace)
+    )

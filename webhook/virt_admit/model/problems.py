@@ -12,7 +12,8 @@ from virt_admit.model.kubernetes.objects import Object
 
 
 class ProblemCause(enum.StrEnum):
-    """The causes besides the reasons of KubeVirt's condition ``LiveMigratable``, which are causes under their own name.
+    """The causes besides the reasons of KubeVirt's condition ``LiveMigratable``, which are causes
+    under their own name.
 
     A cause is part of an id, so it never changes.
     """
@@ -33,7 +34,9 @@ class ProblemCause(enum.StrEnum):
     POD_KEPT = "CompletedPodKept"
     """A pod has ended, and what drains its node waits until it is deleted."""
     VOLUME_KEPT = "VolumeKeptAttached"
-    """A pod that no drain ends keeps a volume attached, for which the deletion of a Machine waits."""
+    """A pod that no drain ends keeps a volume attached,
+    for which the deletion of a Machine waits.
+    """
     POD_WITHOUT_VMI = "PodWithoutVmi"
     MIGRATION_FAILS = "MigrationFails"
     TARGETS_INCOMPATIBLE = "MigrationTargetsIncompatible"
@@ -66,7 +69,9 @@ class ProblemCause(enum.StrEnum):
     CONTROL_PLANE_DOWN = "ControlPlaneNodeDown"
     UPDATE_NOT_ACCEPTED = "UpdateNotAccepted"
     UPDATE_FAILING = "UpdateFailing"
-    """The operators of the cluster are updated before its nodes, and one of them does not get well."""
+    """The operators of the cluster are updated before its nodes,
+    and one of them does not get well.
+    """
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"
     ORDER_STANDS = "UpdateOrderStands"
@@ -88,7 +93,11 @@ class ProblemId(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.cause}:{self.namespace}/{self.name}" if self.namespace else f"{self.cause}:{self.name}"
+        return (
+            f"{self.cause}:{self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.cause}:{self.name}"
+        )
 
 
 class Problem(NamedTuple):
@@ -100,9 +109,13 @@ class Problem(NamedTuple):
     id: ProblemId | None = None
     """None: it is a problem of the object that the caller asked about."""
     command: str = ""
-    """What an administrator types, where it is known already. The remedy contains it then, or gets it."""
+    """What an administrator types, where it is known already. The remedy contains it then,
+    or gets it.
+    """
     brief: str = ""
-    """The reason in at most about 130 characters, true on its own; empty: its first statements are."""
+    """The reason in at most about 130 characters, true on its own; empty:
+    its first statements are.
+    """
 
     def about(self, obj: Object) -> Problem:
         """Return the problem with an id: its own, else that of an object."""
@@ -115,8 +128,9 @@ _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,99}")
 def problem_of(cause: str, obj: Object) -> ProblemId:
     """Return the id of a problem of an object.
 
-    The root of a VMI is its VM, which has the same name, or its replica set. A cause that is not a reason of a condition
-    by Kubernetes's rules, which a cluster may contain anyway, is not repeated.
+    The root of a VMI is its VM, which has the same name, or its replica set. A cause that is not a
+    reason of a condition by Kubernetes's rules, which a cluster may contain anyway, is not
+    repeated.
     """
     kind = kinds.of(obj)
     namespace = (obj.namespace or "default") if kind is None or kind.namespaced else ""

@@ -1,4 +1,5 @@
-"""Releases that objects may be judged against (``--target``), and what each of them removes or changes.
+"""Releases that objects may be judged against (``--target``),
+and what each of them removes or changes.
 
 The tables are package data, read only when needed. docs/upstream.md describes how they are made.
 """
@@ -27,7 +28,9 @@ _RELEASE: Final = r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,6})?"
 @functools.cache
 def table(component: str) -> Mapping[str, Any]:
     """Return the table of a component."""
-    loaded: Mapping[str, Any] = json.loads((FOLDER / f"{component}.json").read_text(encoding="utf-8"))
+    loaded: Mapping[str, Any] = json.loads(
+        (FOLDER / f"{component}.json").read_text(encoding="utf-8")
+    )
     return loaded
 
 
@@ -49,16 +52,25 @@ def about(component: str, release: str) -> Mapping[str, Any]:
 
 def before(component: str, release: str) -> str:
     """Return the release before this one; empty if the table does not have it."""
-    return max((each for each in releases(component) if order(each) < order(release)), key=order, default="")
+    return max(
+        (each for each in releases(component) if order(each) < order(release)),
+        key=order,
+        default="",
+    )
 
 
 def reached(component: str, running: tuple[int, ...]) -> str:
-    """Return the newest release of the table up to the one that runs; empty if the table has only newer ones."""
-    return max((each for each in releases(component) if order(each) <= running), key=order, default="")
+    """Return the newest release of the table up to the one that runs;
+    empty if the table has only newer ones.
+    """
+    return max(
+        (each for each in releases(component) if order(each) <= running), key=order, default=""
+    )
 
 
 def removed_fields(component: str, kind: str, target: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a kind that the target release does not have any more, each with the release that removed it.
+    """Yield the fields of a kind that the target release does not have any more, each with the
+    release that removed it.
 
     A field is written as ``spec.volumes[].name``.
     """
@@ -92,7 +104,8 @@ NO_TARGET: Final = UpgradeTarget()
 def parse(text: str) -> UpgradeTarget:
     """Parse ``kubevirt=1.9,kubernetes=1.37``.
 
-    A release of KubeVirt implies the release of HyperConverged that deploys it, unless one is named.
+    A release of KubeVirt implies the release of HyperConverged that deploys it, unless one is
+    named.
 
     Raises:
         ValueError: the text is not valid. The message lists the known components or releases.
@@ -103,12 +116,16 @@ def parse(text: str) -> UpgradeTarget:
         if component not in COMPONENTS or not equals:
             suggestion = did_you_mean(component, COMPONENTS) if equals else None
             hint = f"; did you mean {suggestion}" if suggestion else ""
-            raise ValueError(f"{item!r} is not COMPONENT=RELEASE{hint}. Components: {', '.join(COMPONENTS)}")
+            raise ValueError(
+                f"{item!r} is not COMPONENT=RELEASE{hint}. Components: {', '.join(COMPONENTS)}"
+            )
         if component in named:
             raise ValueError(f"{component} is named twice")
         named[component] = _known(component, release)
     if not named:
-        raise ValueError(f"no release is named. Write COMPONENT=RELEASE; components: {', '.join(COMPONENTS)}")
+        raise ValueError(
+            f"no release is named. Write COMPONENT=RELEASE; components: {', '.join(COMPONENTS)}"
+        )
     if KUBEVIRT in named and HYPERCONVERGED not in named:
         named[HYPERCONVERGED] = _deploying(named[KUBEVIRT])
     return UpgradeTarget(**named)
@@ -118,22 +135,31 @@ def _known(component: str, release: str) -> str:
     found = re.fullmatch(_RELEASE, release)
     minor = f"{int(found[1])}.{int(found[2])}" if found else release
     if minor not in releases(component):
-        raise ValueError(f"release {release!r} of {component} is not known. Known: {', '.join(releases(component))}")
+        raise ValueError(
+            f"release {release!r} of {component} is not known. Known: "
+            f"{', '.join(releases(component))}"
+        )
     return minor
 
 
 def _deploying(kubevirt: str) -> str:
-    """Return the first release of HyperConverged that deploys this KubeVirt; empty if none is known."""
+    """Return the first release of HyperConverged that deploys this KubeVirt;
+    empty if none is known.
+    """
     every = releases(HYPERCONVERGED)
-    return next((release for release in every if about(HYPERCONVERGED, release)["kubevirt"] == kubevirt), "")
+    return next(
+        (release for release in every if about(HYPERCONVERGED, release)["kubevirt"] == kubevirt), ""
+    )
 
 
-# --- feature gates -------------------------------------------------------------------------------------------------
+# --- feature gates --------------------------------------------------------------------------------
 
 
 @functools.cache
 def kubevirt_gates() -> frozenset[str]:
-    """Return the feature gates of every known release of KubeVirt, also of older and of unreleased ones."""
+    """Return the feature gates of every known release of KubeVirt,
+    also of older and of unreleased ones.
+    """
     gates = (gate for release in releases(KUBEVIRT) for gate in about(KUBEVIRT, release)["gates"])
     return frozenset((*gates, *table(KUBEVIRT)["gates_of_other_releases"]))
 

@@ -1,7 +1,7 @@
 """Fields that no known release of a custom resource defines, each with the nearest real field.
 
-The tables in ``field_tables/`` are generated from CustomResourceDefinitions by ``make docs``. Each kind has its own file,
-which is read when the first object of the kind is judged.
+The tables in ``field_tables/`` are generated from CustomResourceDefinitions by ``make docs``. Each
+kind has its own file, which is read when the first object of the kind is judged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from virt_admit.model.kubernetes.objects import Key, Object, Path
 FOLDER: Final = FilePath(__file__).parent / "field_tables"
 
 FREE: Final = 0
-"""The type of values that are not judged: scalars, maps whose keys the user chooses, preserved unknown fields."""
+"""The type of values that are not judged: scalars, maps whose keys the user chooses,
+preserved unknown fields.
+"""
 
 ANY: Final = "*"
 """The key of a type that stands for every key of a map."""
@@ -79,7 +81,10 @@ class FieldTable:
     def fields(self) -> Callable[[frozenset[int]], Mapping[str, frozenset[int]]]:
         """Return for some types the fields that any of them defines, each with its types."""
         return functools.cache(
-            lambda nodes: {key: self.below(nodes, key) for key in {key for node in nodes for key in self.types[node]}}
+            lambda nodes: {
+                key: self.below(nodes, key)
+                for key in {key for node in nodes for key in self.types[node]}
+            }
         )
 
     @functools.cached_property
@@ -103,9 +108,15 @@ class UnknownField(NamedTuple):
         problem = "no known release defines this field, so the API server drops it"
         remove = f"{problem}. Remove it or correct its name."
         if self.nearest is None:
-            return f"{problem} and the setting has no effect. Remove it or correct its name.", remove
+            return (
+                f"{problem} and the setting has no effect. Remove it or correct its name.",
+                remove,
+            )
         return (
-            f"{problem} and the setting has no effect. The nearest real field is {self.nearest}. Use it or remove this one.",
+            (
+                f"{problem} and the setting has no effect. The nearest real field is "
+                f"{self.nearest}. Use it or remove this one."
+            ),
             f"{problem}. Use {self.nearest}, or remove it.",
             f"{problem}. Use {self.nearest[-1]}, or remove it.",
             remove,
@@ -149,12 +160,17 @@ def load(kind: Kind) -> FieldTable | None:
 
 
 def _item(below: int | list[Any]) -> int:
-    """Return the type of the items of a list, which the file writes as ``[7]``; other types as they are."""
+    """Return the type of the items of a list, which the file writes as ``[7]``;
+    other types as they are.
+    """
     return _item(below[0]) if isinstance(below, list) else below
 
 
 def _all_known(value: Mapping[str, Any], nodes: frozenset[int], table: FieldTable) -> bool:
-    """Return whether a map has no unknown field, as nearly all have none. It makes no paths, which takes most time."""
+    """Return whether a map has no unknown field, as nearly all have none.
+
+    It makes no paths, which takes most time.
+    """
     known = table.fields(nodes)
     if not (value.keys() <= known.keys() or ANY in known):
         return False
@@ -190,7 +206,9 @@ def _unknown(value: Any, nodes: frozenset[int], table: FieldTable, path: Path) -
 
 
 def nearest(table: FieldTable, root: int, path: Path) -> Path | None:
-    """Return the real field that was probably meant: a similar name next to it, or the same name elsewhere."""
+    """Return the real field that was probably meant: a similar name next to it,
+    or the same name elsewhere.
+    """
     *parents, name = path.without_indices
     around = [root]
     for key in parents:
@@ -214,7 +232,10 @@ def nearest(table: FieldTable, root: int, path: Path) -> Path | None:
 
 
 def _typo(name: str, siblings: list[str]) -> str | None:
-    """Return the sibling that was probably meant. Two edits turn a short word into any other, so its first letter counts."""
+    """Return the sibling that was probably meant.
+
+    Two edits turn a short word into any other, so its first letter counts.
+    """
     if not siblings:
         return None
     alias = next((other for other in _ALIASES.get(name, ()) if other in siblings), None)
@@ -224,7 +245,9 @@ def _typo(name: str, siblings: list[str]) -> str | None:
 
 
 def _search(table: FieldTable, start: int, name: str, deepest: int) -> tuple[str, ...] | None:
-    """Return the shortest path from a type to a field of this name, or with the same words, breadth first."""
+    """Return the shortest path from a type to a field of this name, or with the same words,
+    breadth first.
+    """
     if name in _GENERIC:
         return None
     level: list[tuple[tuple[str, ...], int]] = [((), start)]
@@ -262,4 +285,6 @@ def _words(name: str) -> tuple[str, ...]:
 def _same_word(left: str, right: str) -> bool:
     if left == right:
         return True
-    return left[:_SAME_PREFIX] == right[:_SAME_PREFIX] and min(len(left), len(right)) >= _SAME_PREFIX
+    return (
+        left[:_SAME_PREFIX] == right[:_SAME_PREFIX] and min(len(left), len(right)) >= _SAME_PREFIX
+    )

@@ -1,7 +1,7 @@
 """Pods with which Forklift tries the VDDK image of a provider: why they cannot pull it.
 
-Forklift makes a Job ``vddk-validator-PLAN…`` in the target namespace of a Plan, and again when it is
-deleted. Its condition about the image says neither the image nor why the kubelet cannot pull it.
+Forklift makes a Job ``vddk-validator-PLAN…`` in the target namespace of a Plan, and again when it
+is deleted. Its condition about the image says neither the image nor why the kubelet cannot pull it.
 Sources: kubev2v/forklift:pkg/controller/plan/validation.go#validateVddkImageJob
 #createVddkCheckJob; kubernetes/kubernetes:pkg/kubelet/images/image_manager.go.
 """
@@ -31,7 +31,9 @@ READS: Final[Reads] = {
 _JOB: Final = "vddk-validator-"
 _LONGEST_PREFIX: Final = 58
 """Characters of ``generateName`` that the API server keeps (apiserver:pkg/storage/names)."""
-_PULLS: Final = frozenset(("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable"))
+_PULLS: Final = frozenset(
+    ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable")
+)
 _FAILED: Final = re.compile(r"(?:ErrImagePull|Failed to pull image \"[^\"]{1,512}\"): (.+)")
 _CAUSES: Final = (
     (r"x509|certificate", "Let the nodes trust the CA of that registry"),
@@ -59,7 +61,9 @@ class UnpulledImage(NamedTuple):
 
 
 def unpulled(plan: Object, cluster: Cluster) -> UnpulledImage | None:
-    """Return why the image of the source provider of a Plan cannot be pulled; None: nothing says so."""
+    """Return why the image of the source provider of a Plan cannot be pulled; None:
+    nothing says so.
+    """
     for pod in _pods(plan, cluster):
         for status in pod.at("status", "initContainerStatuses").items():
             waiting = status.at("state", "waiting")
@@ -93,9 +97,17 @@ def _unpulled(plan: Object, pod: Object, image: str, why: str) -> UnpulledImage:
     begin = f"VDDK image {image} ({provider}) cannot be pulled in namespace {pod.namespace}"
     by, last = f" by pod {pod.name}", cut_middle(why.rpartition(": ")[2], 60)
     reasons = (f"{begin}{by}: {cut_middle(why, 110)}", f"{begin}{by}: {last}", f"{begin}: {last}")
-    account, job = pod.at("spec", "serviceAccountName").text or "default", pod.labels.get("job-name", "")
-    known = next((way for words, way in _CAUSES if re.search(words, why, re.IGNORECASE)), "Make it pullable there")
+    account, job = (
+        pod.at("spec", "serviceAccountName").text or "default",
+        pod.labels.get("job-name", ""),
+    )
+    known = next(
+        (way for words, way in _CAUSES if re.search(words, why, re.IGNORECASE)),
+        "Make it pullable there",
+    )
     way = known.format(account=account, namespace=pod.namespace, job=job)
     edit = shell("kubectl", "edit", "serviceaccount", argument(account), "-n", pod.namespace)
     command = edit if "pull secret" in way else kubectl("describe", POD, pod.name, pod.namespace)
-    return UnpulledImage(reasons, f"{way}, or correct settings.vddkInitImage of that Provider.", command)
+    return UnpulledImage(
+        reasons, f"{way}, or correct settings.vddkInitImage of that Provider.", command
+    )

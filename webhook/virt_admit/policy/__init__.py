@@ -1,1 +1,4 @@
-"""Decisions: which rule acts how and where. ``shipped/`` holds the policies that come with virt-admit."""
+"""Decisions: which rule acts how and where.
+
+``shipped/`` holds the policies that come with virt-admit.
+"""

@@ -15,7 +15,8 @@ _PREFIX = f"{DOMAIN}/exempt"
 
 
 def ignored_annotation(rule: Rule, obj: Object, policy: Policy, known: Collection[str]) -> str:
-    """Return one sentence on why an exemption annotation does not count for a rule; empty if there is none.
+    """Return one sentence on why an exemption annotation does not count for a rule;
+    empty if there is none.
 
     Args:
         rule: the rule that found something.
@@ -28,8 +29,12 @@ def ignored_annotation(rule: Rule, obj: Object, policy: Policy, known: Collectio
     return ""
 
 
-def _ignored(rule: Rule, obj: Object, policy: Policy, known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the annotations that seem to be meant for the rule, with the reasons why they do not count."""
+def _ignored(
+    rule: Rule, obj: Object, policy: Policy, known: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the annotations that seem to be meant for the rule,
+    with the reasons why they do not count.
+    """
     keys = [key for key in obj.annotations if key.lower().startswith(_PREFIX)]
     for key in (EXEMPT_RULE + rule.id, EXEMPT_ALL):
         if key in keys:

@@ -21,7 +21,10 @@ class Origin:
 
 
 def origins(policy: Policy, rule: Rule, namespace: str) -> Iterator[Origin]:
-    """Yield what each layer sets for the rule in the namespace. The last one that sets a value wins."""
+    """Yield what each layer sets for the rule in the namespace.
+
+    The last one that sets a value wins.
+    """
     yield Origin(CLASS, RuleSettings(rule.action, rule.fix_by_default if rule.fixable else None))
     for layer in policy.layers:
         if layer.covers(namespace):
@@ -33,5 +36,9 @@ def origins(policy: Policy, rule: Rule, namespace: str) -> Iterator[Origin]:
 
 def winner(policy: Policy, rule: Rule, namespace: str) -> tuple[EffectiveSettings, str]:
     """Return the settings of the rule in the namespace, and the layer that decides its action."""
-    setting = [origin.layer for origin in origins(policy, rule, namespace) if origin.settings.action is not None]
+    setting = [
+        origin.layer
+        for origin in origins(policy, rule, namespace)
+        if origin.settings.action is not None
+    ]
     return policy.decide(rule, namespace), setting[-1]

@@ -26,7 +26,9 @@ def policy_file(name: str) -> Path | None:
     if not path.is_file():
         meant = did_you_mean(name, SHIPPED)
         hint = f". Did you mean {meant}?" if meant else nearest(name)
-        raise SettingError(f"--policy {name}: no such file, and not one of {', '.join(SHIPPED)}{hint}")
+        raise SettingError(
+            f"--policy {name}: no such file, and not one of {', '.join(SHIPPED)}{hint}"
+        )
     return path
 
 

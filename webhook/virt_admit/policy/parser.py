@@ -21,11 +21,15 @@ from virt_admit.rules import Rules
 from virt_admit.settings import API_VERSION
 
 MAX_BYTES: Final = 1024 * 1024
-"""A ConfigMap holds at most 1 MiB (kubernetes/kubernetes:pkg/apis/core/validation/validation.go#MaxSecretSize)."""
+"""A ConfigMap holds at most 1 MiB
+(kubernetes/kubernetes:pkg/apis/core/validation/validation.go#MaxSecretSize).
+"""
 MAX_SUGGESTIONS: Final = 20
 """The largest number of problems with a suggestion of a rule name."""
 MAX_PROBLEMS: Final = 100
-"""The largest number of problems that are searched for. A mistake in a list of 1 MiB would make a million."""
+"""The largest number of problems that are searched for.
+A mistake in a list of 1 MiB would make a million.
+"""
 
 
 def shipped(name: str) -> bytes:
@@ -34,10 +38,13 @@ def shipped(name: str) -> bytes:
 
 
 def parse(text: bytes, rules: Rules, name: str = "policy") -> Policy:
-    """Parse a policy. Settings that it omits come from the shipped policy that it extends (``default``).
+    """Parse a policy.
+
+    Settings that it omits come from the shipped policy that it extends (``default``).
 
     Raises:
-        PolicyError: with the problems found, each as ``file:line: path: problem``. The search ends at ``MAX_PROBLEMS``.
+        PolicyError: with the problems found, each as ``file:line: path: problem``. The search ends
+            at ``MAX_PROBLEMS``.
     """
     policy, base = _read(text, rules, name)
     return _stack(policy, load(base, rules))
@@ -63,7 +70,9 @@ def _stack(policy: Policy, below: Policy) -> Policy:
 def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
     """Return the policy in the text alone, and the name of the one that it extends."""
     if len(text) > MAX_BYTES:
-        raise PolicyError([f"{name}: the policy is larger than {MAX_BYTES:,} bytes, the limit of a ConfigMap"])
+        raise PolicyError(
+            [f"{name}: the policy is larger than {MAX_BYTES:,} bytes, the limit of a ConfigMap"]
+        )
     found, errors = documents.read(text, name)
     problems = [str(error) for error in errors]
     if not problems and len(found) != 1:
@@ -72,7 +81,10 @@ def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
         raise PolicyError(problems)
     document = found[0]
     problems = [
-        f"{name}:{duplicate.line}: {duplicate.path}: duplicate key, first in line {duplicate.first_line}"
+        (
+            f"{name}:{duplicate.line}: {duplicate.path}: duplicate key, first in line "
+            f"{duplicate.first_line}"
+        )
         for duplicate in document.duplicates
     ]
     reader = _Reader(rules, name)
@@ -113,7 +125,11 @@ class _Reader:
             layers=tuple(layers),
             users=tuple(self._exemption(item) for item in self._list(exempt["users"])),
             namespaces=tuple(self._exemption(item) for item in self._list(exempt["namespaces"])),
-            annotations=(frozenset(self._rule_names(exempt["annotations"])) if exempt["annotations"].present else None),
+            annotations=(
+                frozenset(self._rule_names(exempt["annotations"]))
+                if exempt["annotations"].present
+                else None
+            ),
         )
 
     def _problem(self, where: Field, text: str) -> None:
@@ -136,7 +152,9 @@ class _Reader:
         if where.value in SHIPPED:
             self.extends = where.value
         elif where.present:
-            self._problem(where, f"must be one of {', '.join(SHIPPED)}{_near(where.value, SHIPPED)}")
+            self._problem(
+                where, f"must be one of {', '.join(SHIPPED)}{_near(where.value, SHIPPED)}"
+            )
 
     def _list(self, where: Field) -> list[Field]:
         if where.present and not where.is_list:
@@ -236,7 +254,9 @@ class _Reader:
                 self._problem(where[key], "is required")
         for name in re.findall(r"\{[^}]*\}?", where["match"].text or ""):
             if name not in PLACEHOLDERS:
-                self._problem(where["match"], f"unknown placeholder {name}{_near(name, PLACEHOLDERS)}")
+                self._problem(
+                    where["match"], f"unknown placeholder {name}{_near(name, PLACEHOLDERS)}"
+                )
         if not where["rules"].present:
             self._problem(where["rules"], 'is required; ["*"] means all')
         return Exemption(
@@ -294,7 +314,11 @@ def _param(param: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _percent(value: Any) -> int:
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,3}%", value) or int(value[:-1]) > 100:
+    if (
+        not isinstance(value, str)
+        or not re.fullmatch(r"[0-9]{1,3}%", value)
+        or int(value[:-1]) > 100
+    ):
         raise ValueError("must be a percentage from 0% to 100%")
     return int(value[:-1])
 
@@ -304,7 +328,9 @@ def _group(default: Any, value: Any) -> Any:
     parts = {part.name: part for part in dataclasses.fields(default)}
     if not isinstance(value, dict) or not value.keys() <= parts.keys():
         raise ValueError(f"must be a map with some of {', '.join(parts)}")
-    return dataclasses.replace(default, **{name: _param(parts[name], each) for name, each in value.items()})
+    return dataclasses.replace(
+        default, **{name: _param(parts[name], each) for name, each in value.items()}
+    )
 
 
 def _near(word: Any, known: Any) -> str:

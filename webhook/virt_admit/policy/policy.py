@@ -1,7 +1,7 @@
 """The administrator's policy: actions and parameters of rules, by namespace, and exemptions.
 
-A policy is a stack of layers. For each rule the last layer that sets it wins. Within a layer, a named rule wins over
-a pattern.
+A policy is a stack of layers. For each rule the last layer that sets it wins. Within a layer, a
+named rule wins over a pattern.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ EXEMPT_RULE: Final = f"{DOMAIN}/exempt."
 
 
 class PolicyError(ValueError):
-    """A policy is not valid. Each problem has its path and, if a known word is near, a suggestion."""
+    """A policy is not valid.
+
+    Each problem has its path and, if a known word is near, a suggestion.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -52,11 +55,18 @@ class Layer:
     """Where the layer is written: the policy, and the key in it."""
 
     def covers(self, namespace: str) -> bool:
-        """Whether the layer applies to this namespace. Only layers without patterns apply to cluster-scoped objects."""
-        return self.namespaces is None or any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+        """Whether the layer applies to this namespace.
+
+        Only layers without patterns apply to cluster-scoped objects.
+        """
+        return self.namespaces is None or any(
+            fnmatchcase(namespace, pattern) for pattern in self.namespaces
+        )
 
     def rulings(self, rule_id: str) -> Iterator[RuleSettings]:
-        """Yield the settings of the rule, weakest first: patterns in order, then the rule's own entry."""
+        """Yield the settings of the rule, weakest first: patterns in order,
+        then the rule's own entry.
+        """
         for pattern, ruling in self.rules.items():
             if "*" in pattern and fnmatchcase(rule_id, pattern):
                 yield ruling
@@ -65,7 +75,9 @@ class Layer:
 
 
 class Exemption(NamedTuple):
-    """The users or namespaces that are exempt, from which rules, why, and until when (inclusive)."""
+    """The users or namespaces that are exempt, from which rules, why,
+    and until when (inclusive).
+    """
 
     match: str
     rules: tuple[str, ...]
@@ -76,7 +88,9 @@ class Exemption(NamedTuple):
     """The strongest action that remains for a finding."""
 
     def names(self, subjects: tuple[str, ...], today: datetime.date) -> bool:
-        """Whether the exemption applies that day to one of these names of a user, or to this namespace."""
+        """Whether the exemption applies that day to one of these names of a user,
+        or to this namespace.
+        """
         in_time = self.until is None or today <= self.until
         return in_time and any(subject and fnmatchcase(subject, self.match) for subject in subjects)
 
@@ -108,7 +122,9 @@ class Policy:
     users: tuple[Exemption, ...] = ()
     namespaces: tuple[Exemption, ...] = ()
     annotations: frozenset[str] | None = None
-    """The rules for which an annotation on the object counts; None: inherited from the base policy."""
+    """The rules for which an annotation on the object counts; None:
+    inherited from the base policy.
+    """
     texts: tuple[bytes, ...] = ()
     """What it was parsed from: the shipped policies below it, lowest first, and its own text."""
     name: str = ""
@@ -124,18 +140,29 @@ class Policy:
         """Return the settings of the rule in the namespace (empty for cluster-scoped objects)."""
         return self._decisions(self._layers_of(namespace), rule)
 
-    def active(self, rules: tuple[Rule, ...], namespace: str, weakest: Action) -> tuple[Decided, ...]:
-        """Return the rules to which the policy gives at least this action in the namespace, with their settings."""
+    def active(
+        self, rules: tuple[Rule, ...], namespace: str, weakest: Action
+    ) -> tuple[Decided, ...]:
+        """Return the rules to which the policy gives at least this action in the namespace,
+        with their settings.
+        """
         return self._active(self._layers_of(namespace), rules, weakest)
 
-    def fixing(self, rules: tuple[Rule, ...], namespace: str, *, opt_in: bool) -> tuple[Decided, ...]:
-        """Return the rules whose fixes the policy applies, or with ``opt_in`` does not forbid, with their settings."""
+    def fixing(
+        self, rules: tuple[Rule, ...], namespace: str, *, opt_in: bool
+    ) -> tuple[Decided, ...]:
+        """Return the rules whose fixes the policy applies, or with ``opt_in`` does not forbid,
+        with their settings.
+        """
         return self._fixing(self._layers_of(namespace), rules, opt_in)
 
     @functools.cached_property
     def digest(self) -> str:
-        """12 hexadecimal digits that distinguish policies in an audit log; empty if it was not parsed from a text."""
-        import hashlib  # noqa: PLC0415 - loading OpenSSL takes time, and checking files alone shows no digest
+        """12 hexadecimal digits that distinguish policies in an audit log;
+        empty if it was not parsed from a text.
+        """
+        # loading OpenSSL takes time, and checking files alone shows no digest
+        import hashlib  # noqa: PLC0415
 
         digest = ""
         for text in self.texts:
@@ -154,7 +181,9 @@ class Policy:
         return functools.cache(_decide)
 
     @functools.cached_property
-    def _active(self) -> Callable[[tuple[Layer, ...], tuple[Rule, ...], Action], tuple[Decided, ...]]:
+    def _active(
+        self,
+    ) -> Callable[[tuple[Layer, ...], tuple[Rule, ...], Action], tuple[Decided, ...]]:
         return functools.lru_cache(maxsize=1024)(
             lambda layers, rules, weakest: tuple(
                 each for each in self._decided(layers, rules) if each[1].action >= weakest
@@ -180,27 +209,43 @@ class Policy:
     ) -> Exemption | None:
         """Return the exemption by user or namespace that covers the object; the last one wins.
 
-        ``aliases`` are further names of the user, with placeholders for its namespace (``trusted_accounts``).
+        ``aliases`` are further names of the user, with placeholders for its namespace
+        (``trusted_accounts``).
         """
-        for exemption in (*self._naming_namespace((namespace,)), *self._naming_user((user, *aliases))):
+        for exemption in (
+            *self._naming_namespace((namespace,)),
+            *self._naming_user((user, *aliases)),
+        ):
             if exemption.covers(rule.id, obj.kind):
                 return exemption
         return None
 
     @functools.cached_property
     def _naming_namespace(self) -> Callable[[tuple[str, ...]], tuple[Exemption, ...]]:
-        """The exemptions that name a namespace, the last one first; a cluster has few namespaces and users."""
-        return functools.lru_cache(maxsize=4096)(lambda subjects: self._naming(self.namespaces, subjects))
+        """The exemptions that name a namespace, the last one first;
+        a cluster has few namespaces and users.
+        """
+        return functools.lru_cache(maxsize=4096)(
+            lambda subjects: self._naming(self.namespaces, subjects)
+        )
 
     @functools.cached_property
     def _naming_user(self) -> Callable[[tuple[str, ...]], tuple[Exemption, ...]]:
-        return functools.lru_cache(maxsize=4096)(lambda subjects: self._naming(self.users, subjects))
+        return functools.lru_cache(maxsize=4096)(
+            lambda subjects: self._naming(self.users, subjects)
+        )
 
-    def _naming(self, exemptions: tuple[Exemption, ...], subjects: tuple[str, ...]) -> tuple[Exemption, ...]:
-        return tuple(exemption for exemption in reversed(exemptions) if exemption.names(subjects, self.today))
+    def _naming(
+        self, exemptions: tuple[Exemption, ...], subjects: tuple[str, ...]
+    ) -> tuple[Exemption, ...]:
+        return tuple(
+            exemption for exemption in reversed(exemptions) if exemption.names(subjects, self.today)
+        )
 
     def annotated(self, rule: Rule, obj: Object) -> str:
-        """Return the reason in an annotation that exempts the object, if the policy allows that; else empty."""
+        """Return the reason in an annotation that exempts the object, if the policy allows that;
+        else empty.
+        """
         if rule.id not in (self.annotations or ()):
             return ""
         for key in (EXEMPT_RULE + rule.id, EXEMPT_ALL):
@@ -212,7 +257,11 @@ class Policy:
     @property
     def expired(self) -> tuple[Exemption, ...]:
         """The exemptions that have expired."""
-        return tuple(e for e in (*self.users, *self.namespaces) if e.until is not None and e.until < self.today)
+        return tuple(
+            e
+            for e in (*self.users, *self.namespaces)
+            if e.until is not None and e.until < self.today
+        )
 
 
 def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
@@ -234,7 +283,8 @@ def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
 def parse_annotation(text: str) -> tuple[str, datetime.date | None]:
     """Parse ``reason[; until=YYYY-MM-DD][; by=name]``.
 
-    An end date that is not valid counts as expired, because a visible finding is safer than a silent exemption.
+    An end date that is not valid counts as expired, because a visible finding is safer than a
+    silent exemption.
     """
     reason, *extras = (part.strip() for part in text.split(";"))
     until = None

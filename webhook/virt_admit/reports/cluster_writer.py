@@ -47,7 +47,8 @@ class NotWritten(Exception):
 
 
 class WriteRefused(NotWritten):
-    """The API server refuses this object: because of a quota, a policy or a missing right, or because of what is in it.
+    """The API server refuses this object: because of a quota, a policy or a missing right, or
+    because of what is in it.
 
     A user of a namespace can cause each of them, so the objects of others are written all the same.
     """
@@ -59,14 +60,19 @@ class WriteRefused(NotWritten):
 
 
 class Refusals:
-    """The namespaces that refuse objects. Nothing more of that kind is written there, and everything in the others."""
+    """The namespaces that refuse objects.
+
+    Nothing more of that kind is written there, and everything in the others.
+    """
 
     def __init__(self) -> None:
         self._first: dict[tuple[Kind | str, ...], WriteRefused] = {}
         """By kind and namespace; what is refused alone also by its name."""
 
     def write(self, address: Address, write: Callable[[], None]) -> bool:
-        """Write an object, unless its namespace refused one of this kind before. Return whether it was written.
+        """Write an object, unless its namespace refused one of this kind before.
+
+        Return whether it was written.
 
         Raises:
             NotWritten: the API server does not answer.
@@ -85,7 +91,9 @@ class Refusals:
         """Raise WriteRefused if an object was refused."""
         if self._first:
             error, *others = self._first.values()
-            raise WriteRefused(f"{error} (and {count(len(others), 'more refusal')})" if others else str(error))
+            raise WriteRefused(
+                f"{error} (and {count(len(others), 'more refusal')})" if others else str(error)
+            )
 
 
 def write_reports(
@@ -130,7 +138,9 @@ def address_of(form: Format, obj: Object) -> Address:
     return (form.namespaced if obj.namespace else form.cluster), line(obj.namespace), name(obj)
 
 
-def own_reports(api: ApiClient, kind: Kind, namespace: str, unreadable: frozenset[str]) -> set[Address]:
+def own_reports(
+    api: ApiClient, kind: Kind, namespace: str, unreadable: frozenset[str]
+) -> set[Address]:
     """Return the reports that virt-admit wrote, except those about kinds that could not be listed.
 
     Raises:
@@ -140,7 +150,11 @@ def own_reports(api: ApiClient, kind: Kind, namespace: str, unreadable: frozense
 
     def read() -> set[Address]:
         found = api.list(path_of(kind, namespace), {"labelSelector": labels})
-        return {(kind, _namespace(obj), obj["metadata"]["name"]) for obj in found if not _is_about(obj, unreadable)}
+        return {
+            (kind, _namespace(obj), obj["metadata"]["name"])
+            for obj in found
+            if not _is_about(obj, unreadable)
+        }
 
     try:
         return _retry(read)
@@ -182,7 +196,9 @@ def apply(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
 
 
 def write_events(api: ApiClient, results: Iterable[ObjectResult], now: datetime.datetime) -> None:
-    """Write an Event for each rule and object with a denial or a warning. Update the Event if it exists.
+    """Write an Event for each rule and object with a denial or a warning.
+
+    Update the Event if it exists.
 
     Raises:
         NotWritten: an Event could not be written.
@@ -194,7 +210,9 @@ def write_events(api: ApiClient, results: Iterable[ObjectResult], now: datetime.
     refusals.end()
 
 
-def addressed_events(result: ObjectResult, now: datetime.datetime) -> Iterator[tuple[Address, dict[str, Any]]]:
+def addressed_events(
+    result: ObjectResult, now: datetime.datetime
+) -> Iterator[tuple[Address, dict[str, Any]]]:
     """Yield the Events about one object with their addresses."""
     for body in events(result, now):
         yield (EVENT, _namespace(body), body["metadata"]["name"]), body
@@ -228,7 +246,9 @@ def events(result: ObjectResult, now: datetime.datetime) -> Iterator[dict[str, A
     found: dict[str, list[str]] = {}
     for row in rows_of(result):
         if (row.action or Action.OFF) >= Action.WARN and not (row.exempted or row.fixed):
-            found.setdefault(row.rule, []).append(f"{row.path}: {row.message}" if row.path else row.message)
+            found.setdefault(row.rule, []).append(
+                f"{row.path}: {row.message}" if row.path else row.message
+            )
     for rule, texts in sorted(found.items()):
         yield _event(result.obj, rule, "; ".join(dict.fromkeys(texts)), now)
 
@@ -241,8 +261,13 @@ def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[st
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
-        # Events about cluster-scoped objects belong into "default" (kubernetes pkg/apis/core/validation/events.go)
-        "metadata": {"name": f"{SOURCE}.{digest}", "namespace": obj.namespace or "default", "labels": dict(MANAGED)},
+        # Events about cluster-scoped objects belong into "default" (kubernetes
+        # pkg/apis/core/validation/events.go)
+        "metadata": {
+            "name": f"{SOURCE}.{digest}",
+            "namespace": obj.namespace or "default",
+            "labels": dict(MANAGED),
+        },
         "involvedObject": reference(obj),
         "type": "Warning",
         "reason": known.event if known else POLICY_FINDING,
@@ -277,8 +302,9 @@ def _retry(call: Callable[[], T]) -> T:
 
 
 _ABOUT_NO_OBJECT: Final = frozenset((0, 401, 429, 502, 503, 504))
-"""Statuses of an API server that does not answer, or answers nothing to this account. 422 and 500 are about one object:
-etcd refuses one that is too large with 500."""
+"""Statuses of an API server that does not answer, or answers nothing to this account. 422 and 500
+are about one object: etcd refuses one that is too large with 500.
+"""
 
 
 def _not_written(verb: str, address: Address, error: ApiError) -> NotWritten:

@@ -8,7 +8,9 @@ from virt_admit.model.sanitize import cell
 
 
 def columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield rows of equal length, indented by two spaces, with aligned columns; the last column is not padded."""
+    """Yield rows of equal length, indented by two spaces, with aligned columns;
+    the last column is not padded.
+    """
     every = list(rows)
     widths = [max(map(len, column)) for column in zip(*every, strict=True)][:-1]
     for row in every:

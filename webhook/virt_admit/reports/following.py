@@ -1,4 +1,6 @@
-"""What ``--follow`` reports: changes, each a line of text and a JSON object, and how following ended."""
+"""What ``--follow`` reports: changes, each a line of text and a JSON object,
+and how following ended.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from virt_admit.reports.values import as_data
 
 @dataclass(frozen=True, slots=True)
 class FollowChange:
-    """One change: a line of text (empty: none) and a value whose fields are the keys of its JSON object."""
+    """One change: a line of text (empty: none) and a value whose fields are the keys of its JSON
+    object.
+    """
 
     type: str
     text: str
@@ -77,7 +81,10 @@ def text_line(time: str | None, text: str) -> str:
 
 
 def json_line(time: str | None, type_: str, *values: object) -> str:
-    """Return one JSON object in one line. The keys of later values come after those of earlier ones."""
+    """Return one JSON object in one line.
+
+    The keys of later values come after those of earlier ones.
+    """
     data = {"version": 1, "time": time, "type": type_}
     for value in values:
         data |= as_data(value) if value is not None else {}

@@ -1,4 +1,6 @@
-"""Keep reports and Events in a cluster up to date: each call writes only what changed since the last one."""
+"""Keep reports and Events in a cluster up to date:
+each call writes only what changed since the last one.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,13 @@ from virt_admit.reports.findings.formats.policy_reports import Format, report, s
 from virt_admit.reports.findings.report import ObjectResult, Report
 
 RELIST: Final = 600.0
-"""Seconds between two lists of the reports, which find those that another client changed or deleted."""
+"""Seconds between two lists of the reports,
+which find those that another client changed or deleted.
+"""
 EVENT_REFRESH: Final = 1800
-"""Seconds after which an Event is written again. The API server deletes it one hour after its last change."""
+"""Seconds after which an Event is written again.
+The API server deletes it one hour after its last change.
+"""
 
 
 class _Written(NamedTuple):
@@ -36,7 +42,9 @@ class LiveWriter:
         self._events: dict[Address, tuple[str, int]] = {}
         self._listed = float("-inf")
 
-    def write(self, judged: Report, unreadable: frozenset[str], more: Sequence[ObjectResult] = ()) -> None:
+    def write(
+        self, judged: Report, unreadable: frozenset[str], more: Sequence[ObjectResult] = ()
+    ) -> None:
         """Write what changed, and delete the reports about objects that no longer exist.
 
         Args:
@@ -62,7 +70,12 @@ class LiveWriter:
         refusals.end()
 
     def _write_reports(
-        self, form: Format, judged: Report, unreadable: frozenset[str], seconds: int, refusals: Refusals
+        self,
+        form: Format,
+        judged: Report,
+        unreadable: frozenset[str],
+        seconds: int,
+        refusals: Refusals,
     ) -> None:
         stale = self._existing(form, unreadable)
         existing = frozenset(stale)
@@ -85,19 +98,26 @@ class LiveWriter:
     def _existing(self, form: Format, unreadable: frozenset[str]) -> set[Address]:
         """Return the reports in the cluster, except those about kinds that could not be listed."""
         if time.monotonic() - self._listed < RELIST:
-            return {address for address, written in self._reports.items() if written.about not in unreadable}
+            return {
+                address
+                for address, written in self._reports.items()
+                if written.about not in unreadable
+            }
         found = set[Address]()
         for kind in (form.namespaced, form.cluster):
             found |= cluster_writer.own_reports(self._api, kind, "", unreadable)
         self._listed = time.monotonic()
         return found
 
-    def _write_events(self, results: Sequence[ObjectResult], now: datetime.datetime, refusals: Refusals) -> None:
+    def _write_events(
+        self, results: Sequence[ObjectResult], now: datetime.datetime, refusals: Refusals
+    ) -> None:
         current = set[Address]()
         for result in results:
             for address, body in cluster_writer.addressed_events(result, now):
                 current.add(address)
-                due = int(now.timestamp()) + hash(address) % EVENT_REFRESH  # not all at the same time
+                # not all at the same time
+                due = int(now.timestamp()) + hash(address) % EVENT_REFRESH
                 written = body["message"], due // EVENT_REFRESH
                 if self._events.get(address) != written:
                     write = partial(cluster_writer.update_or_create, self._api, address, body)

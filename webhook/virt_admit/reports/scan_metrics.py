@@ -1,4 +1,6 @@
-"""Metrics of a scan, in a file for the node exporter or pushed to a Pushgateway (docs/metrics.md)."""
+"""Metrics of a scan, in a file for the node exporter or pushed to a Pushgateway
+(docs/metrics.md).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def state_gauges(
         blockers: the number of virtual machines and other pods that block a drain now, by node.
         seconds: the duration of the scan.
         upgrade: the estimated duration of an upgrade of all nodes; None: not possible, or unknown.
-        bundles: when the CA bundles of other products end, in seconds since 1970, by kind and name of the object.
+        bundles: when the CA bundles of other products end, in seconds since 1970, by kind and name
+            of the object.
         drainable: by node, whether it can be drained now; None: it cannot be determined.
     """
     registry = CollectorRegistry()
@@ -75,11 +78,15 @@ def state_gauges(
     _add_nodes(registry, blockers, drainable)
     _add_upgrade(registry, upgrade)
     _add_bundles(registry, bundles)
-    Gauge("virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry).set(seconds)
+    Gauge(
+        "virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry
+    ).set(seconds)
     return registry
 
 
-def _add_nodes(registry: CollectorRegistry, blockers: Mapping[str, int], drainable: Mapping[str, bool | None]) -> None:
+def _add_nodes(
+    registry: CollectorRegistry, blockers: Mapping[str, int], drainable: Mapping[str, bool | None]
+) -> None:
     drains = Gauge(
         "virt_admit_drain_blockers",
         "Virtual machines, budgets and pods on a node that would stop a drain now.",
@@ -113,7 +120,8 @@ def _add_upgrade(registry: CollectorRegistry, upgrade: Range | None) -> None:
 def _add_bundles(registry: CollectorRegistry, bundles: Mapping[tuple[str, str], float]) -> None:
     ends = Gauge(
         "virt_admit_webhook_bundle_expiry_timestamp_seconds",
-        "When the CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s ends.",
+        "When the CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or "
+        "medik8s ends.",
         ("kind", "name"),
         registry=registry,
     )

@@ -15,17 +15,24 @@ _SHOWS_VMS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI))
 
 
 def forbidden(resources: Iterable[str]) -> str:
-    """Return which kinds (``plural.group``) may not be listed, and the right to ask for; empty without one.
+    """Return which kinds (``plural.group``) may not be listed, and the right to ask for;
+    empty without one.
 
-    Secrets are left out: a snapshot of another tool may name them, but no rule and no forecast looks them up.
+    Secrets are left out: a snapshot of another tool may name them, but no rule and no forecast
+    looks them up.
     """
     refused = sorted(each for each in resources if each != "secrets")
     if not refused:
         return ""
     what = f"--resource={','.join(refused)}"
     grant = shell("kubectl", "create", "clusterrole", "virt-admit-reader", "--verb=get,list", what)
-    which = f"{', '.join(refused)}, so what rests on {'it' if len(refused) == 1 else 'them'} is not judged"
-    return f"forbidden: this account may not list {which}. Ask the cluster administrator for: {grant}"
+    which = (
+        f"{', '.join(refused)}, so what rests on {'it' if len(refused) == 1 else 'them'} is not "
+        "judged"
+    )
+    return (
+        f"forbidden: this account may not list {which}. Ask the cluster administrator for: {grant}"
+    )
 
 
 def may_lack_vms(unseen: Iterable[str]) -> bool:
@@ -34,14 +41,19 @@ def may_lack_vms(unseen: Iterable[str]) -> bool:
 
 
 def vms(number: int, unseen: Iterable[str]) -> str:
-    """Return the number of VMs in words. Where they could not be read it never says that there are none."""
+    """Return the number of VMs in words.
+
+    Where they could not be read it never says that there are none.
+    """
     if not may_lack_vms(unseen):
         return count(number, "VM")
     return f"{count(number, 'known VM')}, maybe more" if number else "its VMs could not be read"
 
 
 def not_available(unseen: Iterable[str]) -> Iterator[str]:
-    """Yield a line about objects that could not be read, and one about everything else that is not known."""
+    """Yield a line about objects that could not be read,
+    and one about everything else that is not known.
+    """
     unseen = tuple(unseen)
     objects = [what for what in unseen if by_resource(what.partition(" ")[0])]
     if storage.NO_DEFAULT in unseen:  # the classes were read

@@ -1,4 +1,7 @@
-"""Reports are frozen values. Their fields are the keys of the JSON, so a schema is printed from their types."""
+"""Reports are frozen values.
+
+Their fields are the keys of the JSON, so a schema is printed from their types.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ from functools import cache
 from typing import Any, Final
 
 OMIT: Final = "omit"
-"""The key in the ``metadata`` of a field that is not always printed: whether to omit it, given the report and the value."""
-UNLESS_GIVEN: Final[Mapping[str, Callable[[object, object], bool]]] = {OMIT: lambda _report, value: value is None}
+"""The key in the ``metadata`` of a field that is not always printed: whether to omit it, given the
+report and the value.
+"""
+UNLESS_GIVEN: Final[Mapping[str, Callable[[object, object], bool]]] = {
+    OMIT: lambda _report, value: value is None
+}
 
 
 def as_data(value: object) -> Any:
@@ -31,10 +38,18 @@ def as_data(value: object) -> Any:
 
 @cache
 def _fields(report: type) -> tuple[tuple[str, str, Callable[[object, object], bool] | None], ...]:
-    """Return the name of each field, its key, and whether to omit it (None: it is always printed)."""
-    return tuple((field.name, key_of(field.name), field.metadata.get(OMIT)) for field in dataclasses.fields(report))
+    """Return the name of each field, its key, and whether to omit it (None:
+    it is always printed).
+    """
+    return tuple(
+        (field.name, key_of(field.name), field.metadata.get(OMIT))
+        for field in dataclasses.fields(report)
+    )
 
 
 def key_of(name: str) -> str:
-    """Return the key of a field. A key that is a keyword of Python ends with an underscore as a field: ``from_``."""
+    """Return the key of a field.
+
+    A key that is a keyword of Python ends with an underscore as a field: ``from_``.
+    """
     return name.removesuffix("_")

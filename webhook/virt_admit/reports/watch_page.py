@@ -1,4 +1,6 @@
-"""The page of ``watch``: nodes that cannot be drained and findings, as of the latest judgement of the cluster."""
+"""The page of ``watch``: nodes that cannot be drained and findings,
+as of the latest judgement of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from virt_admit.reports.html.page import (
 )
 
 EMPTY = Page(
-    title="Cluster", subject="", verdict=PageVerdict(UNKNOWN, "Not judged yet", "Objects are still being listed.")
+    title="Cluster",
+    subject="",
+    verdict=PageVerdict(UNKNOWN, "Not judged yet", "Objects are still being listed."),
 )
 """The page before the first judgement."""
 
@@ -52,7 +56,8 @@ def page(
         plan: the drains of all nodes.
         drained: their page.
         unreadable: the kinds (``plural.group``) that could not be listed.
-        judged_at: the time of the judgement. The page reads no clock, so that equal input gives equal bytes.
+        judged_at: the time of the judgement. The page reads no clock, so that equal input gives
+            equal bytes.
         drains: the nodes that are being drained.
         ends_in: how long the drain of each node lasts from then, as far as it ends.
     """
@@ -62,7 +67,9 @@ def page(
     return Page(
         title="Cluster",
         subject="",
-        verdict=_verdict(found.verdict, drained.verdict, incomplete=bool(unreadable) or report.crashed),
+        verdict=_verdict(
+            found.verdict, drained.verdict, incomplete=bool(unreadable) or report.crashed
+        ),
         tiles=(
             Tile(BAD, blocked, "nodes that cannot be drained"),
             Tile(UNKNOWN, unknown, "nodes not determined"),
@@ -71,7 +78,9 @@ def page(
         ),
         leading=tuple(_under_way(drains, ends_in)),
         causes_title="What to act on",
-        causes=worst_first(cause for cause in (*drained.causes, *found.causes) if cause.level != GOOD),
+        causes=worst_first(
+            cause for cause in (*drained.causes, *found.causes) if cause.level != GOOD
+        ),
         figures=(*drained.figures, *found.figures),
         tables=drained.tables,
         notes=tuple(_notes(unreadable, (*drained.notes, *found.notes))),
@@ -80,8 +89,12 @@ def page(
 
 
 def _under_way(drains: Collection[OngoingDrain], ends_in: Mapping[str, Range]) -> Iterator[Table]:
-    """Yield the table of nodes that are being drained and not empty yet, those with stuck VMs first."""
-    left = sorted((each for each in drains if not each.empty), key=lambda each: (-each.stuck, each.node))
+    """Yield the table of nodes that are being drained and not empty yet,
+    those with stuck VMs first.
+    """
+    left = sorted(
+        (each for each in drains if not each.empty), key=lambda each: (-each.stuck, each.node)
+    )
     rows = tuple(
         (
             each.node,
@@ -98,7 +111,15 @@ def _under_way(drains: Collection[OngoingDrain], ends_in: Mapping[str, Range]) -
         yield Table("Drains under way", _UNDER_WAY, rows)
 
 
-_UNDER_WAY: Final = ("Node", "Drained by", "Since", "VMs left", "VMs stuck", "Other pods", "Ends in")
+_UNDER_WAY: Final = (
+    "Node",
+    "Drained by",
+    "Since",
+    "VMs left",
+    "VMs stuck",
+    "Other pods",
+    "Ends in",
+)
 
 
 def _clock(time: datetime.datetime) -> str:
@@ -121,7 +142,9 @@ def _notes(
     unreadable: Collection[str], notes: Iterable[tuple[str, tuple[str, ...]]]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     if unreadable:
-        lines = (f"{kind}: their number and their findings are unknown" for kind in sorted(unreadable))
+        lines = (
+            f"{kind}: their number and their findings are unknown" for kind in sorted(unreadable)
+        )
         yield "Not readable", tuple(lines)
     merged: dict[str, list[str]] = {}
     for title, texts in notes:
@@ -134,6 +157,10 @@ def outdated(page: Page, kinds: Collection[str]) -> Page:
     """Return the page with the statement that changes of these kinds do not arrive."""
     if not kinds:
         return page
-    text = f"The API server sends no changes of {names(sorted(kinds))} ({count(len(kinds), 'kind')})."
-    verdict = PageVerdict(UNKNOWN, "Not current", f"{text} Last known: {page.verdict.word}. {page.verdict.text}")
+    text = (
+        f"The API server sends no changes of {names(sorted(kinds))} ({count(len(kinds), 'kind')})."
+    )
+    verdict = PageVerdict(
+        UNKNOWN, "Not current", f"{text} Last known: {page.verdict.word}. {page.verdict.text}"
+    )
     return replace(page, verdict=verdict)

@@ -1,8 +1,9 @@
-"""Opinions: one ``<id>.py`` and one ``<id>.yaml`` (its cases) per rule, a folder per first word of the ids.
+"""Opinions: one ``<id>.py`` and one ``<id>.yaml`` (its cases) per rule,
+a folder per first word of the ids.
 
-There is no list to edit: a function with ``@rule`` is a rule. Its folder is the first word of its id. Rules that differ
-only in what a row of a table says share one file in ``families/``, which ends with the tuple ``RULES``. It writes out the
-ids, so that a search for an id finds the file.
+There is no list to edit: a function with ``@rule`` is a rule. Its folder is the first word of its
+id. Rules that differ only in what a row of a table says share one file in ``families/``, which ends
+with the tuple ``RULES``. It writes out the ids, so that a search for an id finds the file.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Rules:
         for rule in self._entries.values():
             for kind in rule.kinds:
                 ids.setdefault(kind, []).append(rule.id)
-        self.by_id: Mapping[str, Rule] = _OnUse(self._entries, lambda rule_id: _imported(self._entries[rule_id]))
+        self.by_id: Mapping[str, Rule] = _OnUse(
+            self._entries, lambda rule_id: _imported(self._entries[rule_id])
+        )
         self.by_kind: Mapping[Kind, tuple[Rule, ...]] = _OnUse(
             ids, lambda kind: tuple(self.by_id[rule_id] for rule_id in ids[kind])
         )
@@ -85,7 +88,8 @@ class Rules:
         )
         """The annotation and label keys that some rule for the kind names."""
 
-        self.rules_for = functools.lru_cache(maxsize=256)(self._rules_for)  # some keys are text of users
+        # some keys are text of users
+        self.rules_for = functools.lru_cache(maxsize=256)(self._rules_for)
 
     def _rules_for(
         self, kind: Kind, operation: str, subresource: str = "", target: UpgradeTarget = NO_TARGET
@@ -142,7 +146,8 @@ def load_rules() -> Rules:
             if rule.id in rules:
                 other = "/".join(rules[rule.id].module.split(".")[1:])
                 raise InvalidRule(
-                    f"{_place(file)}: {rule.id} is also the id of a rule in {other}.py. Change one of them"
+                    f"{_place(file)}: {rule.id} is also the id of a rule in {other}.py. Change one "
+                    "of them"
                 )
             for problem in problems(rule):
                 raise InvalidRule(f"{_place(file)}: {problem}")
@@ -165,13 +170,18 @@ def listed_rules() -> Rules:
 
 
 def index(rules: Rules) -> str:
-    """Return the content of the index: for each rule its kinds, and the facts that differ from the usual ones."""
+    """Return the content of the index: for each rule its kinds,
+    and the facts that differ from the usual ones.
+    """
     lines = []
     for rule in rules:
         usual = Listed(rule.id, rule.kinds)
         facts = {key: getattr(rule, key) for key in ("at_admission", "in_scan", "target")}
         unusual = {key: value for key, value in facts.items() if value != getattr(usual, key)}
-        lines.append(f"{json.dumps(rule.id)}: {json.dumps([[kind.resource for kind in rule.kinds], unusual])}")
+        lines.append(
+            f"{json.dumps(rule.id)}: "
+            f"{json.dumps([[kind.resource for kind in rule.kinds], unusual])}"
+        )
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -203,13 +213,19 @@ def _load(file: Path) -> tuple[Rule, ...]:
     except InvalidRule as error:
         raise InvalidRule(f"{_place(file)}: {error}") from None
     if not rules:
-        raise InvalidRule(f"{_place(file)}: no rule. Write @rule(kinds=(VM,), action=Action.WARN, ...) above its check")
+        raise InvalidRule(
+            f"{_place(file)}: no rule. Write @rule(kinds=(VM,), action=Action.WARN, ...) above its "
+            "check"
+        )
     for rule in rules:
         own = f"rules/{rule.id.partition('-')[0]}/{rule.id.replace('-', '_')}.py"
         if file.parent != FAMILIES and own != _place(file):
             raise InvalidRule(f"{_place(file)}: move the rule {rule.id} to {own}")
         if file.parent == FAMILIES and f'"{rule.id}"' not in _families()[file]:
-            raise InvalidRule(f'{_place(file)}: write out the id "{rule.id}", so that a search for it finds the file')
+            raise InvalidRule(
+                f'{_place(file)}: write out the id "{rule.id}", so that a search for it finds the '
+                "file"
+            )
     return rules
 
 
@@ -221,7 +237,9 @@ def declared(module: ModuleType) -> tuple[Rule, ...]:
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _COMMON: Final = ("metadata", "spec", "status")
-"""Kinds may have any other field next to these (``reclaimPolicy`` of a StorageClass): only misspellings are found."""
+"""Kinds may have any other field next to these (``reclaimPolicy`` of a StorageClass): only
+misspellings are found.
+"""
 
 
 def problems(rule: Rule) -> Iterator[str]:
@@ -238,12 +256,21 @@ def problems(rule: Rule) -> Iterator[str]:
         return
     for kind, paths in rule.reads.items():
         if kind not in kinds.ALL:
-            yield f"reads names the unknown kind {kind!r}. Use a kind of model/kubernetes/kinds.py, or add a record there"
+            yield (
+                f"reads names the unknown kind {kind!r}. Use a kind of model/kubernetes/kinds.py, "
+                "or add a record there"
+            )
         elif not isinstance(paths, tuple):
-            yield f"the fields of {kind} in reads are not a tuple. Write {kind.kind}: ({str(paths)!r},)"
+            yield (
+                f"the fields of {kind} in reads are not a tuple. Write {kind.kind}: "
+                f"({str(paths)!r},)"
+            )
         else:
             yield from (
-                f"reads names the unknown field {path!r} of {kind}. Write a path such as status.phase"
+                (
+                    f"reads names the unknown field {path!r} of {kind}. Write a path such as "
+                    "status.phase"
+                )
                 for path in paths
                 if not _is_path(path)
             )

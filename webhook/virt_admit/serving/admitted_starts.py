@@ -1,4 +1,7 @@
-"""The VMs that this process admitted in the last minute. Each process has its own list, and so does each replica."""
+"""The VMs that this process admitted in the last minute.
+
+Each process has its own list, and so does each replica.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,16 @@ class AdmittedStarts:
     def observe(self, answered: Reply, cluster: Cluster) -> None:
         """Remember what the object of an answered review asks for.
 
-        A dry run changes nothing. A refused object stays as it was, and a deleted one asks for nothing.
+        A dry run changes nothing. A refused object stays as it was, and a deleted one asks for
+        nothing.
         """
         request, response = answered.request, answered.response
-        if request.kind not in KINDS or request.dry_run or request.subject is None or request.subresource:
+        if (
+            request.kind not in KINDS
+            or request.dry_run
+            or request.subject is None
+            or request.subresource
+        ):
             return
         if not response.allowed:
             return
@@ -54,7 +63,8 @@ class AdmittedStarts:
         known = self._known(identity)
         if known is None and not _asks_for_room(response.evaluated_rules):
             return
-        from virt_admit.forecasts.outage import failover_demand  # noqa: PLC0415 - the rule has imported it
+        # the rule has imported it
+        from virt_admit.forecasts.outage import failover_demand  # noqa: PLC0415
 
         with contextlib.suppress(Unseen, OutOfTime):
             start = failover_demand.remembered(request.obj, request.old, known, cluster)

@@ -1,4 +1,6 @@
-"""One byte budget for the request bodies that a worker is reading, so that unfinished bodies cannot exhaust memory."""
+"""One byte budget for the request bodies that a worker is reading,
+so that unfinished bodies cannot exhaust memory.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ BUDGET: Final = 64 * 1024 * 1024
 
 
 PART: Final = 64 * 1024
-"""Bytes from which a part of a body is not extended: many tiny parts would cost more than their bytes."""
+"""Bytes from which a part of a body is not extended:
+many tiny parts would cost more than their bytes.
+"""
 
 
 class Overloaded(Exception):
@@ -20,7 +24,9 @@ class Overloaded(Exception):
 
 
 class UnfinishedBody:
-    """The bytes of a body that have arrived: parts, because one growing buffer leaves holes in the heap."""
+    """The bytes of a body that have arrived: parts,
+    because one growing buffer leaves holes in the heap.
+    """
 
     def __init__(self, deadline: asyncio.Timeout) -> None:
         self.parts: list[bytearray] = []
@@ -30,7 +36,10 @@ class UnfinishedBody:
 
 
 class BodyBudget:
-    """The unfinished bodies of all connections. A body that fits never waits; the largest is dropped first."""
+    """The unfinished bodies of all connections.
+
+    A body that fits never waits; the largest is dropped first.
+    """
 
     def __init__(self, limit: int = BUDGET) -> None:
         self.limit = limit
@@ -39,7 +48,10 @@ class BodyBudget:
 
     @contextmanager
     def body(self, deadline: asyncio.Timeout) -> Iterator[UnfinishedBody]:
-        """Count a body while the context is open. If it is dropped, ``deadline`` expires at once."""
+        """Count a body while the context is open.
+
+        If it is dropped, ``deadline`` expires at once.
+        """
         body = UnfinishedBody(deadline)
         self._bodies.add(body)
         try:

@@ -17,7 +17,9 @@ from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 
 def schedule_of(settings: Settings, cluster: Cluster = NOTHING) -> RotationSettings:
-    """Return when certificates are renewed, and for which names. The profile ``cluster`` reads HyperConverged.
+    """Return when certificates are renewed, and for which names.
+
+    The profile ``cluster`` reads HyperConverged.
 
     Raises:
         RotationSettingsError: a value is not valid, or two values contradict each other.
@@ -44,7 +46,10 @@ def _schedule_in(cluster: Cluster) -> dict[str, str]:
     return {
         f"{ours[group.name]}-{name}": f"{nanoseconds // 1_000_000}ms"
         for group in (cert_settings.groups(found) if found else ())
-        for name, nanoseconds in (("duration", group.duration), ("renew-before", group.renew_before))
+        for name, nanoseconds in (
+            ("duration", group.duration),
+            ("renew-before", group.renew_before),
+        )
     }
 
 

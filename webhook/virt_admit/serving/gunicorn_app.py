@@ -19,22 +19,31 @@ from virt_admit_certs.errors import error_text
 from virt_admit_certs.kube_api import ApiError
 
 KEEPALIVE: Final = 120
-"""Seconds. Must exceed the 90 s after which the API server closes idle connections, Go's default (kubernetes/apimachinery:
-pkg/util/net/http.go#SetOldTransportDefaults): it does not retry a POST whose connection was closed under it."""
+"""Seconds. Must exceed the 90 s after which the API server closes idle connections, Go's default
+(kubernetes/apimachinery: pkg/util/net/http.go#SetOldTransportDefaults): it does not retry a POST
+whose connection was closed under it.
+"""
 
 MAX_HEADERS: Final = 24
 MAX_HEADER: Final = 4096
-"""Bytes of one header. Together at most 96 KiB a connection; the API server sends eight headers, the longest a token.
-int() raises for a Content-Length of more than 4300 digits, which gunicorn does not expect."""
+"""Bytes of one header. Together at most 96 KiB a connection; the API server sends eight headers,
+the longest a token. int() raises for a Content-Length of more than 4300 digits, which gunicorn does
+not expect.
+"""
 
 
-def heartbeat_folder(memory: str = "/dev/shm") -> str | None:  # noqa: S108 - shared memory, as gunicorn advises
-    """Return the folder for gunicorn's heartbeat files: in memory if possible, else (None) that of temporary files."""
+# shared memory, as gunicorn advises
+def heartbeat_folder(memory: str = "/dev/shm") -> str | None:  # noqa: S108
+    """Return the folder for gunicorn's heartbeat files: in memory if possible,
+    else (None) that of temporary files.
+    """
     return memory if os.path.isdir(memory) and os.access(memory, os.W_OK) else None
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
-    """gunicorn, configured only by :class:`Settings`: not by files, the environment or the command line."""
+    """gunicorn, configured only by :class:`Settings`: not by files,
+    the environment or the command line.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -55,7 +64,8 @@ class _Application(BaseApplication):  # type: ignore[misc]
             "keepalive": KEEPALIVE,
             "graceful_timeout": int(settings.stop_delay) + DRAIN_SECONDS + 5,
             "max_requests": 0,
-            "asgi_disconnect_grace_period": 0,  # a request whose client is gone has nothing to finish
+            # a request whose client is gone has nothing to finish
+            "asgi_disconnect_grace_period": 0,
             "limit_request_fields": MAX_HEADERS,
             "limit_request_field_size": MAX_HEADER,
             "preload_app": False,
@@ -90,7 +100,9 @@ class _Application(BaseApplication):  # type: ignore[misc]
 
 
 _LOAD_ERROR: Final = 4
-"""The exit code after which gunicorn stops instead of retrying forever (gunicorn.arbiter.Arbiter.APP_LOAD_ERROR)."""
+"""The exit code after which gunicorn stops instead of retrying forever
+(gunicorn.arbiter.Arbiter.APP_LOAD_ERROR).
+"""
 
 
 @contextlib.contextmanager
@@ -106,7 +118,8 @@ def _exit_on_config_error() -> Iterator[None]:
 class _Log(Logger):  # type: ignore[misc]
     """Sends gunicorn's messages to the root logger. There is no access log."""
 
-    access_log_enabled = False  # setup() of gunicorn would look this up once; without it, each request does
+    # setup() of gunicorn would look this up once; without it, each request does
+    access_log_enabled = False
 
     def setup(self, cfg: Any) -> None:
         self.cfg = cfg
@@ -114,7 +127,9 @@ class _Log(Logger):  # type: ignore[misc]
 
 
 def serve(settings: Settings) -> int:
-    """Serve until a signal, and return the exit code: 0 after a signal, 2 if the server cannot start."""
+    """Serve until a signal, and return the exit code: 0 after a signal,
+    2 if the server cannot start.
+    """
     parent = os.getpid()
     try:
         _Application(settings).run()

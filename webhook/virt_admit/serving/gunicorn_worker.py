@@ -1,4 +1,6 @@
-"""gunicorn's asgi worker with the limits that it lacks: TLS handshakes, connections, the wait for a first request."""
+"""gunicorn's asgi worker with the limits that it lacks: TLS handshakes, connections,
+the wait for a first request.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ HANDSHAKE_TIMEOUT: Final = 10.0
 SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds in which the peer must confirm the end of a TLS connection. asyncio's default is 30."""
 TLS_BUFFER: Final = 32 * 1024
-"""Bytes of the read buffer of each TLS connection. asyncio's default of 256 KiB is most of the memory of a connection.
-A TLS record has at most 16 KiB."""
+"""Bytes of the read buffer of each TLS connection. asyncio's default of 256 KiB is most of the
+memory of a connection. A TLS record has at most 16 KiB.
+"""
 GC_INTERVAL: Final = 10
-"""Seconds between two collections. A connection that ends during its handshake is a reference cycle of few objects and much
-memory, so the collector, which counts objects, finds it late. A collection skips the frozen heap and takes a millisecond."""
+"""Seconds between two collections. A connection that ends during its handshake is a reference cycle
+of few objects and much memory, so the collector, which counts objects, finds it late. A collection
+skips the frozen heap and takes a millisecond.
+"""
 DROPPED_PER_COLLECTION: Final = 200
 """Handshakes that are dropped between two further collections, for the same reason."""
 HEARTBEAT: Final = 1.0
@@ -35,7 +40,10 @@ HEARTBEAT: Final = 1.0
 
 
 class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
-    """A worker process of gunicorn. ``self.app.worker`` is what it serves with, or None until that is loaded."""
+    """A worker process of gunicorn.
+
+    ``self.app.worker`` is what it serves with, or None until that is loaded.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -44,7 +52,9 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         self.handshakes = Handshakes(self.count_dropped)
 
     async def _serve(self) -> None:
-        """Listen until the worker stops. gunicorn's own method has no option for the protocol and its timeouts."""
+        """Listen until the worker stops. gunicorn's own method has no option for the protocol and
+        its timeouts.
+        """
         limit_tls_buffers()
         self.cfg.set("graceful_timeout", DRAIN_SECONDS)  # the arbiter waits longer than its workers
         context = self._get_ssl_context()
@@ -65,7 +75,9 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         await self._shutdown()
 
     def handle_exit_signal(self) -> None:
-        """Stop after SIGTERM: not ready at once, listen until the endpoint is removed, then finish open requests."""
+        """Stop after SIGTERM: not ready at once, listen until the endpoint is removed,
+        then finish open requests.
+        """
         worker = self.app.worker
         if worker is None:
             super().handle_exit_signal()
@@ -87,7 +99,10 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
 
 
 class Handshakes:
-    """The TLS handshakes in progress. At the limit, the oldest makes room: only peers that are slow on purpose take long."""
+    """The TLS handshakes in progress.
+
+    At the limit, the oldest makes room: only peers that are slow on purpose take long.
+    """
 
     def __init__(self, on_dropped: Callable[[], None]) -> None:
         self._on_dropped = on_dropped
@@ -95,7 +110,9 @@ class Handshakes:
         self._dropped = 0
 
     def begin(self) -> None:
-        """Count the handshake of a new connection, in whose task asyncio asks for its protocol, until the task ends."""
+        """Count the handshake of a new connection, in whose task asyncio asks for its protocol,
+        until the task ends.
+        """
         task = asyncio.current_task()
         if task is None:
             return
@@ -116,7 +133,8 @@ class Handshakes:
 class Connection(ASGIProtocol):  # type: ignore[misc]
     """A connection that closes if its first request takes longer than a further one may.
 
-    At the limit, the oldest connection that never sent a request makes room; without one, the new connection closes.
+    At the limit, the oldest connection that never sent a request makes room; without one, the new
+    connection closes.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -131,7 +149,9 @@ class Connection(ASGIProtocol):  # type: ignore[misc]
             self.worker.count_dropped()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection and release its TLS buffers, which the cycles of gunicorn's objects would keep."""
+        """Forget the connection and release its TLS buffers,
+        which the cycles of gunicorn's objects would keep.
+        """
         self.worker.without_request.pop(self, None)
         super().connection_lost(exc)
         self.transport = self.writer = self._flow_control = None
@@ -142,5 +162,7 @@ class Connection(ASGIProtocol):  # type: ignore[misc]
 
 
 def limit_tls_buffers() -> None:
-    """Reduce the read buffer of every later TLS connection of this process. asyncio has no option for it."""
+    """Reduce the read buffer of every later TLS connection of this process.
+    asyncio has no option for it.
+    """
     SSLProtocol.max_size = TLS_BUFFER

@@ -16,8 +16,9 @@ search that found nothing, 12 to 24 of 200 microseconds.
 def freeze_heap() -> None:
     """Collect all garbage, and let later collections be rare and skip what is left.
 
-    A full collection of the judgements of 10,000 VMs takes two seconds, and may come in the middle of a request or of a
-    change. Objects die by their reference counts in spite of this. Garbage in circles stays until the next call.
+    A full collection of the judgements of 10,000 VMs takes two seconds, and may come in the middle
+    of a request or of a change. Objects die by their reference counts in spite of this. Garbage in
+    circles stays until the next call.
     """
     gc.unfreeze()
     gc.collect()

@@ -17,15 +17,24 @@ from virt_admit.rule import Action
 
 log = logging.getLogger("virt_admit.review")
 
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: ``ts``, ``level``, ``logger``, ``msg``, then the ``extra`` of the call."""
+    """One JSON object per record: ``ts``, ``level``, ``logger``, ``msg``,
+    then the ``extra`` of the call.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "ts": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds"),
+            "ts": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(
+                timespec="milliseconds"
+            ),
             "level": record.levelname.lower(),
             "logger": record.name,
             "msg": record.getMessage(),
@@ -42,13 +51,24 @@ class TextFormatter(logging.Formatter):
     """For a terminal: time, level, message, and the data as ``key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        data = " ".join(f"{key}={line(str(value))}" for key, value in record.__dict__.items() if key not in _STANDARD)
-        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {line(record.getMessage())} {data}".rstrip()
-        return f"{text}\n{lines(self.formatException(record.exc_info))}" if record.exc_info else text
+        data = " ".join(
+            f"{key}={line(str(value))}"
+            for key, value in record.__dict__.items()
+            if key not in _STANDARD
+        )
+        text = (
+            f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} "
+            f"{line(record.getMessage())} {data}"
+        ).rstrip()
+        return (
+            f"{text}\n{lines(self.formatException(record.exc_info))}" if record.exc_info else text
+        )
 
 
 def configure(style: str, level: str) -> None:
-    """Send all logs of this process to stderr, in the style ``json`` or ``text``, from a level on."""
+    """Send all logs of this process to stderr, in the style ``json`` or ``text``,
+    from a level on.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if style == "text" else JsonFormatter())
     root = logging.getLogger()
@@ -76,7 +96,9 @@ def review(endpoint: str, answer: Reply, seconds: float) -> None:
             "user": request.user,
             "dry_run": request.dry_run,
             "outcome": response.outcome,
-            "rules": sorted({verdict.rule.id for verdict in response.verdicts if verdict.action >= Action.WARN}),
+            "rules": sorted(
+                {verdict.rule.id for verdict in response.verdicts if verdict.action >= Action.WARN}
+            ),
             "duration_ms": round(seconds * 1000, 3),
         },
     )

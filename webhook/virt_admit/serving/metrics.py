@@ -33,7 +33,8 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 """Seconds; up to the time-out of a validating call."""
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # an additional series for each counter, without a use
+# an additional series for each counter, without a use
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class ProcessMetrics:
@@ -43,7 +44,9 @@ class ProcessMetrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.policy_loaded = Gauge(
-            "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=self.registry
+            "virt_admit_policy_loaded_timestamp_seconds",
+            "When the policy in force was read.",
+            registry=self.registry,
         )
         self.policy_errors = Counter(
             "virt_admit_policy_reload_errors",
@@ -52,7 +55,8 @@ class ProcessMetrics:
         )
         self.policy_current = Gauge(
             "virt_admit_policy_current",
-            "Whether the policy in force is the newest one; 0 if that is not valid or cannot be read.",
+            "Whether the policy in force is the newest one; 0 if that is not valid or cannot be "
+            "read.",
             registry=self.registry,
         )
 
@@ -85,10 +89,17 @@ class Metrics(ProcessMetrics):
             registry=registry,
         )
         self.reviews = Gauge(
-            "virt_admit_requests_in_flight", "Reviews being decided.", ("endpoint",), registry=registry
+            "virt_admit_requests_in_flight",
+            "Reviews being decided.",
+            ("endpoint",),
+            registry=registry,
         )
-        self.findings = Counter("virt_admit_findings", "Findings at admission.", ("rule", "action"), registry=registry)
-        self.rule_errors = Counter("virt_admit_rule_errors", "Rules that crashed.", ("rule",), registry=registry)
+        self.findings = Counter(
+            "virt_admit_findings", "Findings at admission.", ("rule", "action"), registry=registry
+        )
+        self.rule_errors = Counter(
+            "virt_admit_rule_errors", "Rules that crashed.", ("rule",), registry=registry
+        )
         self.rule_unseen = Counter(
             "virt_admit_rule_unseen",
             "Reviews in which a rule could not see what it needs.",
@@ -103,7 +114,8 @@ class Metrics(ProcessMetrics):
         )
         self.bodies_dropped = Counter(
             "virt_admit_request_bodies_dropped",
-            "Requests answered with 503, because the unfinished bodies of all requests were too large together.",
+            "Requests answered with 503, because the unfinished bodies of all requests were too "
+            "large together.",
             registry=registry,
         )
         self.connections_dropped = Counter(
@@ -126,13 +138,21 @@ class Metrics(ProcessMetrics):
             registry=registry,
         )
         self.certificate_errors = Counter(
-            "virt_admit_certificate_errors", "Rounds of the rotation loop that failed.", ("reason",), registry=registry
+            "virt_admit_certificate_errors",
+            "Rounds of the rotation loop that failed.",
+            ("reason",),
+            registry=registry,
         )
         self.certificate_conflicts = Counter(
-            "virt_admit_certificate_conflicts", "Saves that another replica was faster with.", registry=registry
+            "virt_admit_certificate_conflicts",
+            "Saves that another replica was faster with.",
+            registry=registry,
         )
         self.handshake_failures = Counter(
-            "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",), registry=registry
+            "virt_admit_tls_handshake_failures",
+            "TLS handshakes that failed.",
+            ("reason",),
+            registry=registry,
         )
 
     def in_flight(self, endpoint: str) -> AbstractContextManager[None]:
@@ -153,7 +173,9 @@ class Metrics(ProcessMetrics):
         request, response = answer.request, answer.response
         kind = request.kind.kind if request.kind else "other"
         operation = request.operation if request.operation in _OPERATIONS else "other"
-        self._request(endpoint, kind, operation, response.outcome, str(request.dry_run).lower()).inc()
+        self._request(
+            endpoint, kind, operation, response.outcome, str(request.dry_run).lower()
+        ).inc()
         self._duration(endpoint).observe(seconds)
         for verdict in response.verdicts:
             if verdict.action > Action.OFF:
@@ -186,7 +208,9 @@ def _add_build_info(registry: CollectorRegistry) -> None:
         ("version", "revision", "python_version"),
         registry=registry,
     )
-    build.labels(__version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()).set(1)
+    build.labels(
+        __version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()
+    ).set(1)
 
 
 class _Informers(Collector):
@@ -195,10 +219,14 @@ class _Informers(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         synced = GaugeMetricFamily(
-            "virt_admit_informer_synced", "Whether the look-ups of a kind are current.", labels=("kind",)
+            "virt_admit_informer_synced",
+            "Whether the look-ups of a kind are current.",
+            labels=("kind",),
         )
         objects = GaugeMetricFamily(
-            "virt_admit_informer_objects", "Objects of a kind that are held for look-ups.", labels=("kind",)
+            "virt_admit_informer_objects",
+            "Objects of a kind that are held for look-ups.",
+            labels=("kind",),
         )
         for informer in self.informed():
             synced.add_metric((informer.kind,), informer.current)
@@ -213,10 +241,14 @@ class _Certificates(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         status = self.status()
         expiry = GaugeMetricFamily(
-            "virt_admit_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels=("certificate",)
+            "virt_admit_certificate_expiry_timestamp_seconds",
+            "When the certificate ends.",
+            labels=("certificate",),
         )
         begin = GaugeMetricFamily(
-            "virt_admit_certificate_not_before_timestamp_seconds", "When it begins.", labels=("certificate",)
+            "virt_admit_certificate_not_before_timestamp_seconds",
+            "When it begins.",
+            labels=("certificate",),
         )
         for name, certificate in status.certificates.items():
             expiry.add_metric((name,), certificate.not_valid_after_utc.timestamp())
@@ -235,7 +267,9 @@ class _Certificates(Collector):
             status.checked.timestamp() if status.checked else 0,
         )
         yield GaugeMetricFamily(
-            "virt_admit_certificate_clock_offset_seconds", "How far the API server's clock is ahead.", status.offset
+            "virt_admit_certificate_clock_offset_seconds",
+            "How far the API server's clock is ahead.",
+            status.offset,
         )
 
 

@@ -17,7 +17,9 @@ from virt_admit.settings import SettingError
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 64
-"""Open connections, each with a thread. A further one closes the oldest, so that silent clients cannot stop probes."""
+"""Open connections, each with a thread. A further one closes the oldest,
+so that silent clients cannot stop probes.
+"""
 TIMEOUT: Final = 10
 """Seconds that a client may be silent."""
 
@@ -36,7 +38,10 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
     def server_bind(self) -> None:
         """Bind without looking up the host name, which takes seconds without DNS."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.server_name, self.server_port = (
+            str(self.server_address[0]),
+            int(self.server_address[1]),
+        )
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -46,7 +51,8 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with contextlib.suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end of the connection and closes it
+                    # its thread reads the end of the connection and closes it
+                    oldest.shutdown(socket.SHUT_RDWR)
             self._open[request] = None
         super().process_request(request, client_address)
 
@@ -56,7 +62,8 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
             self._open.pop(request, None)
         super().shutdown_request(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the library's method
+    # the library's method
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Log errors. Clients that are silent, or disconnect, are not errors."""
         if not isinstance(sys.exception(), OSError):
             log.exception("request of the ops listener failed")
@@ -64,7 +71,8 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     timeout = TIMEOUT
-    wbufsize = -1  # an answer is sent in one piece: a process that ends meanwhile sends all of it or nothing
+    # an answer is sent in one piece: a process that ends meanwhile sends all of it or nothing
+    wbufsize = -1
 
     def log_message(self, format: str, *args: Any) -> None:
         """Do not log probes."""

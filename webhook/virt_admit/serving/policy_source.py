@@ -55,10 +55,13 @@ def policy_source(settings: Settings, rules: Rules, metrics: ProcessMetrics) -> 
     source: PolicySource
     file = policy_file(settings.policy)
     if settings.policy_configmap:
-        from virt_admit.kube.client import ApiClient  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+        # importing kubernetes takes 0.3 s
+        from virt_admit.kube.client import ApiClient  # noqa: PLC0415
 
         api = ApiClient.connect(settings.kubeconfig, settings.context)
-        polled = PolledPolicy(api, PolicyConfigMap.parse(settings.policy_configmap), rules, on_error)
+        polled = PolledPolicy(
+            api, PolicyConfigMap.parse(settings.policy_configmap), rules, on_error
+        )
         polled.start()
         source = polled
     elif file is not None:
@@ -88,12 +91,17 @@ class _Shipped:
 class PolledPolicy:
     """The policy in a ConfigMap, read every few seconds.
 
-    While the ConfigMap is not valid or cannot be read, the last good policy stays in force. A process that has not
-    loaded a policy yet uses ``audit``, which judges and counts but rejects nothing: it fails open, like the webhook.
+    While the ConfigMap is not valid or cannot be read, the last good policy stays in force. A
+    process that has not loaded a policy yet uses ``audit``, which judges and counts but rejects
+    nothing: it fails open, like the webhook.
     """
 
     def __init__(
-        self, api: JsonRequests, place: PolicyConfigMap, rules: Rules, on_error: Callable[[Exception], None]
+        self,
+        api: JsonRequests,
+        place: PolicyConfigMap,
+        rules: Rules,
+        on_error: Callable[[Exception], None],
     ) -> None:
         self._api, self._place, self._rules, self._on_error = api, place, rules, on_error
         audit = parser.load("audit", rules)

@@ -24,15 +24,19 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 class Reloaded(Generic[T]):
     """The value of ``parse(path)``, kept current without a watcher.
 
-    Each call compares inode, change time and size of the file (or of every file in the folder, symlinks followed),
-    which takes microseconds and misses no change. Concurrent callers wait while one of them parses. When parsing
-    fails, the previous value stays, ``failed`` is called once per change, and ``error`` is the reason.
+    Each call compares inode, change time and size of the file (or of every file in the folder,
+    symlinks followed), which takes microseconds and misses no change. Concurrent callers wait while
+    one of them parses. When parsing fails, the previous value stays, ``failed`` is called once per
+    change, and ``error`` is the reason.
 
     Raises, on construction only: whatever ``parse`` raises.
     """
 
     def __init__(
-        self, parse: Callable[[Path], T], path: Path, failed: Callable[[Exception], None] = lambda _: None
+        self,
+        parse: Callable[[Path], T],
+        path: Path,
+        failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._parse, self._path, self._failed = parse, path, failed
         self._lock = threading.Lock()
@@ -69,7 +73,9 @@ class Reloaded(Generic[T]):
 
 
 class Polled(Generic[T]):
-    """The value of a ``Reloaded`` that a thread keeps current, so that no request waits while a large file is parsed."""
+    """The value of a ``Reloaded`` that a thread keeps current, so that no request waits while a
+    large file is parsed.
+    """
 
     def __init__(self, source: Reloaded[T]) -> None:
         self._source = source
@@ -107,7 +113,9 @@ def stamp(path: Path) -> Stamp:
 
 
 def _stamps(path: Path, seen: set[tuple[int, int]]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the stamp of a file, or those of a folder and all below; a folder that contains itself is read once."""
+    """Yield the stamp of a file, or those of a folder and all below;
+    a folder that contains itself is read once.
+    """
     status = os.stat(path)
     yield str(path), status.st_ino, status.st_ctime_ns, status.st_size
     if not stat.S_ISDIR(status.st_mode) or (status.st_dev, status.st_ino) in seen:

@@ -1,4 +1,6 @@
-"""The settings of ``serve``: one frozen value that the command line makes from flags and ``VIRT_ADMIT_*`` variables."""
+"""The settings of ``serve``: one frozen value that the command line makes from flags and
+``VIRT_ADMIT_*`` variables.
+"""
 
 from __future__ import annotations
 

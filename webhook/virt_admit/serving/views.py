@@ -23,7 +23,9 @@ JSON: Final = "application/json"
 
 
 class _Reply(flask.Response):
-    """A response with its whole body and without a Location, which werkzeug would look for on the way out."""
+    """A response with its whole body and without a Location,
+    which werkzeug would look for on the way out.
+    """
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:  # noqa: ARG002
         """Send the status, the headers and the body as they are."""
@@ -32,10 +34,14 @@ class _Reply(flask.Response):
 
 
 class _AdmissionFlask(flask.Flask):
-    """Flask without what no admission uses, a quarter of its time: host matching, hooks and signals."""
+    """Flask without what no admission uses, a quarter of its time: host matching,
+    hooks and signals.
+    """
 
     def create_url_adapter(self, request: flask.Request | None) -> MapAdapter | None:
-        """Match the path and the method alone: no route depends on the Host header, and no URL is built."""
+        """Match the path and the method alone: no route depends on the Host header,
+        and no URL is built.
+        """
         if request is None:
             return None
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
@@ -44,7 +50,8 @@ class _AdmissionFlask(flask.Flask):
         """Call the view, or the handler of what it raises."""
         try:
             answer = self.dispatch_request()
-        except Exception as error:  # as in Flask: its handler raises again what no handler is registered for
+        except Exception as error:
+            # as in Flask: its handler raises again what no handler is registered for
             answer = self.handle_user_exception(error)
         return self.make_response(answer)
 
@@ -58,8 +65,9 @@ def admission_app(
 ) -> flask.Flask:
     """Return the app with ``POST /validate`` and ``POST /mutate``.
 
-    ``observe`` gets the endpoint, the answer and its duration in seconds; ``in_flight`` is held while it is decided. While
-    ``draining`` each answer closes its connection, so that the API server goes to another replica.
+    ``observe`` gets the endpoint, the answer and its duration in seconds; ``in_flight`` is held
+    while it is decided. While ``draining`` each answer closes its connection, so that the API
+    server goes to another replica.
     """
     app = _AdmissionFlask(__name__, static_folder=None)
 
@@ -70,7 +78,8 @@ def admission_app(
         start = time.perf_counter()
         try:
             with in_flight(endpoint):
-                answered = decide(request.input_stream.read())  # the bridge passes a complete body, and no larger one
+                # the bridge passes a complete body, and no larger one
+                answered = decide(request.input_stream.read())
         except ReviewError as error:
             return _refuse(400, str(error))
         except RecursionError:
@@ -82,7 +91,9 @@ def admission_app(
         return response
 
     app.register_error_handler(HTTPException, _plain_error)
-    app.add_url_rule("/validate", "validate", lambda: answer("validate", validate), methods=["POST"])
+    app.add_url_rule(
+        "/validate", "validate", lambda: answer("validate", validate), methods=["POST"]
+    )
     app.add_url_rule("/mutate", "mutate", lambda: answer("mutate", mutate), methods=["POST"])
     return app
 
@@ -105,7 +116,10 @@ def ops_app(
     @app.get("/readyz")
     def ready() -> flask.Response:
         missing = checks()
-        lines = [f"[{'-' if why else '+'}] {name}{f': {why}' if why else ' ok'}\n" for name, why in missing.items()]
+        lines = [
+            f"[{'-' if why else '+'}] {name}{f': {why}' if why else ' ok'}\n"
+            for name, why in missing.items()
+        ]
         is_ready = not any(missing.values())
         verbose = "verbose" in flask.request.args or not is_ready
         return _text("".join(lines) if verbose else "ok\n", 200 if is_ready else 503)
@@ -135,7 +149,9 @@ def watch_app(
     def show_page() -> flask.Response:
         response = flask.Response(page(), mimetype="text/html")
         # frame-ancestors has no effect in the page's own meta element
-        response.headers["Content-Security-Policy"] = f"{content_security_policy}; frame-ancestors 'none'"
+        response.headers["Content-Security-Policy"] = (
+            f"{content_security_policy}; frame-ancestors 'none'"
+        )
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         response.headers["Cache-Control"] = "no-cache"  # a cached page must be compared by its ETag

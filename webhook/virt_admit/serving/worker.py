@@ -44,7 +44,9 @@ SYNC_PATIENCE: Final = 30.0
 """Seconds after which a worker is ready without all look-ups; until then they raise ``Unseen``."""
 
 REVIEW_SECONDS: Final = 1.0
-"""Seconds that one review may take: half of the shortest time-out of the webhook entries. All other requests wait."""
+"""Seconds that one review may take: half of the shortest time-out of the webhook entries.
+All other requests wait.
+"""
 
 MAX_FIXES: Final = 100
 """Findings of one rule that one review fixes: a patch of megabytes has no reader."""
@@ -98,9 +100,14 @@ class Worker:
         _disable_core_dumps()
         self.rotator.start(patience=CERTIFICATE_PATIENCE)
         if self.settings.ops_bind != "off":
-            serve_ops(self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__}))
+            serve_ops(
+                self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__})
+            )
         freeze_heap()
-        log.info("started", extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__})
+        log.info(
+            "started",
+            extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__},
+        )
 
     def checks(self) -> Mapping[str, str]:
         """Return the readiness checks; an empty value means the check passed."""
@@ -114,10 +121,15 @@ class Worker:
 
     def _answer(self, body: bytes, decide: review.Decide) -> Reply:
         limits = review_limits()
-        return review.answer(body, decide, self.rules, self.cluster(), self._policy_of_today(), limits)
+        return review.answer(
+            body, decide, self.rules, self.cluster(), self._policy_of_today(), limits
+        )
 
     def _policy_of_today(self) -> Policy:
-        """Return the policy as of today. The same value all day, because it caches its decisions."""
+        """Return the policy as of today.
+
+        The same value all day, because it caches its decisions.
+        """
         policy, today = self.policy(), datetime.date.today()
         if policy is not self._read or today != self._today.today:
             self._read, self._today = policy, policy.at(today)
@@ -134,7 +146,8 @@ class Worker:
         if settings.cluster is not None:
             return Reloaded(_load_and_freeze, settings.cluster)
         if settings.live:
-            from virt_admit.kube.informers import LiveCluster  # noqa: PLC0415 - 0.3 s and 60 MB that a snapshot does not need
+            # 0.3 s and 60 MB that a snapshot does not need
+            from virt_admit.kube.informers import LiveCluster  # noqa: PLC0415
 
             live = LiveCluster.connect(self.rules, settings.kubeconfig, settings.context)
             self.metrics.follow_informers(live.informed)
@@ -160,10 +173,14 @@ class Worker:
             self.rotator.request_reconcile()  # another controller may have overwritten the caBundle
 
     def _before_connection(self) -> Callable[[], None]:
-        """Return the function that reloads the certificate and the client CA before each handshake."""
+        """Return the function that reloads the certificate and the client CA before each
+        handshake.
+        """
         if self.settings.client_ca is None:
             return self.rotator.reload_if_changed
-        client_ca = Reloaded(lambda file: self.tls.replace_client_ca(file.read_bytes()), self.settings.client_ca)
+        client_ca = Reloaded(
+            lambda file: self.tls.replace_client_ca(file.read_bytes()), self.settings.client_ca
+        )
 
         def reload() -> None:
             client_ca()

@@ -1,7 +1,7 @@
 """Call the Flask app from gunicorn's asgi worker, inline on the event loop.
 
-A review does no I/O, so a thread would only add latency (130 to 200 us). The worker terminates TLS and HTTP,
-so a silent peer costs a socket and never a thread (docs/decisions/serving.md).
+A review does no I/O, so a thread would only add latency (130 to 200 us). The worker terminates TLS
+and HTTP, so a silent peer costs a socket and never a thread (docs/decisions/serving.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def bridge(
 ) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """Return a WSGI app as an ASGI app.
 
-    Bodies above ``max_body`` bytes get a 413, those above the budget a 503 and a call of ``on_overload``.
+    Bodies above ``max_body`` bytes get a 413, those above the budget a 503 and a call of
+    ``on_overload``.
     """
     budget = BodyBudget()
 
@@ -59,7 +60,9 @@ def bridge(
 
 def _coding(scope: Scope) -> bytes:
     """Return the transfer coding of the request body; empty if the body has a length."""
-    codings = [value.strip().lower() for name, value in scope["headers"] if name == TRANSFER_ENCODING]
+    codings = [
+        value.strip().lower() for name, value in scope["headers"] if name == TRANSFER_ENCODING
+    ]
     return b", ".join(codings)
 
 
@@ -76,7 +79,8 @@ async def _body(receive: Receive, most: int, budget: BodyBudget) -> bytes | None
         _TooLarge: the body is too large.
     """
     event = await receive()  # gunicorn itself waits for a first part no longer than its time-out
-    if _is_last(event) and len(_part(event)) <= most:  # the usual request: nothing to collect, and no timer
+    # the usual request: nothing to collect, and no timer
+    if _is_last(event) and len(_part(event)) <= most:
         return _part(event)
     if event["type"] == "http.disconnect":
         raise TimeoutError  # of gunicorn, or the client is gone and reads no answer
@@ -106,8 +110,8 @@ async def _complete(
 ) -> bytes | None:
     """Read a body, which starts with ``event``, until it is complete.
 
-    A body that is too large is read and dropped, up to four times the limit: a client that is still sending when the
-    connection closes never reads the response.
+    A body that is too large is read and dropped, up to four times the limit: a client that is still
+    sending when the connection closes never reads the response.
     """
     size = 0
     while True:

@@ -16,7 +16,9 @@ TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "db", "tier": "gold"}, "annotations": {"a": "1"}},
     "spec": {
         "domain": {
-            "devices": {"interfaces": [{"name": "one", "macAddress": "02:00:00:00:00:01"}, {"name": "two"}]},
+            "devices": {
+                "interfaces": [{"name": "one", "macAddress": "02:00:00:00:00:01"}, {"name": "two"}]
+            },
             "firmware": {"uuid": "u", "serial": "s"},
         },
         "volumes": [{"name": "root"}, {"name": "dump", "memoryDump": {"claimName": "dump"}}],
@@ -41,7 +43,12 @@ def vm(**spec: Any) -> Object:
 def clone(*patches: Any, **spec: Any) -> Object:
     texts = [each if isinstance(each, str) else json.dumps(each) for each in patches]
     source = {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "db"}
-    spec = {"source": source, "target": {"kind": "VirtualMachine", "name": "new"}, "patches": texts, **spec}
+    spec = {
+        "source": source,
+        "target": {"kind": "VirtualMachine", "name": "new"},
+        "patches": texts,
+        **spec,
+    }
     kind = {"apiVersion": "clone.kubevirt.io/v1beta1", "kind": "VirtualMachineClone"}
     return Object({**kind, "metadata": {"name": "copy", "namespace": "shop"}, "spec": spec})
 
@@ -59,7 +66,9 @@ def test_the_clone_is_stopped_and_has_another_identity() -> None:
     assert made.at("spec", "runStrategy").value == "Halted"
     assert made.at("status").value == {}
     spec = made.at("spec", "template", "spec")
-    assert [each["macAddress"].value for each in spec.at("domain", "devices", "interfaces").items()] == ["", ""]
+    assert [
+        each["macAddress"].value for each in spec.at("domain", "devices", "interfaces").items()
+    ] == ["", ""]
     assert spec.at("domain", "firmware").value == {"uuid": "", "serial": ""}
     assert [each["name"].value for each in spec["volumes"].items()] == ["root"]
     assert json.dumps(source.data) == before
@@ -119,13 +128,29 @@ def test_filters_keep_the_annotation_of_the_restore() -> None:
     ("patch", "path", "value"),
     [
         ({"op": "replace", "path": "/spec/new", "value": 1}, "new", 1),
-        ({"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "b"}}, "volumes", ["root", "b"]),
-        ({"op": "add", "path": "/spec/template/spec/volumes/-1", "value": {"name": "b"}}, "volumes", ["root", "b"]),
-        ({"op": "add", "path": "/spec/template/spec/volumes/0", "value": {"name": "b"}}, "volumes", ["b", "root"]),
+        (
+            {"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "b"}},
+            "volumes",
+            ["root", "b"],
+        ),
+        (
+            {"op": "add", "path": "/spec/template/spec/volumes/-1", "value": {"name": "b"}},
+            "volumes",
+            ["root", "b"],
+        ),
+        (
+            {"op": "add", "path": "/spec/template/spec/volumes/0", "value": {"name": "b"}},
+            "volumes",
+            ["b", "root"],
+        ),
         ({"op": "remove", "path": "/spec/template/spec/volumes/-1"}, "volumes", []),
         ({"op": "move", "from": "/spec/runStrategy", "path": "/spec/new"}, "new", "Halted"),
         ({"op": "copy", "from": "/spec/runStrategy", "path": "/spec/new"}, "new", "Halted"),
-        ({"op": "add", "path": "/spec/template/spec/domain/resources/x", "value": 1}, "resources", {"x": 1}),
+        (
+            {"op": "add", "path": "/spec/template/spec/domain/resources/x", "value": 1},
+            "resources",
+            {"x": 1},
+        ),
     ],
 )
 def test_patches_as_go_applies_them(patch: dict[str, Any], path: str, value: Any) -> None:
@@ -172,7 +197,11 @@ def test_patches_that_do_not_fit_give_no_vm(patch: Any) -> None:
 
 def test_copies_that_double_a_value_end() -> None:
     """KubeVirt sets no limit (json-patch AccumulatedCopySizeLimit)."""
-    double = {"op": "copy", "from": "/spec/template/spec/volumes", "path": "/spec/template/spec/volumes/-"}
+    double = {
+        "op": "copy",
+        "from": "/spec/template/spec/volumes",
+        "path": "/spec/template/spec/volumes/-",
+    }
     with pytest.raises(Unseen, match="copy too much"):
         result(clone(*[double] * 100))
 
@@ -189,14 +218,26 @@ def test_whatever_a_patch_makes_of_the_kind_it_is_a_vm() -> None:
     assert result(clone({"op": "add", "path": "/kind", "value": "Pod"})).kind == "VirtualMachine"
 
 
-@pytest.mark.parametrize("source", [None, {}, {"kind": "Pod", "name": "db"}, {"kind": "VirtualMachineSnapshot"}])
+@pytest.mark.parametrize(
+    "source", [None, {}, {"kind": "Pod", "name": "db"}, {"kind": "VirtualMachineSnapshot"}]
+)
 def test_other_sources_are_unseen(source: Any) -> None:
     with pytest.raises(Unseen):
         clones.source(clone(source=source), Snapshot([vm()], complete=["*"]))
 
 
 def test_a_source_of_strange_types() -> None:
-    source = Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "db"}, "spec": []})
+    source = Object(
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "metadata": {"name": "db"},
+            "spec": [],
+        }
+    )
     assert result(clone(), source).at("spec", "runStrategy").value == "Halted"
-    made = result(clone(labelFilters=[1, {}], newMacAddresses=[], template=[]), vm(template={"spec": {"domain": 7}}))
+    made = result(
+        clone(labelFilters=[1, {}], newMacAddresses=[], template=[]),
+        vm(template={"spec": {"domain": 7}}),
+    )
     assert made.labels == {}

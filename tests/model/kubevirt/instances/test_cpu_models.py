@@ -18,7 +18,9 @@ def offering(name, **models):
 
 
 def of_model(name, model):
-    return instancetype("VirtualMachineClusterInstancetype", name, {"cpu": {"guest": 1, "model": model}})
+    return instancetype(
+        "VirtualMachineClusterInstancetype", name, {"cpu": {"guest": 1, "model": model}}
+    )
 
 
 def vm(model=None, architecture=None, instancetype=None):
@@ -28,7 +30,10 @@ def vm(model=None, architecture=None, instancetype=None):
 
 def test_what_nodes_offer():
     found = offers(
-        complete(offering("b", Haswell="true"), offering("a", Haswell="true", Skylake="true", Penryn="false"))
+        complete(
+            offering("b", Haswell="true"),
+            offering("a", Haswell="true", Skylake="true", Penryn="false"),
+        )
     )
 
     assert found.conclusive
@@ -43,7 +48,11 @@ def test_what_nodes_offer():
 
 @pytest.mark.parametrize(
     ("nodes", "conclusive"),
-    [((), False), ((offering("a"),), False), ((offering("a"), offering("b", Penryn="false")), True)],
+    [
+        ((), False),
+        ((offering("a"),), False),
+        ((offering("a"), offering("b", Penryn="false")), True),
+    ],
 )
 def test_labels_are_conclusive_once_the_labeller_has_run(nodes, conclusive):
     assert offers(complete(*nodes)).conclusive is conclusive
@@ -68,8 +77,16 @@ OWN = "spec.template.spec.domain.cpu.model"
         (vm("host-passthrough"), (kubevirt({"cpuModel": "Haswell"}),), None),
         (vm(), (kubevirt(),), None),
         (vm(), (kubevirt({"cpuModel": "host-model"}),), None),
-        (vm(), (kubevirt({"cpuModel": "Haswell"}),), ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt")),
-        (vm(""), (kubevirt({"cpuModel": "Haswell"}),), ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt")),
+        (
+            vm(),
+            (kubevirt({"cpuModel": "Haswell"}),),
+            ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt"),
+        ),
+        (
+            vm(""),
+            (kubevirt({"cpuModel": "Haswell"}),),
+            ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt"),
+        ),
         (
             vm(instancetype="u1"),
             (of_model("u1", "Skylake"),),

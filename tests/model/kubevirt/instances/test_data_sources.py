@@ -20,12 +20,22 @@ def source(name, labelled=None, namespace="shop", refers_to=None):
 
 
 def vm(*references, own=None, kind="VirtualMachine"):
-    templates = [{"metadata": {"name": str(i)}, "spec": {"sourceRef": each}} for i, each in enumerate(references)]
+    templates = [
+        {"metadata": {"name": str(i)}, "spec": {"sourceRef": each}}
+        for i, each in enumerate(references)
+    ]
     spec = {"dataVolumeTemplates": templates, "template": {"spec": {"architecture": own}}}
     if kind == "VirtualMachinePool":
         spec = {"virtualMachineTemplate": {"spec": spec}}
     api = "pool.kubevirt.io/v1beta1" if kind == "VirtualMachinePool" else "kubevirt.io/v1"
-    return Object({"apiVersion": api, "kind": kind, "metadata": {"name": "db", "namespace": "shop"}, "spec": spec})
+    return Object(
+        {
+            "apiVersion": api,
+            "kind": kind,
+            "metadata": {"name": "db", "namespace": "shop"},
+            "spec": spec,
+        }
+    )
 
 
 def found(obj, *objects, complete=(ALL,)):
@@ -70,7 +80,11 @@ def test_a_data_source_that_cannot_be_read_leaves_the_architecture_open():
     assert found(vm(ELSEWHERE, own="arm64"), complete=()) == "arm64"
 
 
-@pytest.mark.parametrize(("release", "answer"), [("v1.6.3", "amd64"), ("v1.6.4", "arm64"), ("v1.7.0", "arm64")])
+@pytest.mark.parametrize(
+    ("release", "answer"), [("v1.6.3", "amd64"), ("v1.6.4", "arm64"), ("v1.7.0", "arm64")]
+)
 def test_older_releases_ignore_the_label(release, answer):
-    cluster = Snapshot([kubevirt(status={"observedKubeVirtVersion": release}), source("fedora", "arm64")])
+    cluster = Snapshot(
+        [kubevirt(status={"observedKubeVirtVersion": release}), source("fedora", "arm64")]
+    )
     assert architecture(expand(vm(REFERENCE), cluster), cluster) == answer

@@ -1,4 +1,6 @@
-"""The VMI that KubeVirt will make: instance types, preferences, revisions, and what cannot be seen of them."""
+"""The VMI that KubeVirt will make: instance types, preferences, revisions,
+and what cannot be seen of them.
+"""
 
 import pytest
 
@@ -18,7 +20,9 @@ def large(kind, spec=SPEC):
 def revision(name, of="large", data=None):
     labels = {} if of is None else {REVISION_OF: of}
     data = {"spec": {"gpus": [1, 2]}} if data is None else data
-    return manifest("apps/v1", "ControllerRevision", name, NAMESPACE, metadata={"labels": labels}, data=data)
+    return manifest(
+        "apps/v1", "ControllerRevision", name, NAMESPACE, metadata={"labels": labels}, data=data
+    )
 
 
 def preferred(spec, **vm_spec):
@@ -51,12 +55,20 @@ def test_instance_types_are_found_by_kind(word, kind):
 @pytest.mark.parametrize(
     ("named", "objects", "complete", "unseen"),
     [
-        ({"name": "large"}, [], [], "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large"),
+        (
+            {"name": "large"},
+            [],
+            [],
+            "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large",
+        ),
         (
             {"name": "large"},
             [],
             ["*"],
-            "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large, which does not exist",
+            (
+                "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large, which does not "
+                "exist"
+            ),
         ),
         (
             {"name": "large", "kind": "VirtualMachineInstancetype"},
@@ -72,7 +84,12 @@ def test_instance_types_are_found_by_kind(word, kind):
             ["*"],
             "controllerrevisions.apps shop/old, which does not exist",
         ),
-        ({"name": "large", "revisionName": "old"}, [revision("old", data={"spec": "?"})], [], "instance type old"),
+        (
+            {"name": "large", "revisionName": "old"},
+            [revision("old", data={"spec": "?"})],
+            [],
+            "instance type old",
+        ),
         ({}, [], ["*"], "instance type spec.instancetype"),
         ("large", [], ["*"], "instance type spec.instancetype"),
     ],
@@ -85,7 +102,9 @@ def test_what_cannot_be_seen_of_an_instance_type(named, objects, complete, unsee
 
 def test_a_named_revision_wins():
     obj = vm(instancetype={"name": "large", "revisionName": "old"})
-    machine = expand(obj, Snapshot([large("VirtualMachineClusterInstancetype"), revision("old", of="x")]))
+    machine = expand(
+        obj, Snapshot([large("VirtualMachineClusterInstancetype"), revision("old", of="x")])
+    )
     assert machine.gpus.field.value == [1, 2]
 
 
@@ -99,7 +118,10 @@ def test_what_a_started_vm_really_uses_wins_over_what_the_name_means_today():
     assert expand(obj, Snapshot([current, revision("old")])).gpus.field.value == [1, 2]
     unlabelled = expand(obj, Snapshot([current, revision("old", of=None)]))
     assert unlabelled.gpus.field.value == SPEC["gpus"]
-    assert expand(obj, Snapshot([current, revision("old", of="small")])).gpus.field.value == SPEC["gpus"]
+    assert (
+        expand(obj, Snapshot([current, revision("old", of="small")])).gpus.field.value
+        == SPEC["gpus"]
+    )
     assert expand(obj, Snapshot([current])).unseen == ("controllerrevisions.apps shop/old",)
 
 
@@ -170,9 +192,15 @@ def test_what_an_instance_type_adds():
         "annotations": {"opt-in": ""},
     }
     machine = expand(
-        vm(instancetype={"name": "large"}), Snapshot([large("VirtualMachineClusterInstancetype", spec=spec)])
+        vm(instancetype={"name": "large"}),
+        Snapshot([large("VirtualMachineClusterInstancetype", spec=spec)]),
     )
-    for given in (machine.host_devices, machine.launch_security, machine.node_selector, machine.cpu_model):
+    for given in (
+        machine.host_devices,
+        machine.launch_security,
+        machine.node_selector,
+        machine.cpu_model,
+    ):
         assert given.field.present
         assert str(given.field.path) == "spec.instancetype"
     assert machine.node_selector.field.value == {"c": "d"}
@@ -185,7 +213,10 @@ def test_what_a_preference_adds():
         {
             "preferredLaunchSecurity": {"tdx": {}},
             "preferredArchitecture": "s390x",
-            "devices": {"preferredAutoattachPodInterface": False, "preferredInterfaceMasquerade": {}},
+            "devices": {
+                "preferredAutoattachPodInterface": False,
+                "preferredInterfaceMasquerade": {},
+            },
             "features": {"preferredHyperv": {"reenlightenment": {}}},
             "volumes": {"preferredStorageClassName": "fast"},
             "annotations": {"opt-in": "no"},
@@ -218,9 +249,13 @@ def test_annotations_count_in_the_template_alone():
     assert not expand(obj, NOTHING).annotated("opt-in")
 
 
-@pytest.mark.parametrize("junk", [None, 1, "x", [], [None], {"template": 5}, {"template": {"spec": []}}])
+@pytest.mark.parametrize(
+    "junk", [None, 1, "x", [], [None], {"template": 5}, {"template": {"spec": []}}]
+)
 def test_hostile_specs_read_as_absent(junk):
-    machine = expand(Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": junk}), NOTHING)
+    machine = expand(
+        Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": junk}), NOTHING
+    )
     assert not machine.gpus.field.present
     assert not machine.annotated("opt-in")
 
@@ -230,7 +265,12 @@ def test_hostile_specs_read_as_absent(junk):
     [
         ("None", partial(kubevirt(evictionStrategy="LiveMigrate")), "None", "None"),
         ("", partial(kubevirt(evictionStrategy="LiveMigrate")), "", ""),
-        (None, partial(kubevirt(evictionStrategy="LiveMigrate")), "LiveMigrate", "LiveMigrate from KubeVirt"),
+        (
+            None,
+            partial(kubevirt(evictionStrategy="LiveMigrate")),
+            "LiveMigrate",
+            "LiveMigrate from KubeVirt",
+        ),
         (None, partial(kubevirt()), "None", "None from KubeVirt's default"),
     ],
 )
@@ -246,7 +286,12 @@ def test_an_unknown_strategy():
 
 
 def test_a_strategy_of_the_wrong_type_is_not_the_cluster_s():
-    assert strategy(vm({"spec": {"evictionStrategy": 5}}), partial(kubevirt(evictionStrategy="None"))).value == ""
+    assert (
+        strategy(
+            vm({"spec": {"evictionStrategy": 5}}), partial(kubevirt(evictionStrategy="None"))
+        ).value
+        == ""
+    )
 
 
 def test_the_namespace_of_what_an_object_names():

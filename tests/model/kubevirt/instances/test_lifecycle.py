@@ -44,7 +44,9 @@ def test_evictions(row, expected):
 def test_a_vmi_without_a_strategy_follows_the_cluster(inherited, migratable):
     cluster = complete(kubevirt(evictionStrategy=inherited))
 
-    assert vmi_evictions.eviction(vmi(None, migratable), cluster) is EVICTIONS[inherited, migratable]
+    assert (
+        vmi_evictions.eviction(vmi(None, migratable), cluster) is EVICTIONS[inherited, migratable]
+    )
 
 
 def test_kubevirt_that_is_silent_means_none():
@@ -63,10 +65,14 @@ def test_an_unknown_cluster_strategy_is_unseen():
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [("True", True), ("False", False), ("Unknown", None), (True, None), (None, None)]
+    ("status", "expected"),
+    [("True", True), ("False", False), ("Unknown", None), (True, None), (None, None)],
 )
 def test_live_migratable(status, expected):
-    conditions = [{"type": "Ready", "status": "False"}, {"type": "LiveMigratable", "status": status}]
+    conditions = [
+        {"type": "Ready", "status": "False"},
+        {"type": "LiveMigratable", "status": status},
+    ]
 
     assert vmis.migratable(Object({"status": {"conditions": conditions}})) is expected
 
@@ -94,7 +100,9 @@ def test_run_strategies(strategy, drained, shutdown, crash, node_lost, deleted, 
     assert (outcomes.node_lost, outcomes.deleted, outcomes.reboot) == (node_lost, deleted, reboot)
 
 
-@pytest.mark.parametrize(("strategy", "comes"), [(each, each == "Always") for each in RUN_STRATEGIES])
+@pytest.mark.parametrize(
+    ("strategy", "comes"), [(each, each == "Always") for each in RUN_STRATEGIES]
+)
 def test_what_comes_back_after_a_drain(strategy, comes):
     found = vmis.comes_back(vmi(), complete(vm(strategy)))
 
@@ -121,7 +129,12 @@ def test_running_stands_for_a_strategy(running, comes):
     [
         (vmi(owner=None), (), False, "no VM owns it"),
         (vmi(), (), False, "its VM db is gone"),
-        (vmi(), (vm("Always", deletionTimestamp="2026-11-01T00:00:00Z"),), False, "its VM is being deleted"),
+        (
+            vmi(),
+            (vm("Always", deletionTimestamp="2026-11-01T00:00:00Z"),),
+            False,
+            "its VM is being deleted",
+        ),
         (vmi(owner="VirtualMachineInstanceReplicaSet"), (), True, "its replica set makes another"),
     ],
 )

@@ -58,11 +58,34 @@ PLUGINS = kubevirt(network={"binding": {"moving": {"migration": {}}, "stuck": {"
         (pod_interface(passt={}), {}, [], STUCK),
         (pod_interface(), {}, [], STUCK),
         (pod_interface(masquerade=None), {}, [], STUCK),
-        ({"networks": [{"name": "lan", "pod": {}}], "devices": {"interfaces": [{"name": "x"}]}}, {}, [], NO_INTERFACE),
+        (
+            {"networks": [{"name": "lan", "pod": {}}], "devices": {"interfaces": [{"name": "x"}]}},
+            {},
+            [],
+            NO_INTERFACE,
+        ),
         ({"networks": [{"name": "lan", "pod": {}}]}, {}, [], YES),
-        ({"networks": [], "devices": {"interfaces": [{"name": "lan", "bridge": {}}]}}, {}, [kubevirt()], YES),
-        ({"networks": [{"name": "x", "multus": {}}], "devices": {"interfaces": [{"name": "x"}]}}, {}, [], YES),
-        ({"networks": [{"name": "lan", "pod": None}], "devices": {"interfaces": [{"name": "lan"}]}}, {}, [], YES),
+        (
+            {"networks": [], "devices": {"interfaces": [{"name": "lan", "bridge": {}}]}},
+            {},
+            [kubevirt()],
+            YES,
+        ),
+        (
+            {"networks": [{"name": "x", "multus": {}}], "devices": {"interfaces": [{"name": "x"}]}},
+            {},
+            [],
+            YES,
+        ),
+        (
+            {
+                "networks": [{"name": "lan", "pod": None}],
+                "devices": {"interfaces": [{"name": "lan"}]},
+            },
+            {},
+            [],
+            YES,
+        ),
         ({"devices": {"autoattachPodInterface": False}}, {}, [kubevirt()], YES),
     ],
 )
@@ -105,7 +128,11 @@ STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
 @for_each(
     "spec, objects, answer",
     [
-        ({"devices": {"hostDevices": [{}]}}, [], no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")),
+        (
+            {"devices": {"hostDevices": [{}]}},
+            [],
+            no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices"),
+        ),
         ({"devices": {"hostDevices": []}}, [], YES),
         ({"devices": {"gpus": GPU["devices"]["gpus"] * 2}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
         (GPU, [kubevirt(**GATE, **MDEV)], YES),
@@ -115,7 +142,11 @@ STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
         (GPU, [kubevirt(**GATE)], STUCK_GPU),
         (GPU, [kubevirt(**MDEV)], STUCK_GPU),
         (GPU, [], STUCK_GPU),
-        ({"devices": {"gpus": [{"name": "a", "claimName": "x"}]}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
+        (
+            {"devices": {"gpus": [{"name": "a", "claimName": "x"}]}},
+            [kubevirt(**GATE, **MDEV)],
+            STUCK_GPU,
+        ),
     ],
 )
 def test_host_devices(spec, objects, answer):
@@ -130,11 +161,21 @@ def test_host_devices(spec, objects, answer):
             "before KubeVirt 1.9.0",
             "update KubeVirt to 1.9.0",
         ),
-        ([kubevirt(**MDEV)], "VGPULiveMigration is off", "switch on feature gate VGPULiveMigration"),
-        ([kubevirt(status={"observedKubeVirtVersion": "v1.8.2"}, **GATE)], "not a mediated device", "remove it"),
+        (
+            [kubevirt(**MDEV)],
+            "VGPULiveMigration is off",
+            "switch on feature gate VGPULiveMigration",
+        ),
+        (
+            [kubevirt(status={"observedKubeVirtVersion": "v1.8.2"}, **GATE)],
+            "not a mediated device",
+            "remove it",
+        ),
     ],
 )
-def test_a_vgpu_waits_for_a_release_and_a_gate_and_a_whole_gpu_never_migrates(objects, what, remedy):
+def test_a_vgpu_waits_for_a_release_and_a_gate_and_a_whole_gpu_never_migrates(
+    objects, what, remedy
+):
     (reason,) = assess(vm(GPU), cluster_of(*objects)).reasons
     assert what in reason.what
     assert reason.remedy.startswith(remedy)
@@ -162,7 +203,9 @@ def test_encrypted_guests(security, architecture, objects, reasons):
     spec = {"architecture": architecture, "domain": {"launchSecurity": security}}
     spec["domain"]["devices"] = {"interfaces": MASQUERADE["interfaces"]}
     found = assess(vm(spec | {"networks": MASQUERADE["networks"]}), cluster_of(*objects))
-    assert [reason.name for reason in found.reasons] == [f"{name}NotLiveMigratable" for name in reasons]
+    assert [reason.name for reason in found.reasons] == [
+        f"{name}NotLiveMigratable" for name in reasons
+    ]
     assert all(str(reason.path) == SECURITY for reason in found.reasons)
     assert found.migratable is (Migratable.NO if reasons else Migratable.YES)
 
@@ -176,10 +219,14 @@ PASSTHROUGH = no("HypervPassthroughNotLiveMigratable", T + "domain.features.hype
 
 
 @pytest.mark.parametrize(
-    ("state", "answer"), [({}, PASSTHROUGH), ({"enabled": True}, PASSTHROUGH), ({"enabled": False}, YES), (None, YES)]
+    ("state", "answer"),
+    [({}, PASSTHROUGH), ({"enabled": True}, PASSTHROUGH), ({"enabled": False}, YES), (None, YES)],
 )
 def test_hyperv_passthrough(state, answer):
-    domain = {"features": {"hypervPassthrough": state}, "devices": {"interfaces": MASQUERADE["interfaces"]}}
+    domain = {
+        "features": {"hypervPassthrough": state},
+        "devices": {"interfaces": MASQUERADE["interfaces"]},
+    }
     assert judged(vm({"domain": domain, "networks": MASQUERADE["networks"]})) == answer
 
 
@@ -205,9 +252,14 @@ def test_claims_out_of_sight_and_claims_that_come_later():
     assert judged(BY_CLAIM) == UNKNOWN
     assert judged(BY_CLAIM, complete=["*"]) == UNKNOWN
     assert judged(with_volume(persistentVolumeClaim={}), complete=["*"]) == UNKNOWN
-    assert judged(with_volume(persistentVolumeClaim={"claimName": ""})) == no("DisksNotLiveMigratable", PVC_PATH)
+    assert judged(with_volume(persistentVolumeClaim={"claimName": ""})) == no(
+        "DisksNotLiveMigratable", PVC_PATH
+    )
     assert (
-        judged(BY_CLAIM, manifest("v1", "PersistentVolumeClaim", "root", "other", spec={"accessModes": ["x"]}))
+        judged(
+            BY_CLAIM,
+            manifest("v1", "PersistentVolumeClaim", "root", "other", spec={"accessModes": ["x"]}),
+        )
         == UNKNOWN
     )
 
@@ -243,7 +295,12 @@ def test_host_disks(host_disk, answer):
     ],
 )
 def test_volumes_that_never_block(source):
-    assert judged(with_volume(**{source: {"persistentVolumeClaim": {"claimName": "x"}, "claimName": "x"}})) == YES
+    assert (
+        judged(
+            with_volume(**{source: {"persistentVolumeClaim": {"claimName": "x"}, "claimName": "x"}})
+        )
+        == YES
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,20 +309,41 @@ def test_volumes_that_never_block(source):
         {"devices": {"disks": [{"lun": {"reservation": True}}]}},
         {"devices": {"tpm": {"persistent": True}}},
         {"devices": {"filesystems": [{"name": "x", "virtiofs": {}}]}},
-        {"devices": {"autoattachVSOCK": True, "clientPassthrough": {}, "disks": [{"cache": "none", "io": "native"}]}},
-        {"domain": {"cpu": {"dedicatedCpuPlacement": True, "numa": {}, "realtime": {}}, "devices": MASQUERADE}},
+        {
+            "devices": {
+                "autoattachVSOCK": True,
+                "clientPassthrough": {},
+                "disks": [{"cache": "none", "io": "native"}],
+            }
+        },
+        {
+            "domain": {
+                "cpu": {"dedicatedCpuPlacement": True, "numa": {}, "realtime": {}},
+                "devices": MASQUERADE,
+            }
+        },
         {"domain": {"memory": {"hugepages": {"pageSize": "1Gi"}}, "devices": MASQUERADE}},
-        {"domain": {"firmware": {"bootloader": {"efi": {"persistent": True}}}, "devices": MASQUERADE}},
+        {
+            "domain": {
+                "firmware": {"bootloader": {"efi": {"persistent": True}}},
+                "devices": MASQUERADE,
+            }
+        },
     ],
 )
 def test_devices_that_never_block(spec):
-    assert judged(vm(spec | {"networks": MASQUERADE["networks"]} if "domain" in spec else spec)) == YES
+    assert (
+        judged(vm(spec | {"networks": MASQUERADE["networks"]} if "domain" in spec else spec)) == YES
+    )
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ({"devices": {"hostDevices": [{"deviceName": "a"}]}}, {"devices": {"hostDevices": [{"deviceName": "b"}]}}),
+        (
+            {"devices": {"hostDevices": [{"deviceName": "a"}]}},
+            {"devices": {"hostDevices": [{"deviceName": "b"}]}},
+        ),
         ({"devices": {"gpus": [{"deviceName": "a"}]}}, {"devices": {"gpus": [{"claimName": "a"}]}}),
         ({"domain": {"launchSecurity": {"sev": {}}}}, {"domain": {"launchSecurity": {"snp": {}}}}),
         ({"volumes": [{"hostDisk": {"path": "/a"}}]}, {"volumes": [{"hostDisk": {"path": "/b"}}]}),
@@ -278,7 +356,11 @@ def test_another_offender_is_another_reason(one, other):
 
 def test_all_reasons_are_listed_and_certain_beats_unknown():
     domain = {"launchSecurity": {"sev": {}}, "devices": {"hostDevices": [{}], "gpus": [{}, {}]}}
-    spec = {"domain": domain, "networks": [], "volumes": [{"hostDisk": {}}, {"dataVolume": {"name": "later"}}]}
+    spec = {
+        "domain": domain,
+        "networks": [],
+        "volumes": [{"hostDisk": {}}, {"dataVolume": {"name": "later"}}],
+    }
     found = assess(vm(spec), NOTHING)
     assert found.migratable is Migratable.NO
     assert [reason.name.removesuffix("NotLiveMigratable") for reason in found.reasons] == [
@@ -339,7 +421,9 @@ def test_the_condition_of_another_kind_says_nothing():
 
 def test_a_running_vmi_whose_volume_is_migrated():
     subject = vmi("Unknown")
-    subject.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}]
+    subject.data["spec"]["volumes"] = [
+        {"name": "root", "persistentVolumeClaim": {"claimName": "root"}}
+    ]
     blocked = no("DisksNotLiveMigratable", "spec.volumes[0].persistentVolumeClaim.claimName")
     assert judged(subject, claim("root", "ReadWriteOnce")) == blocked
     subject.data["status"] |= {"migratedVolumes": [{"volumeName": "root"}]}

@@ -41,7 +41,14 @@ def from_template(spec, preference=None, kind="VirtualMachine"):
 
 def vm_of(spec):
     metadata = {"name": "db", "namespace": "shop"}
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec})
+    return Object(
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
 
 
 def data_volume(name, spec):
@@ -59,7 +66,9 @@ def storage_class(name, created="2026-01-01T00:00:00Z", vms=None, everything=Non
 
 
 def profile(name, *sets):
-    return manifest("cdi.kubevirt.io/v1beta1", "StorageProfile", name, status={"claimPropertySets": list(sets)})
+    return manifest(
+        "cdi.kubevirt.io/v1beta1", "StorageProfile", name, status={"claimPropertySets": list(sets)}
+    )
 
 
 BLOCK_RWO, FILES_RWX = RWO | {"volumeMode": "Block"}, RWX | {"volumeMode": "Filesystem"}
@@ -75,7 +84,10 @@ def test_the_claim_comes_first_then_the_template_then_the_data_volume():
     without_template = with_volume(dataVolume={"name": "root"})
     assert judged(without_template, data_volume("root", {"pvc": RWX})) == YES
     assert judged(without_template, data_volume("root", {"pvc": RWO})) == NOT_SHARED
-    assert judged(without_template, data_volume("root", {"pvc": RWX}), claim("root", "ReadWriteOnce")) == NOT_SHARED
+    assert (
+        judged(without_template, data_volume("root", {"pvc": RWX}), claim("root", "ReadWriteOnce"))
+        == NOT_SHARED
+    )
     assert judged(without_template) == UNKNOWN
 
 
@@ -91,7 +103,9 @@ def test_the_members_of_a_pool_get_claims_of_their_own():
     assert judged(pool, claim("root", "ReadWriteOnce"), data_volume("root", {"pvc": RWO})) == YES
     pool.data["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] = []
     path = "spec.virtualMachineTemplate." + DV_PATH
-    assert judged(Object(pool.data), claim("root", "ReadWriteOnce")) == no("DisksNotLiveMigratable", path)
+    assert judged(Object(pool.data), claim("root", "ReadWriteOnce")) == no(
+        "DisksNotLiveMigratable", path
+    )
 
 
 @for_each(
@@ -109,18 +123,34 @@ def test_the_members_of_a_pool_get_claims_of_their_own():
         ({"storage": {"storageClassName": "local"}}, [profile("local")], UNKNOWN),
         ({"storage": {"storageClassName": "local"}}, [profile("local", {})], UNKNOWN),
         ({"storage": {"storageClassName": "x"}}, [profile("x", BLOCK_RWO, FILES_RWX)], NOT_SHARED),
-        ({"storage": {"storageClassName": "x", "volumeMode": "Filesystem"}}, [profile("x", BLOCK_RWO, FILES_RWX)], YES),
-        ({"storage": {"storageClassName": "x", "volumeMode": "Other"}}, [profile("x", BLOCK_RWO, FILES_RWX)], UNKNOWN),
+        (
+            {"storage": {"storageClassName": "x", "volumeMode": "Filesystem"}},
+            [profile("x", BLOCK_RWO, FILES_RWX)],
+            YES,
+        ),
+        (
+            {"storage": {"storageClassName": "x", "volumeMode": "Other"}},
+            [profile("x", BLOCK_RWO, FILES_RWX)],
+            UNKNOWN,
+        ),
         ({"storage": {}}, [SHARED_PROFILE], UNKNOWN),
         ({"storage": {}}, [SHARED_PROFILE, storage_class("shared", everything="true")], YES),
         (
             {"storage": {}},
-            [LOCAL_PROFILE, storage_class("local", vms="true"), storage_class("shared", everything="true")],
+            [
+                LOCAL_PROFILE,
+                storage_class("local", vms="true"),
+                storage_class("shared", everything="true"),
+            ],
             NOT_SHARED,
         ),
         (
             {"storage": {}, "contentType": "archive"},
-            [SHARED_PROFILE, storage_class("local", vms="true"), storage_class("shared", everything="true")],
+            [
+                SHARED_PROFILE,
+                storage_class("local", vms="true"),
+                storage_class("shared", everything="true"),
+            ],
             YES,
         ),
         ({"storage": {}}, [SHARED_PROFILE, storage_class("shared", vms="false")], UNKNOWN),

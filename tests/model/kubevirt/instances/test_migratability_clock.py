@@ -70,7 +70,12 @@ def vmi_on(name):
         (clock(policy=""), [node("a"), kubevirt()], [], NO_CLOCK),
         (clock(architecture="arm64"), [SHOWS], [], NO_CLOCK),
         (clock(), [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})], [], NO_CLOCK),
-        (clock(architecture="amd64"), [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})], [], YES),
+        (
+            clock(architecture="amd64"),
+            [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})],
+            [],
+            YES,
+        ),
     ],
 )
 def test_the_clock(subject, objects, complete, answer):

@@ -69,7 +69,10 @@ def test_preferences_count(spec, answer):
 
 
 INVTSC = {"cpu": {"preferredCPUFeatures": [{"name": "invtsc", "policy": "require"}]}}
-REENLIGHTENMENT = {"features": {"hyperv": {"reenlightenment": {}}}, "devices": {"autoattachPodInterface": False}}
+REENLIGHTENMENT = {
+    "features": {"hyperv": {"reenlightenment": {}}},
+    "devices": {"autoattachPodInterface": False},
+}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +84,12 @@ REENLIGHTENMENT = {"features": {"hyperv": {"reenlightenment": {}}}, "devices": {
         ([], {}, no(NO_TSC, CLOCK)),
     ],
 )
-def test_a_preference_that_brings_invtsc_makes_the_frequency_a_need_of_the_boot(own, preferred, answer):
-    """pkg/instancetype/preference/apply/cpu.go#applyCPUPreferences adds names that the VM does not list."""
+def test_a_preference_that_brings_invtsc_makes_the_frequency_a_need_of_the_boot(
+    own, preferred, answer
+):
+    """pkg/instancetype/preference/apply/cpu.go#applyCPUPreferences adds names that the VM does not
+    list.
+    """
     domain = REENLIGHTENMENT | {"cpu": {"features": own}}
     machine = vm({"networks": [], "domain": domain}, **WINDOWS)
     assert judged(machine, windows(preferred), node("a"), kubevirt()) == answer

@@ -35,7 +35,9 @@ def test_the_order_of_the_reasons_is_that_of_the_release(release, names):
         "features": {"hypervPassthrough": {"enabled": True}},
         "devices": interfaces["devices"] | {"disks": [{"lun": {"reservation": True}}]},
     }
-    subject = vm({"networks": interfaces["networks"], "domain": domain, "volumes": [{"hostDisk": {}}]})
+    subject = vm(
+        {"networks": interfaces["networks"], "domain": domain, "volumes": [{"hostDisk": {}}]}
+    )
     found = assess(subject, Snapshot([kubevirt(status={"observedKubeVirtVersion": release})]))
     assert [reason.name.removesuffix("NotLiveMigratable") for reason in found.reasons] == names
 
@@ -47,7 +49,14 @@ MIGRATED = {"migratedVolumes": [{"volumeName": "root"}]}
     ("status", "answer"),
     [
         ({}, no("DisksNotLiveMigratable", PVC_PATH)),
-        ({"volumeUpdateState": {"volumeMigrationState": {"migratedVolumes": [{"volumeName": "data"}]}}}, None),
+        (
+            {
+                "volumeUpdateState": {
+                    "volumeMigrationState": {"migratedVolumes": [{"volumeName": "data"}]}
+                }
+            },
+            None,
+        ),
         ({"volumeUpdateState": {"volumeMigrationState": MIGRATED}}, YES),
         (MIGRATED, None),
     ],
@@ -55,7 +64,9 @@ MIGRATED = {"migratedVolumes": [{"volumeName": "root"}]}
 def test_a_volume_migration_moves_claims_that_are_not_shared(status, answer):
     subject = Object(BY_CLAIM.data | {"status": status})
     subject.data["spec"] = subject.data["spec"] | {"updateVolumesStrategy": "Migration"}
-    assert judged(subject, claim("root", "ReadWriteOnce")) == (answer or no("DisksNotLiveMigratable", PVC_PATH))
+    assert judged(subject, claim("root", "ReadWriteOnce")) == (
+        answer or no("DisksNotLiveMigratable", PVC_PATH)
+    )
 
 
 def test_networks_from_resource_claims_do_not_block():
@@ -65,7 +76,8 @@ def test_networks_from_resource_claims_do_not_block():
 
 
 @pytest.mark.parametrize(
-    "network", [{"defaultNetworkInterface": "Masquerade"}, {"defaultNetworkInterface": "masquerade"}]
+    "network",
+    [{"defaultNetworkInterface": "Masquerade"}, {"defaultNetworkInterface": "masquerade"}],
 )
 def test_an_invalid_configuration_of_kubevirt_says_nothing(network):
     invalid = kubevirt(network=network, developerConfiguration={"memoryOvercommit": -1})

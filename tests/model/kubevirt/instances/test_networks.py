@@ -20,7 +20,10 @@ LAN = {"name": "lan", "multus": {"networkName": "vlan7"}}
     ids=["plugged", "unplugged", "as the VM would start", "not unplugged yet"],
 )
 def test_an_unplugged_network_does_not_count_for_the_next_start(kind, state, status, found):
-    spec = {"networks": [LAN], "domain": {"devices": {"interfaces": [{"name": "lan", "bridge": {}, "state": state}]}}}
+    spec = {
+        "networks": [LAN],
+        "domain": {"devices": {"interfaces": [{"name": "lan", "bridge": {}, "state": state}]}},
+    }
     spec = {"template": {"spec": spec}} if kind == "VirtualMachine" else spec
     obj = manifest("kubevirt.io/v1", kind, "db", "shop", spec=spec, status=status)
 

@@ -25,16 +25,28 @@ INTEL = MODEL | NEEDS | VENDOR
 FREQUENCY = {"status": {"nodeName": "a", "topologyHints": {"tscFrequency": 2500}}}
 
 
-def vmi(domain: dict[str, Any] | None = None, metadata: Any = None, status: Any = None, **spec: Any) -> Object:
+def vmi(
+    domain: dict[str, Any] | None = None, metadata: Any = None, status: Any = None, **spec: Any
+) -> Object:
     spec = {"domain": {"memory": {"guest": "1Gi"}} | (domain or {}), **spec}
     fields = {"spec": spec, "status": status or {"nodeName": "a"}}
-    return manifest("kubevirt.io/v1", "VirtualMachineInstance", "web", "shop", metadata=metadata or {}, **fields)
+    return manifest(
+        "kubevirt.io/v1", "VirtualMachineInstance", "web", "shop", metadata=metadata or {}, **fields
+    )
 
 
 def source_pod(selector: dict[str, str]) -> Object:
     labels = {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "web"}
     spec = {"nodeName": "a", "nodeSelector": selector}
-    return manifest("v1", "Pod", "source", "shop", metadata={"labels": labels}, spec=spec, status={"phase": "Running"})
+    return manifest(
+        "v1",
+        "Pod",
+        "source",
+        "shop",
+        metadata={"labels": labels},
+        spec=spec,
+        status={"phase": "Running"},
+    )
 
 
 def requests(obj: Object, *cluster: Object) -> dict[str, int]:
@@ -48,14 +60,20 @@ def limits(obj: Object, *cluster: Object) -> dict[str, int]:
 
 
 def selector(obj: Object, *cluster: Object, moves: bool = False) -> dict[str, str]:
-    return dict(candidates.pod_to_place(obj, complete(*(cluster or (kubevirt(),))), moves=moves).node_selector)
+    return dict(
+        candidates.pod_to_place(
+            obj, complete(*(cluster or (kubevirt(),))), moves=moves
+        ).node_selector
+    )
 
 
-# --- requests ------------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def test_a_plain_vmi() -> None:
-    """The console log is a restartable init container and counts; the overhead has no page table without a request."""
+    """The console log is a restartable init container and counts;
+    the overhead has no page table without a request.
+    """
     assert requests(vmi()) == {
         "cpu": 105,
         "memory": 1024 * MI + (220 + 8 + 8 + 32) * MI + 35_000_000,
@@ -67,9 +85,14 @@ def test_a_plain_vmi() -> None:
 
 
 def test_an_ordinary_init_container_can_dominate() -> None:
-    large = {"type": "container-disk", "resources": {"requests": {"memory": "8Gi"}, "limits": {"memory": "8Gi"}}}
+    large = {
+        "type": "container-disk",
+        "resources": {"requests": {"memory": "8Gi"}, "limits": {"memory": "8Gi"}},
+    }
     disk = {"volumes": [{"name": "root", "containerDisk": {"image": "fedora"}}]}
-    images = kubevirt(developerConfiguration={"featureGates": ["ImageVolume"]}, supportContainerResources=[large])
+    images = kubevirt(
+        developerConfiguration={"featureGates": ["ImageVolume"]}, supportContainerResources=[large]
+    )
 
     assert requests(vmi(**disk), images)["memory"] == 8 * 1024 * MI + 35_000_000
 
@@ -99,7 +122,13 @@ def test_huge_pages_leave_only_the_overhead_as_memory() -> None:
 
 
 def test_a_quota_on_limits_gives_the_pod_limits() -> None:
-    quota = manifest("v1", "ResourceQuota", "q", "shop", spec={"hard": {"limits.cpu": "9", "limits.memory": "9Gi"}})
+    quota = manifest(
+        "v1",
+        "ResourceQuota",
+        "q",
+        "shop",
+        spec={"hard": {"limits.cpu": "9", "limits.memory": "9Gi"}},
+    )
     plain = limits(vmi(), kubevirt())
     limited = limits(vmi(), kubevirt(), quota)
 
@@ -111,10 +140,16 @@ def test_a_quota_on_limits_gives_the_pod_limits() -> None:
 def test_devices_networks_and_gpus_are_extended_resources() -> None:
     annotations = {"k8s.v1.cni.cncf.io/resourceName": "intel.com/vf"}
     network = manifest("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "fast", "shop")
-    network = Object(network.data | {"metadata": {"name": "fast", "namespace": "shop", "annotations": annotations}})
+    network = Object(
+        network.data
+        | {"metadata": {"name": "fast", "namespace": "shop", "annotations": annotations}}
+    )
     devices = {
         "interfaces": [{"name": "fast", "sriov": {}}],
-        "gpus": [{"name": "a", "deviceName": "nvidia.com/A100"}, {"name": "b", "deviceName": "nvidia.com/A100"}],
+        "gpus": [
+            {"name": "a", "deviceName": "nvidia.com/A100"},
+            {"name": "b", "deviceName": "nvidia.com/A100"},
+        ],
     }
     fast = [{"name": "fast", "multus": {"networkName": "fast"}}]
 
@@ -145,7 +180,9 @@ def test_instance_type_decides_where_the_vm_says_nothing() -> None:
     assert found["memory"] == half + page_table + (220 + 48 + 8 + 32) * MI + 35_000_000
 
 
-@for_each("broken", ["", "many", [], {"a": 1}, None, -5, "-1Gi", True, "1e999999", 10**400, -(10**400)])
+@for_each(
+    "broken", ["", "many", [], {"a": 1}, None, -5, "-1Gi", True, "1e999999", 10**400, -(10**400)]
+)
 def test_broken_values_never_fail(broken: object) -> None:
     domain = {
         "cpu": {"cores": broken, "features": broken},
@@ -155,7 +192,11 @@ def test_broken_values_never_fail(broken: object) -> None:
         "ioThreads": {"supplementalPoolThreadCount": broken},
     }
     hooks = {"annotations": {"hooks.kubevirt.io/hookSidecars": broken}}
-    strange = kubevirt(cpuRequest=broken, additionalGuestMemoryOverheadRatio=broken, supportContainerResources=broken)
+    strange = kubevirt(
+        cpuRequest=broken,
+        additionalGuestMemoryOverheadRatio=broken,
+        supportContainerResources=broken,
+    )
 
     found = requests(vmi(domain, metadata=hooks, volumes=broken, networks=broken), strange)
 
@@ -173,7 +214,7 @@ def test_unseen_names_what_may_change_the_requests() -> None:
     assert list(launcher_resources.unseen(expand(attached, light), light)) == []
 
 
-# --- traps of the node selector ------------------------------------------------------------------------------------
+# --- traps of the node selector -------------------------------------------------------------------
 
 
 def test_host_model_is_the_default_and_binds_the_target() -> None:
@@ -186,11 +227,16 @@ def test_host_model_is_the_default_and_binds_the_target() -> None:
 @pytest.mark.parametrize(
     ("selected", "kept"),
     [
-        ({"cpu-model-migration.node.kubevirt.io/Old": "true"}, "cpu-model-migration.node.kubevirt.io/Old"),
+        (
+            {"cpu-model-migration.node.kubevirt.io/Old": "true"},
+            "cpu-model-migration.node.kubevirt.io/Old",
+        ),
         ({"cpu-feature.node.kubevirt.io/aes": "true"}, "cpu-feature.node.kubevirt.io/aes"),
     ],
 )
-def test_labels_of_an_earlier_migration_stay_and_the_node_adds_none(selected: dict[str, str], kept: str) -> None:
+def test_labels_of_an_earlier_migration_stay_and_the_node_adds_none(
+    selected: dict[str, str], kept: str
+) -> None:
     found = selector(vmi(), kubevirt(), node("a", INTEL), source_pod(selected), moves=True)
 
     assert found[kept] == "true"
@@ -201,7 +247,9 @@ def test_labels_of_an_earlier_migration_stay_and_the_node_adds_none(selected: di
 def test_a_fresh_pod_has_no_labels_of_the_node() -> None:
     found = selector(vmi(), kubevirt(), node("a", INTEL))
 
-    assert not [key for key in found if key.startswith(("cpu-model-migration", "cpu-feature", "cpu-vendor"))]
+    assert not [
+        key for key in found if key.startswith(("cpu-model-migration", "cpu-feature", "cpu-vendor"))
+    ]
 
 
 def test_a_named_model_binds_and_the_host_model_does_not() -> None:
@@ -212,7 +260,9 @@ def test_a_named_model_binds_and_the_host_model_does_not() -> None:
 
 
 def test_the_vendor_binds_a_target_since_1_8() -> None:
-    assert "cpu-vendor.node.kubevirt.io/Intel" in selector(vmi(), kubevirt(), node("a", INTEL), moves=True)
+    assert "cpu-vendor.node.kubevirt.io/Intel" in selector(
+        vmi(), kubevirt(), node("a", INTEL), moves=True
+    )
     assert "cpu-vendor.node.kubevirt.io/Intel" not in selector(
         vmi(), kubevirt(status=OLD), node("a", INTEL), moves=True
     )
@@ -220,7 +270,10 @@ def test_the_vendor_binds_a_target_since_1_8() -> None:
 
 def test_a_vendor_that_the_vmi_selects_is_not_overruled() -> None:
     found = selector(
-        vmi(nodeSelector={"cpu-vendor.node.kubevirt.io/AMD": "true"}), kubevirt(), node("a", INTEL), moves=True
+        vmi(nodeSelector={"cpu-vendor.node.kubevirt.io/AMD": "true"}),
+        kubevirt(),
+        node("a", INTEL),
+        moves=True,
     )
 
     assert "cpu-vendor.node.kubevirt.io/AMD" in found
@@ -244,7 +297,9 @@ def test_the_machine_type_of_the_status_wins() -> None:
         ("", "kubevirt.io/cpumanager", "cpumanager"),
     ],
 )
-def test_dedicated_cpus_demand_the_label_of_the_running_release(release, demanded, not_demanded) -> None:
+def test_dedicated_cpus_demand_the_label_of_the_running_release(
+    release, demanded, not_demanded
+) -> None:
     running = kubevirt(status={"observedKubeVirtVersion": release})
     found = selector(vmi({"cpu": {"dedicatedCpuPlacement": True}}), running)
 
@@ -252,7 +307,9 @@ def test_dedicated_cpus_demand_the_label_of_the_running_release(release, demande
     assert not_demanded not in found
 
 
-@pytest.mark.parametrize(("release", "demands"), [("v1.5.3", False), ("v1.6.0", True), ("v1.9.0", True)])
+@pytest.mark.parametrize(
+    ("release", "demands"), [("v1.5.3", False), ("v1.6.0", True), ("v1.9.0", True)]
+)
 def test_no_node_has_labels_of_machine_types_before_1_6(release, demands) -> None:
     running = kubevirt(status={"observedKubeVirtVersion": release})
     found = selector(vmi({"machine": {"type": "q35"}}), running)
@@ -293,18 +350,22 @@ def test_the_namespace_has_a_node_selector_of_its_own() -> None:
     assert (found["pool"], found["zone"]) == ("vms", "a")
 
 
-# --- forbidden labels, labels, claims ------------------------------------------------------------------------------
+# --- forbidden labels, labels, claims -------------------------------------------------------------
 
 
 def test_an_obsolete_host_model_and_forbidden_features_are_refused() -> None:
     features = {"cpu": {"features": [{"name": "vmx", "policy": "forbid"}]}}
 
-    assert set(candidates.pod_to_place(vmi(features), complete(kubevirt()), moves=False).forbidden_labels) == {
+    assert set(
+        candidates.pod_to_place(vmi(features), complete(kubevirt()), moves=False).forbidden_labels
+    ) == {
         "node-labeller.kubevirt.io/obsolete-host-model",
         "cpu-feature.node.kubevirt.io/vmx",
     }
     passthrough = {"cpu": {"model": "host-passthrough"}}
-    assert not candidates.pod_to_place(vmi(passthrough), complete(kubevirt()), moves=False).forbidden_labels
+    assert not candidates.pod_to_place(
+        vmi(passthrough), complete(kubevirt()), moves=False
+    ).forbidden_labels
 
 
 def test_an_empty_term_matches_once_kubevirt_adds_a_forbidden_label() -> None:
@@ -321,7 +382,10 @@ def test_an_empty_term_matches_once_kubevirt_adds_a_forbidden_label() -> None:
 
 
 def test_labels_of_a_long_name() -> None:
-    long = Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"} | {"metadata": {"name": "x" * 70}})
+    long = Object(
+        {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
+        | {"metadata": {"name": "x" * 70}}
+    )
 
     labels = launcher_pod.pod_labels(long)
 
@@ -339,7 +403,9 @@ def test_claims_of_volumes_but_not_of_hotplugged_ones() -> None:
         {"name": "e", "containerDisk": {"image": "disk"}},
     ]
 
-    assert candidates.pod_to_place(vmi(volumes=volumes), complete(kubevirt()), moves=False).claims == (
+    assert candidates.pod_to_place(
+        vmi(volumes=volumes), complete(kubevirt()), moves=False
+    ).claims == (
         "claim",
         "data",
         "base",

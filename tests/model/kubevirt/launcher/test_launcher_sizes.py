@@ -20,7 +20,13 @@ from virt_admit.model.kubevirt.launcher import launcher_resources
 
 def without_each(value: Any) -> Iterator[Any]:
     """Yield copies of a JSON value, each without one of its fields or items, at any depth."""
-    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+    for key in (
+        list(value)
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    ):
         rest = copy.copy(value)
         del rest[key]
         yield rest
@@ -38,10 +44,15 @@ def test_vms_of_different_requests_differ_in_what_is_remembered(part):
         cluster = Snapshot(map(Object, surroundings(given)), complete=["*"])
         whole = as_written(given).data
         sizes = {}
-        for obj in map(Object, (whole, {**whole, "status": {"phase": "Running"}}, *without_each(whole))):
+        for obj in map(
+            Object, (whole, {**whole, "status": {"phase": "Running"}}, *without_each(whole))
+        ):
             vmi = expand(obj, cluster)
             requests = launcher_resources.pod(vmi, cluster).requests
-            assert sizes.setdefault(launcher_resources.sizing(vmi), requests) == requests, (seed, obj.data)
+            assert sizes.setdefault(launcher_resources.sizing(vmi), requests) == requests, (
+                seed,
+                obj.data,
+            )
             if not any(launcher_resources.unseen(vmi, cluster)):
                 assert launcher_resources.certain_requests(vmi, cluster) == requests
         changed += len(sizes) - 1
@@ -53,16 +64,29 @@ def vmi(name: str = "db", claim: str = "data", mac: str = "02:00:00:00:00:01") -
     disks = [{"name": "disk", "disk": {"bus": "virtio"}, "serial": name}]
     domain = {"memory": {"guest": "4Gi"}, "devices": {"disks": disks, "interfaces": [interface]}}
     volumes = [{"name": "disk", "persistentVolumeClaim": {"claimName": claim}}]
-    metadata = {"name": name, "namespace": "shop", "labels": {"name": name}, "annotations": {"owner": name}}
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "labels": {"name": name},
+        "annotations": {"owner": name},
+    }
     spec = {"domain": domain, "volumes": volumes, "networks": [{"name": "net", "pod": {}}]}
     version = "kubevirt.io/v1"
-    return Object({"apiVersion": version, "kind": "VirtualMachineInstance", "metadata": metadata, "spec": spec})
+    return Object(
+        {
+            "apiVersion": version,
+            "kind": "VirtualMachineInstance",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
 
 
 def test_vms_of_one_template_are_remembered_once():
     cluster = Snapshot([])
     one, other = (
-        launcher_resources.sizing(expand(each, cluster)) for each in (vmi(), vmi("web", "x", "02:00:00:00:00:02"))
+        launcher_resources.sizing(expand(each, cluster))
+        for each in (vmi(), vmi("web", "x", "02:00:00:00:00:02"))
     )
     assert one == other
 

@@ -1,4 +1,6 @@
-"""LimitRanges of a namespace: what they write into a second launcher pod, and why they refuse it."""
+"""LimitRanges of a namespace: what they write into a second launcher pod,
+and why they refuse it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def for_containers(**bounds: Any) -> Object:
 
 
 def refused(*found: Object, complete: tuple[str, ...] = ("*",)) -> str:
-    problem = quotas.refusal(BIG, Snapshot([*HOSTS, BIG, LAUNCHER, DISK, VOLUME, NS, *found], complete))
+    problem = quotas.refusal(
+        BIG, Snapshot([*HOSTS, BIG, LAUNCHER, DISK, VOLUME, NS, *found], complete)
+    )
     return problem.reason if problem else ""
 
 
@@ -34,17 +38,41 @@ def refused(*found: Object, complete: tuple[str, ...] = ("*",)) -> str:
         (for_containers(default={MEMORY: "512Mi"}), "limit 512Mi is below the request 200Gi"),
         (for_containers(max={MEMORY: "100Gi"}), "limit 100Gi is below the request 200Gi"),
         (for_containers(default={MEMORY: "300Gi"}), ""),
-        (for_containers(max={MEMORY: "150Gi"}, default={MEMORY: "300Gi"}), "limit 300Gi, the maximum is 150Gi"),
+        (
+            for_containers(max={MEMORY: "150Gi"}, default={MEMORY: "300Gi"}),
+            "limit 300Gi, the maximum is 150Gi",
+        ),
         (for_containers(min={"cpu": "1"}), ""),  # the minimum is the default request
-        (for_containers(min={"cpu": "2"}, defaultRequest={"cpu": "1"}), "cpu: request 1, the minimum is 2"),
-        (for_containers(default={MEMORY: "400Gi"}, maxLimitRequestRatio={MEMORY: "1.5"}), "more than 1.5 times"),
+        (
+            for_containers(min={"cpu": "2"}, defaultRequest={"cpu": "1"}),
+            "cpu: request 1, the minimum is 2",
+        ),
+        (
+            for_containers(default={MEMORY: "400Gi"}, maxLimitRequestRatio={MEMORY: "1.5"}),
+            "more than 1.5 times",
+        ),
         (for_containers(default={MEMORY: "300Gi"}, maxLimitRequestRatio={MEMORY: "1.5"}), ""),
         (for_containers(maxLimitRequestRatio={MEMORY: "2"}), "a request and a limit are necessary"),
-        (limit_range({"type": "Pod", "max": {MEMORY: "400Gi"}}), "the pod: memory: no limit, the maximum is 400Gi"),
+        (
+            limit_range({"type": "Pod", "max": {MEMORY: "400Gi"}}),
+            "the pod: memory: no limit, the maximum is 400Gi",
+        ),
         (limit_range({"type": "Pod", "min": {MEMORY: "400Gi"}}), "the pod: memory: request 200Gi"),
-        (limit_range({"type": "Pod", "max": {"ephemeral-storage": "1Gi"}}), "ephemeral-storage: no limit"),
+        (
+            limit_range({"type": "Pod", "max": {"ephemeral-storage": "1Gi"}}),
+            "ephemeral-storage: no limit",
+        ),
         (limit_range({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}), ""),
-        (manifest("v1", "LimitRange", "bounds", "other", spec={"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}), ""),
+        (
+            manifest(
+                "v1",
+                "LimitRange",
+                "bounds",
+                "other",
+                spec={"limits": [{"type": "Pod", "max": {"cpu": "1"}}]},
+            ),
+            "",
+        ),
     ],
 )
 def test_a_second_pod_is_judged_as_the_api_server_judges_it(found: Object, says: str) -> None:
@@ -55,9 +83,13 @@ def test_a_second_pod_is_judged_as_the_api_server_judges_it(found: Object, says:
 def test_the_default_limit_counts_in_the_quota() -> None:
     status = {"hard": {"requests.memory": "900Gi"}, "used": {"requests.memory": "200Gi"}}
     assert not refused(manifest("v1", "ResourceQuota", "free", "shop", status=status))
-    of_limits = manifest("v1", "ResourceQuota", "team", "shop", spec={"hard": {"limits.memory": "250Gi"}})
+    of_limits = manifest(
+        "v1", "ResourceQuota", "team", "shop", spec={"hard": {"limits.memory": "250Gi"}}
+    )
     assert "limits.memory: a limit of each container is missing" in refused(of_limits)
-    assert "limits.memory: 50Gi missing" in refused(of_limits, for_containers(default={MEMORY: "300Gi"}))
+    assert "limits.memory: 50Gi missing" in refused(
+        of_limits, for_containers(default={MEMORY: "300Gi"})
+    )
 
 
 def test_limit_ranges_that_cannot_be_read_leave_the_drain_undetermined() -> None:

@@ -1,4 +1,6 @@
-"""What ends a refusal by the API server: each kind of refusal that names its cause, in the words of that API server."""
+"""What ends a refusal by the API server: each kind of refusal that names its cause,
+in the words of that API server.
+"""
 
 import pytest
 
@@ -9,13 +11,21 @@ from virt_admit.model.kubevirt.launcher import pod_refusals
 VMI = {
     "apiVersion": "kubevirt.io/v1",
     "kind": "VirtualMachineInstance",
-    "metadata": {"name": "db", "namespace": "shop", "ownerReferences": [{"kind": "VirtualMachine", "name": "db"}]},
+    "metadata": {
+        "name": "db",
+        "namespace": "shop",
+        "ownerReferences": [{"kind": "VirtualMachine", "name": "db"}],
+    },
 }
 FORBIDDEN = 'failed to create virtual machine pod: pods "virt-launcher-db-x2k4q" is forbidden: '
 
 
 def priority_class(name):
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+    }
 
 
 def remedy(said, *items):
@@ -24,12 +34,17 @@ def remedy(said, *items):
 
 def test_a_priority_class_that_does_not_exist():
     said = f"{FORBIDDEN}no PriorityClass with name gold was found"
-    others = map(priority_class, ("silver", "system-cluster-critical", "kubevirt-cluster-critical", "bronze"))
+    others = map(
+        priority_class, ("silver", "system-cluster-critical", "kubevirt-cluster-critical", "bronze")
+    )
 
     assert remedy(said) == (
-        "create PriorityClass gold, or correct priorityClassName of the VM and stop and start it: kubectl edit vm db -n shop"
+        "create PriorityClass gold, or correct priorityClassName of the VM and stop and start it: "
+        "kubectl edit vm db -n shop"
     )
-    assert "priorityClassName of the VM to one that exists (bronze, silver) and stop" in remedy(said, *others)
+    assert "priorityClassName of the VM to one that exists (bronze, silver) and stop" in remedy(
+        said, *others
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,9 +61,15 @@ def test_a_priority_class_that_does_not_exist():
             "kubectl create serviceaccount reader -n shop",
         ),
         (
-            'violates PodSecurity "restricted:latest": unrestricted capabilities (container "virtiofs-share")',
+            (
+                'violates PodSecurity "restricted:latest": unrestricted capabilities (container '
+                '"virtiofs-share")'
+            ),
             "let namespace shop enforce Pod Security privileged",
-            "kubectl label namespace shop pod-security.kubernetes.io/enforce=privileged --overwrite",
+            (
+                "kubectl label namespace shop pod-security.kubernetes.io/enforce=privileged "
+                "--overwrite"
+            ),
         ),
         (
             "unable to validate against any security context constraint: []",
@@ -56,9 +77,15 @@ def test_a_priority_class_that_does_not_exist():
             "kubectl describe securitycontextconstraints kubevirt-controller",
         ),
         (
-            "failed quota: small: must specify limits.cpu for: compute,guest-console-log; limits.memory for: compute",
-            "add a LimitRange to shop with default limits as large as its VMs need, or set limits.cpu, limits.memory in the "
-            "resources of the VM, which ResourceQuota small demands",
+            (
+                "failed quota: small: must specify limits.cpu for: compute,guest-console-log; "
+                "limits.memory for: compute"
+            ),
+            (
+                "add a LimitRange to shop with default limits as large as its VMs need, or set "
+                "limits.cpu, limits.memory in the resources of the VM, which ResourceQuota small "
+                "demands"
+            ),
             "kubectl edit vm db -n shop",
         ),
         (
@@ -101,7 +128,9 @@ def kubevirt(release, *gates):
 def test_kubevirt_may_set_the_limits_that_a_quota_demands():
     found = remedy(LIMITS, kubevirt("v1.3.1"))
 
-    assert found.startswith("enable feature gate AutoResourceLimitsGate of KubeVirt kubevirt/kubevirt, so that")
+    assert found.startswith(
+        "enable feature gate AutoResourceLimitsGate of KubeVirt kubevirt/kubevirt, so that"
+    )
     assert found.endswith("kubectl edit kubevirt kubevirt -n kubevirt")
     hco = {
         "apiVersion": "hco.kubevirt.io/v1beta1",
@@ -113,13 +142,21 @@ def test_kubevirt_may_set_the_limits_that_a_quota_demands():
     )
 
 
-@pytest.mark.parametrize("cluster", [kubevirt("v1.3.1", "AutoResourceLimitsGate"), kubevirt("v1.5.0"), kubevirt("")])
+@pytest.mark.parametrize(
+    "cluster", [kubevirt("v1.3.1", "AutoResourceLimitsGate"), kubevirt("v1.5.0"), kubevirt("")]
+)
 def test_kubevirt_that_sets_limits_already_or_may(cluster):
     assert "AutoResourceLimitsGate" not in remedy(LIMITS, cluster)
 
 
 def test_an_instance_type_leaves_no_limits_to_the_vm():
-    vmi = {**VMI, "metadata": {**VMI["metadata"], "annotations": {"kubevirt.io/cluster-instancetype-name": "u1.large"}}}
+    vmi = {
+        **VMI,
+        "metadata": {
+            **VMI["metadata"],
+            "annotations": {"kubevirt.io/cluster-instancetype-name": "u1.large"},
+        },
+    }
     found = pod_refusals.remedy(Object(vmi), LIMITS, Snapshot([], ["*"]))
 
     assert "(its own resources cannot have limits, as it uses instance type u1.large)" in found
@@ -128,7 +165,10 @@ def test_an_instance_type_leaves_no_limits_to_the_vm():
 
 
 def test_a_webhook_may_quote_another_refusal():
-    said = 'admission webhook "pods.example.com" denied the request: no PriorityClass with name gold was found'
+    said = (
+        'admission webhook "pods.example.com" denied the request: no PriorityClass with name gold '
+        "was found"
+    )
 
     assert remedy(said).startswith(
         "let webhook pods.example.com accept it in shop, or change in the VM what it rejects: "
@@ -146,10 +186,14 @@ def test_the_runtime_class_is_a_setting_of_the_cluster():
     }
     said = 'pod rejected: RuntimeClass "kata" not found'
 
-    assert remedy(said, hco).endswith(": kubectl edit hyperconverged kubevirt-hyperconverged -n cnv")
+    assert remedy(said, hco).endswith(
+        ": kubectl edit hyperconverged kubevirt-hyperconverged -n cnv"
+    )
 
 
-@pytest.mark.parametrize("said", ["", "server error. command SyncVMI failed", "exceeded quota: small"])
+@pytest.mark.parametrize(
+    "said", ["", "server error. command SyncVMI failed", "exceeded quota: small"]
+)
 def test_other_words_name_no_cause(said):
     assert remedy(said) == ""
 
@@ -199,7 +243,10 @@ def test_a_default_limit_is_below_what_the_vm_asks_for(said, key):
 
 
 def test_another_limit_range_is_not_the_cause():
-    others = limit_range("large", default={"memory": "64Gi"}), limit_range("cpu", default={"cpu": 1})
+    others = (
+        limit_range("large", default={"memory": "64Gi"}),
+        limit_range("cpu", default={"cpu": 1}),
+    )
     found = limited(GUEST, *others)
 
     assert found == (

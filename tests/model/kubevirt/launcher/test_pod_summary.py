@@ -18,11 +18,21 @@ from virt_admit.rules import load_rules
 
 def container(name, cpu, memory):
     devices = {f"devices.kubevirt.io/{device}": "1" for device in ("kvm", "tun", "vhost-net")}
-    resources = {"requests": {"cpu": cpu, "memory": memory, "ephemeral-storage": "50M"}, "limits": devices}
-    return {"name": name, "image": "registry.example.com/virt-launcher@sha256:0", "resources": resources}
+    resources = {
+        "requests": {"cpu": cpu, "memory": memory, "ephemeral-storage": "50M"},
+        "limits": devices,
+    }
+    return {
+        "name": name,
+        "image": "registry.example.com/virt-launcher@sha256:0",
+        "resources": resources,
+    }
 
 
-REPELLING = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+REPELLING = {
+    "labelSelector": {"matchLabels": {"app": "web"}},
+    "topologyKey": "kubernetes.io/hostname",
+}
 CONTAINERS = [container("compute", "200m", "2294Mi"), container("guest-console-log", "5m", "35M")]
 LAUNCHER = manifest(
     "v1",
@@ -38,7 +48,12 @@ LAUNCHER = manifest(
             "app": "web",
         },
         "ownerReferences": [
-            {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "web-17", "controller": True}
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachineInstance",
+                "name": "web-17",
+                "controller": True,
+            }
         ],
     },
     spec={
@@ -50,8 +65,12 @@ LAUNCHER = manifest(
         },
         "containers": CONTAINERS,
         "initContainers": [container("container-disk-binary", "10m", "1M")],
-        "tolerations": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 300}],
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [REPELLING]}},
+        "tolerations": [
+            {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 300}
+        ],
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [REPELLING]}
+        },
         "volumes": [
             {"name": "private", "emptyDir": {}},
             {"name": "root", "persistentVolumeClaim": {"claimName": "web-17-root"}},
@@ -60,9 +79,16 @@ LAUNCHER = manifest(
     },
     status={
         "phase": "Running",
-        "conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "Initialized", "status": "True"},
+        ],
         "containerStatuses": [
-            {"name": "compute", "resources": {"requests": {"memory": "3Gi"}}, "allocatedResources": {"cpu": "300m"}}
+            {
+                "name": "compute",
+                "resources": {"requests": {"memory": "3Gi"}},
+                "allocatedResources": {"cpu": "300m"},
+            }
         ],
     },
 )
@@ -102,7 +128,10 @@ def test_a_launcher_pod_takes_at_most_700_bytes():
 
 def test_an_owner_with_another_name_than_the_label_is_kept():
     given = Object(
-        {**LAUNCHER.data, "metadata": {**LAUNCHER.data["metadata"], "labels": {"kubevirt.io": "virt-launcher"}}}
+        {
+            **LAUNCHER.data,
+            "metadata": {**LAUNCHER.data["metadata"], "labels": {"kubevirt.io": "virt-launcher"}},
+        }
     )
     assert in_webhook(given)[0].metadata["ownerReferences"].value == [
         {"kind": "VirtualMachineInstance", "name": "web-17"}
@@ -116,11 +145,15 @@ def test_a_finished_pod_is_not_kept(phase):
 
 
 QUANTITY = st.sampled_from(["100m", "1", "2Gi", "1500M", 3, "0", "nonsense", None])
-RESOURCES = st.dictionaries(st.sampled_from(["cpu", "memory", "example.com/gpu", "hugepages-2Mi"]), QUANTITY)
+RESOURCES = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "example.com/gpu", "hugepages-2Mi"]), QUANTITY
+)
 CONTAINER = st.fixed_dictionaries(
     {"name": st.sampled_from("abc")},
     optional={
-        "resources": st.fixed_dictionaries({}, optional={"requests": RESOURCES, "limits": RESOURCES}),
+        "resources": st.fixed_dictionaries(
+            {}, optional={"requests": RESOURCES, "limits": RESOURCES}
+        ),
         "restartPolicy": st.sampled_from(["Always", "OnFailure"]),
         "allocatedResources": RESOURCES,
     },
@@ -135,22 +168,35 @@ CONTAINER = st.fixed_dictionaries(
     st.fixed_dictionaries({}, optional={"requests": RESOURCES}),
 )
 def test_the_requests_stay_the_same(containers, init, statuses, overhead, of_pod):
-    spec = {"containers": containers, "initContainers": init, "overhead": overhead, "resources": of_pod}
-    pod = Object({"metadata": {"name": "a"}, "spec": spec, "status": {"containerStatuses": statuses}})
+    spec = {
+        "containers": containers,
+        "initContainers": init,
+        "overhead": overhead,
+        "resources": of_pod,
+    }
+    pod = Object(
+        {"metadata": {"name": "a"}, "spec": spec, "status": {"containerStatuses": statuses}}
+    )
 
     kept = Object(summarize(pod.data))
 
-    expected = {name: value for name, value in pod_requests(pod["spec"], pod["status"]).items() if value}
+    expected = {
+        name: value for name, value in pod_requests(pod["spec"], pod["status"]).items() if value
+    }
     assert pod_requests(kept["spec"], kept["status"]) == expected
     limits = {
-        name: value for name, value in pod_size.read(pod["spec"]).limits.items() if value and name in ("cpu", "memory")
+        name: value
+        for name, value in pod_size.read(pod["spec"]).limits.items()
+        if value and name in ("cpu", "memory")
     }
     assert pod_size.read(kept["spec"]).limits == limits
 
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -158,7 +204,11 @@ JSON = st.recursive(
 @given(JSON, JSON, JSON)
 def test_a_hostile_pod_never_raises(labels, spec, status):
     kept = summarize(
-        {"metadata": {"name": "a", "labels": labels, "ownerReferences": spec}, "spec": spec, "status": status}
+        {
+            "metadata": {"name": "a", "labels": labels, "ownerReferences": spec},
+            "spec": spec,
+            "status": status,
+        }
     )
     assert kept is None or kept["metadata"]["name"] == "a"
 

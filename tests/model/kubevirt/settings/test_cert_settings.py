@@ -34,7 +34,11 @@ def in_force(kind, block):
         (HCO, None, {"ca": (48, 24), "server": (24, 12)}),
         (HCO_V1, {"ca": {"duration": "20h"}}, {"ca": (20, 24), "server": (24, 12)}),
         (KUBEVIRT, {}, {"ca": (168, 33.6), "server": (24, 4.8)}),
-        (KUBEVIRT, {"ca": {"duration": "10h"}, "server": {"renewBefore": "1h"}}, {"ca": (10, 2), "server": (24, 1)}),
+        (
+            KUBEVIRT,
+            {"ca": {"duration": "10h"}, "server": {"renewBefore": "1h"}},
+            {"ca": (10, 2), "server": (24, 1)},
+        ),
         (
             KUBEVIRT,
             {
@@ -45,7 +49,11 @@ def in_force(kind, block):
             },
             {"ca": (48, 3), "server": (5, 1)},
         ),
-        (CDI, {"client": {"renewBefore": "1h"}}, {"ca": (48, 24), "server": (24, 12), "client": (24, 1)}),
+        (
+            CDI,
+            {"client": {"renewBefore": "1h"}},
+            {"ca": (48, 24), "server": (24, 12), "client": (24, 1)},
+        ),
         (CDI, {"ca": {"duration": "0s"}, "server": {"renewBefore": 5}}, {"client": (24, 12)}),
     ],
 )
@@ -87,5 +95,7 @@ JSON = st.recursive(
 @given(st.sampled_from([HCO, HCO_V1, KUBEVIRT, CDI]), JSON)
 def test_whatever_is_written_is_read(kind, block):
     obj = resource(kind, block)
-    assert all(group.duration > 0 and group.renew_before >= 0 for group in cert_settings.groups(obj))
+    assert all(
+        group.duration > 0 and group.renew_before >= 0 for group in cert_settings.groups(obj)
+    )
     assert all((one.value is None) == bool(one.problem) for one in cert_settings.written(obj))

@@ -10,7 +10,12 @@ from virt_admit.model.kubernetes.cluster import NOTHING, Unseen
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE, WORKER
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration, versions
-from virt_admit.model.kubevirt.settings.configuration import BUILT_IN_STRATEGY, UNKNOWN_STRATEGY, Setting, setting
+from virt_admit.model.kubevirt.settings.configuration import (
+    BUILT_IN_STRATEGY,
+    UNKNOWN_STRATEGY,
+    Setting,
+    setting,
+)
 from virt_admit.model.kubevirt.settings.versions import Gate, Version
 
 
@@ -48,7 +53,12 @@ PLACES = [
         "spec.virtualization.obsoleteCPUModels",
         "spec.configuration.obsoleteCPUModels",
     ),
-    (Setting.MIN_CPU_MODEL, "spec.obsoleteCPUs.minCPUModel", None, "spec.configuration.minCPUModel"),
+    (
+        Setting.MIN_CPU_MODEL,
+        "spec.obsoleteCPUs.minCPUModel",
+        None,
+        "spec.configuration.minCPUModel",
+    ),
     (
         Setting.DEFAULT_CPU_MODEL,
         "spec.defaultCPUModel",
@@ -125,9 +135,21 @@ LOW = {"status": {"infrastructureHighlyAvailable": False}}
         (partial(hyperconverged()), "None", False),
         (partial(hyperconverged(**HIGHLY)), "LiveMigrate", True),
         (partial(hyperconverged(**LOW)), "None", True),
-        (partial(hyperconverged({"virtualization": {"evictionStrategy": "External"}}, **HIGHLY)), "External", True),
-        (partial(hyperconverged({"evictionStrategy": "External"}, "v1beta1", **LOW)), "External", True),
-        (partial(hyperconverged({"evictionStrategy": "External"}, "v1", **HIGHLY)), "LiveMigrate", True),
+        (
+            partial(hyperconverged({"virtualization": {"evictionStrategy": "External"}}, **HIGHLY)),
+            "External",
+            True,
+        ),
+        (
+            partial(hyperconverged({"evictionStrategy": "External"}, "v1beta1", **LOW)),
+            "External",
+            True,
+        ),
+        (
+            partial(hyperconverged({"evictionStrategy": "External"}, "v1", **HIGHLY)),
+            "LiveMigrate",
+            True,
+        ),
         (partial(kubevirt(), hyperconverged(**HIGHLY)), "LiveMigrate", True),
         (
             partial(
@@ -148,9 +170,17 @@ def test_the_cluster_eviction_strategy(cluster, value, said):
 @pytest.mark.parametrize(
     ("subject", "stored", "value"),
     [
-        (kubevirt({"evictionStrategy": "External"}), [kubevirt({"evictionStrategy": "None"})], "External"),
+        (
+            kubevirt({"evictionStrategy": "External"}),
+            [kubevirt({"evictionStrategy": "None"})],
+            "External",
+        ),
         (kubevirt(), [kubevirt({"evictionStrategy": "External"})], "None"),
-        (kubevirt(), [hyperconverged({"virtualization": {"evictionStrategy": "External"}})], "External"),
+        (
+            kubevirt(),
+            [hyperconverged({"virtualization": {"evictionStrategy": "External"}})],
+            "External",
+        ),
         (
             hyperconverged({"virtualization": {"evictionStrategy": "External"}}),
             [kubevirt({"evictionStrategy": "LiveMigrate"})],
@@ -206,7 +236,13 @@ def test_the_nodes_that_are_knreported_status_as_all():
 
 def test_the_predefined_obsolete_models():
     assert len(configuration.PREDEFINED_OBSOLETE) == 34
-    assert {"Conroe", "Conroe-v1", "486", "486-v1", "Opteron_G2-v1"} <= configuration.PREDEFINED_OBSOLETE
+    assert {
+        "Conroe",
+        "Conroe-v1",
+        "486",
+        "486-v1",
+        "Opteron_G2-v1",
+    } <= configuration.PREDEFINED_OBSOLETE
 
 
 @pytest.mark.parametrize(
@@ -215,8 +251,16 @@ def test_the_predefined_obsolete_models():
         ([], {"Conroe"}, {"Haswell"}),
         ([kubevirt({"obsoleteCPUModels": {}})], {"Conroe"}, {"Haswell"}),
         ([kubevirt({"obsoleteCPUModels": {"Haswell": False}})], {"Haswell"}, {"Conroe"}),
-        ([hyperconverged({"virtualization": {"obsoleteCPUModels": ["Haswell", 486]}})], {"Haswell", "Conroe"}, {486}),
-        ([hyperconverged({"obsoleteCPUs": {"cpuModels": ["Haswell"]}}, "v1beta1")], {"Haswell", "Conroe"}, set()),
+        (
+            [hyperconverged({"virtualization": {"obsoleteCPUModels": ["Haswell", 486]}})],
+            {"Haswell", "Conroe"},
+            {486},
+        ),
+        (
+            [hyperconverged({"obsoleteCPUs": {"cpuModels": ["Haswell"]}}, "v1beta1")],
+            {"Haswell", "Conroe"},
+            set(),
+        ),
         (
             [
                 kubevirt({"obsoleteCPUModels": {"Penryn": True}}),
@@ -225,7 +269,11 @@ def test_the_predefined_obsolete_models():
             {"Penryn"},
             {"Haswell", "Conroe"},
         ),
-        ([kubevirt(), hyperconverged({"virtualization": {"obsoleteCPUModels": ["Haswell"]}})], {"Haswell"}, set()),
+        (
+            [kubevirt(), hyperconverged({"virtualization": {"obsoleteCPUModels": ["Haswell"]}})],
+            {"Haswell"},
+            set(),
+        ),
     ],
 )
 def test_obsolete_models(objects, there, not_there):
@@ -282,11 +330,17 @@ def test_a_release_newer_than_known():
         (Gate.VGPU_LIVE_MIGRATION, developer(featureGates=["VGPULiveMigration"]), True),
         (
             Gate.VGPU_LIVE_MIGRATION,
-            developer(featureGates=["VGPULiveMigration"], disabledFeatureGates=["VGPULiveMigration"]),
+            developer(
+                featureGates=["VGPULiveMigration"], disabledFeatureGates=["VGPULiveMigration"]
+            ),
             True,
         ),
         (Gate.DECENTRALIZED_LIVE_MIGRATION, kubevirt(), True),
-        (Gate.DECENTRALIZED_LIVE_MIGRATION, kubevirt(status={"observedKubeVirtVersion": "v1.9.0"}), False),
+        (
+            Gate.DECENTRALIZED_LIVE_MIGRATION,
+            kubevirt(status={"observedKubeVirtVersion": "v1.9.0"}),
+            False,
+        ),
         (
             Gate.DECENTRALIZED_LIVE_MIGRATION,
             developer(disabledFeatureGates=["DecentralizedLiveMigration"]),
@@ -310,7 +364,9 @@ def test_a_gate_is_disabled_only_where_somebody_says_so():
     gate = Gate.DECENTRALIZED_LIVE_MIGRATION
     assert versions.gate_is_disabled(partial(developer(disabledFeatureGates=[gate.gate])), gate)
     assert not versions.gate_is_disabled(NOTHING, gate)
-    assert not versions.gate_is_disabled(partial(kubevirt(status={"observedKubeVirtVersion": "v1.5.0"})), gate)
+    assert not versions.gate_is_disabled(
+        partial(kubevirt(status={"observedKubeVirtVersion": "v1.5.0"})), gate
+    )
 
 
 def test_the_default_binding():
@@ -344,7 +400,9 @@ def test_settings_that_decide_on_migrations():
         kubevirt(
             {
                 "network": {"binding": {"moving": {"migration": {}}, "stuck": {}}},
-                "permittedHostDevices": {"mediatedDevices": [{"resourceName": "example.com/vgpu"}, None, {}]},
+                "permittedHostDevices": {
+                    "mediatedDevices": [{"resourceName": "example.com/vgpu"}, None, {}]
+                },
                 "developerConfiguration": {"minimumClusterTSCFrequency": 2_000_000_000},
                 "cpuModel": "Haswell",
             },
@@ -362,13 +420,20 @@ def test_settings_that_decide_on_migrations():
 
 def test_what_holds_where_kubevirt_is_silent():
     cluster = partial(developer(minimumClusterTSCFrequency=0))
-    assert configuration.minimum_tsc_frequency(cluster) == 0  # KubeVirt counts it as an error, not as absent
+    # KubeVirt counts it as an error, not as absent
+    assert configuration.minimum_tsc_frequency(cluster) == 0
     assert configuration.default_architecture(cluster) == "amd64"
     assert configuration.default_cpu_model(cluster) == "host-model"
 
 
-@pytest.mark.parametrize(("release", "version"), [("1.14.3", (1, 14, 3)), (None, None), ("unknown", None)])
+@pytest.mark.parametrize(
+    ("release", "version"), [("1.14.3", (1, 14, 3)), (None, None), ("unknown", None)]
+)
 def test_the_release_of_hyperconverged_is_that_of_its_operator(release, version):
-    operands = [{"name": "other", "version": "9.9.9"}, {"name": "operator", "version": release}, None]
+    operands = [
+        {"name": "other", "version": "9.9.9"},
+        {"name": "operator", "version": release},
+        None,
+    ]
     assert versions.hco_release(hyperconverged(status={"versions": operands})) == version
     assert versions.hco_release(hyperconverged()) is None

@@ -11,22 +11,37 @@ KUBEVIRT = manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", "kubevirt", spec={
 
 
 def hco(version):
-    return manifest(f"hco.kubevirt.io/{version}", "HyperConverged", "kubevirt-hyperconverged", "kubevirt", spec={})
+    return manifest(
+        f"hco.kubevirt.io/{version}",
+        "HyperConverged",
+        "kubevirt-hyperconverged",
+        "kubevirt",
+        spec={},
+    )
 
 
 def held(*objects, setting=WrittenSetting.INFRA, complete=("*",)):
-    return written_settings.holder(setting, KUBEVIRT, Snapshot([KUBEVIRT, *objects], list(complete)))
+    return written_settings.holder(
+        setting, KUBEVIRT, Snapshot([KUBEVIRT, *objects], list(complete))
+    )
 
 
 @pytest.mark.parametrize(
     ("objects", "words", "patch"),
     [
         ((), "spec.infra.nodePlacement of KubeVirt", "kubevirt kubevirt -n kubevirt"),
-        ((hco("v1beta1"),), "spec.infra.nodePlacement of HyperConverged", "hyperconverged kubevirt-hyperconverged"),
+        (
+            (hco("v1beta1"),),
+            "spec.infra.nodePlacement of HyperConverged",
+            "hyperconverged kubevirt-hyperconverged",
+        ),
         (
             (hco("v1"),),
             "spec.deployment.nodePlacements.infra of HyperConverged",
-            """--type=merge -p '{"spec":{"deployment":{"nodePlacements":{"infra":{"nodeSelector":{"a":"b"}}}}}}'""",
+            (
+                "--type=merge -p "
+                """'{"spec":{"deployment":{"nodePlacements":{"infra":{"nodeSelector":{"a":"b"}}}}}}'"""
+            ),
         ),
     ],
 )

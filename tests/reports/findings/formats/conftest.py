@@ -11,7 +11,9 @@ from virt_admit.cli import main
 
 @pytest.fixture
 def check(tmp_path, monkeypatch):
-    """Write files and check them all in one format; by default with the one rule that denies ``BOTH``."""
+    """Write files and check them all in one format;
+    by default with the one rule that denies ``BOTH``.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 

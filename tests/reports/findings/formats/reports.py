@@ -23,7 +23,9 @@ DEPRECATED = "vm-running-deprecated"
 
 def scanned(*objects, text=b"{}"):
     """A report about objects that are not from a file."""
-    return judge(Snapshot(map(Object, objects), complete=["*"]), (VM,), RULES, parser.parse(text, RULES))
+    return judge(
+        Snapshot(map(Object, objects), complete=["*"]), (VM,), RULES, parser.parse(text, RULES)
+    )
 
 
 def both_keys(**metadata):

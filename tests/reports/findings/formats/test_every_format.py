@@ -67,7 +67,10 @@ def readable(form, text):
     elif form == "junit":
         junit_suites(text)
     elif form == "github":
-        assert all(re.match(r"::(error|warning|notice) [^:\n\r]*::", line) for line in text.split("\n")[:-1])
+        assert all(
+            re.match(r"::(error|warning|notice) [^:\n\r]*::", line)
+            for line in text.split("\n")[:-1]
+        )
     elif form == "html":
         assert Structure.of(text).is_complete
     elif form in ("text", "markdown"):
@@ -94,7 +97,11 @@ def test_names_that_no_api_server_would_take_break_nothing(form):
 
 
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -106,6 +113,13 @@ ANY = st.recursive(
     st.fixed_dictionaries({"running": ANY, "runStrategy": ANY, "template": ANY}),
 )
 def test_no_object_breaks_a_format(metadata, spec):
-    report = judged({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec})
+    report = judged(
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
     for form in FORMATS:
         readable(form, render(form, report))

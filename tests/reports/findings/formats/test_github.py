@@ -12,14 +12,19 @@ from virt_admit.reports.findings.formats import FORMATS
 def test_github(check):
     (line,) = check("github", code=1, vm=BOTH).splitlines()
     assert line.startswith(
-        f"::error file=vm.yaml,line=7,col=3,endLine=7,title={RULE}::spec.running: running (means Always) and "
+        f"::error file=vm.yaml,line=7,col=3,endLine=7,title={RULE}::spec.running: running (means "
+        "Always) and "
     )
 
 
-@pytest.mark.parametrize(("action", "command"), [("deny", "error"), ("warn", "warning"), ("audit", "notice")])
+@pytest.mark.parametrize(
+    ("action", "command"), [("deny", "error"), ("warn", "warning"), ("audit", "notice")]
+)
 def test_github_levels(check, action, command):
     text = f"rules: {{{RULE}: {{action: {action}}}}}"
-    assert check("github", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=text).startswith(f"::{command} file=")
+    assert check("github", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=text).startswith(
+        f"::{command} file="
+    )
 
 
 def test_github_escapes(check, tmp_path):

@@ -16,7 +16,9 @@ def test_gitlab(check):
     twice = f"{BOTH}---\n{BOTH}"
     issues = json.loads(check("gitlab", code=1, a=BOTH, b=twice))
     first = issues[0]
-    assert first.pop("description").startswith("spec.running: running (means Always) and runStrategy are both")
+    assert first.pop("description").startswith(
+        "spec.running: running (means Always) and runStrategy are both"
+    )
     assert re.fullmatch("[0-9a-f]{32}", first["fingerprint"])
     assert first == {
         "check_name": RULE,
@@ -34,7 +36,9 @@ def test_gitlab(check):
     assert [each["fingerprint"] for each in moved] == [each["fingerprint"] for each in issues]
 
 
-@pytest.mark.parametrize(("action", "severity"), [("deny", "major"), ("warn", "minor"), ("audit", "info")])
+@pytest.mark.parametrize(
+    ("action", "severity"), [("deny", "major"), ("warn", "minor"), ("audit", "info")]
+)
 def test_gitlab_severities(check, action, severity):
     text = f"rules: {{{RULE}: {{action: {action}}}}}"
     (issue,) = json.loads(check("gitlab", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=text))

@@ -35,14 +35,20 @@ def junit_suites(text):
                 *([], ["failure"], ["error"], ["skipped"], ["system-out"]),
                 *(["failure", "system-out"], ["error", "system-out"]),
             )
-            assert all(child.attrib.keys() == {"type", "message"} for child in case if child.tag != "system-out")
+            assert all(
+                child.attrib.keys() == {"type", "message"}
+                for child in case
+                if child.tag != "system-out"
+            )
     assert totals == {name: int(root.attrib[name]) for name in totals}
     return {suite.attrib["name"]: list(suite) for suite in root}
 
 
 def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object_and_rule(check):
     other = FINE.replace("name: db", "name: other")
-    suites = junit_suites(check("junit", rules=(RULE, DEPRECATED), code=1, a=BOTH, b=f"{FINE}---\n{other}"))
+    suites = junit_suites(
+        check("junit", rules=(RULE, DEPRECATED), code=1, a=BOTH, b=f"{FINE}---\n{other}")
+    )
     assert [*suites] == ["a.yaml", "b.yaml"]
     cases = [(case.attrib["name"], case.attrib["classname"]) for case in suites["b.yaml"]]
     machines = ("VirtualMachine/shop/db", "VirtualMachine/shop/other")
@@ -51,7 +57,9 @@ def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object_and_rule(che
     denied, warned = suites["a.yaml"]
     (failure,) = denied
     assert failure.attrib["type"] == "deny"
-    assert failure.attrib["message"].startswith("a.yaml:7:3: deny: spec.running: running (means Always)")
+    assert failure.attrib["message"].startswith(
+        "a.yaml:7:3: deny: spec.running: running (means Always)"
+    )
     assert failure.text == failure.attrib["message"]
     assert warned.attrib["name"] == DEPRECATED
 
@@ -66,7 +74,9 @@ def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object_and_rule(che
     ],
 )
 def test_junit_outcomes(check, text, tag):
-    ((case,),) = junit_suites(check("junit", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=text)).values()
+    ((case,),) = junit_suites(
+        check("junit", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=text)
+    ).values()
     (said,) = case
     assert said.tag == tag
     assert said.text.startswith("vm.yaml:7:3: ")
@@ -74,9 +84,13 @@ def test_junit_outcomes(check, text, tag):
 
 def test_junit_of_what_could_not_be_seen_read_or_judged(check):
     ((skipped,),) = junit_suites(FORMATS["junit"](unclear())).values()
-    assert [(said.tag, said.text) for said in skipped] == [("skipped", "unseen: not available: pods a/b")]
+    assert [(said.tag, said.text) for said in skipped] == [
+        ("skipped", "unseen: not available: pods a/b")
+    ]
     ((crashed,),) = junit_suites(FORMATS["junit"](unclear("KeyError()"))).values()
-    assert [(said.tag, said.text) for said in crashed] == [("error", "error: the rule crashed: KeyError()")]
+    assert [(said.tag, said.text) for said in crashed] == [
+        ("error", "error: the rule crashed: KeyError()")
+    ]
     suites = junit_suites(check("junit", code=2, bad="a: [\n", vm=BOTH))
     ((unread,), _) = suites.values()
     assert [*suites] == ["bad.yaml", "vm.yaml"]
@@ -96,7 +110,18 @@ def test_junit_says_the_strongest_and_notes_the_rest():
 
 
 def test_junit_replaces_exactly_what_xml_cannot_hold_and_what_is_not_printable():
-    for code in (*range(0x300), 0xD7FF, 0xD800, 0xDFFF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF):
+    for code in (
+        *range(0x300),
+        0xD7FF,
+        0xD800,
+        0xDFFF,
+        0xE000,
+        0xFFFD,
+        0xFFFE,
+        0xFFFF,
+        0x10000,
+        0x10FFFF,
+    ):
         written = junit.attribute(f"a{chr(code)}b")
         control = code < 0x20 or 0x7F <= code <= 0x9F
         allowed = 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000

@@ -19,17 +19,23 @@ def rows(text):
 def test_markdown(check):
     text = check("markdown", code=2, rules=(RULE, DEPRECATED), vm=BOTH, bad="a: [\n")
     assert text.startswith(
-        "## virt-admit\n\n**1 deny**; checked 1 object of 1 kind in 1 file; 1 document could not be read"
+        "## virt-admit\n\n**1 deny**; checked 1 object of 1 kind in 1 file; 1 document could not "
+        "be read"
     )
     unread, denied = rows(text)
     assert unread.startswith("| **unreadable** | `bad.yaml:")
-    assert denied.startswith("| **deny** | `vm.yaml:7`<br>VirtualMachine/shop/db | spec.running: running (means Always")
+    assert denied.startswith(
+        "| **deny** | `vm.yaml:7`<br>VirtualMachine/shop/db | spec.running: running (means Always"
+    )
     assert denied.endswith(f"| `virt-admit rules {RULE}` |"), "a link needs a copy of the pages"
 
 
 def test_markdown_has_the_worst_first(check):
     warned = BOTH.replace("  runStrategy: Always\n", "")
-    words = [row.split("|")[1].strip() for row in rows(check("markdown", rules=(RULE, DEPRECATED), a=warned, b=BOTH))]
+    words = [
+        row.split("|")[1].strip()
+        for row in rows(check("markdown", rules=(RULE, DEPRECATED), a=warned, b=BOTH))
+    ]
     assert words == ["**deny**", "**warn**"]
 
 
@@ -52,7 +58,11 @@ def test_markdown_fits_into_a_comment():
 
 
 def test_markdown_escapes_markup():
-    (row,) = [row for row in rows(markdown.render(scanned(both_keys(name="@all|<b>![x](y)`")))) if RULE in row]
+    (row,) = [
+        row
+        for row in rows(markdown.render(scanned(both_keys(name="@all|<b>![x](y)`"))))
+        if RULE in row
+    ]
     assert r"VirtualMachine/shop/@" + "\u200b" + r"all\|\<b\>!\[x\](y)\`" in row
 
 
@@ -73,7 +83,11 @@ def test_links_lead_to_the_copy_of_the_pages_that_the_installer_names(monkeypatc
             "ftp://git.example.com/docs",
             "https://[::1/docs",
         ),
-        *("https://git.example.com/docs?page=", "https://git.example.com/docs#", "https://me@git.example.com/docs"),
+        *(
+            "https://git.example.com/docs?page=",
+            "https://git.example.com/docs#",
+            "https://me@git.example.com/docs",
+        ),
         *("https://git.example.com/a docs", "https://git.example.com/docs\n"),
     ],
 )

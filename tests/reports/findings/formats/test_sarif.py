@@ -41,10 +41,16 @@ def sarif_run(text):
         assert notice["level"] in ("error", "note")
         assert notice["message"]["text"]
     for located in (*run["results"], *invocation["toolExecutionNotifications"]):
-        for place in (each["physicalLocation"] for each in located["locations"] if "physicalLocation" in each):
+        for place in (
+            each["physicalLocation"] for each in located["locations"] if "physicalLocation" in each
+        ):
             uri = place["artifactLocation"]["uri"]
-            assert re.fullmatch(r"([\w.~/-]|%[0-9A-F]{2})+", uri.removeprefix("file://")), "RFC 3986"
-            assert place["artifactLocation"].get("uriBaseId") == (None if uri.startswith("file:") else "%SRCROOT%")
+            assert re.fullmatch(r"([\w.~/-]|%[0-9A-F]{2})+", uri.removeprefix("file://")), (
+                "RFC 3986"
+            )
+            assert place["artifactLocation"].get("uriBaseId") == (
+                None if uri.startswith("file:") else "%SRCROOT%"
+            )
             region = place.get("region", {"startLine": 1, "startColumn": 1})
             start = region["startLine"], region["startColumn"]
             assert min(start) >= 1
@@ -65,7 +71,11 @@ def test_sarif(check):
         "locations": [
             {
                 "logicalLocations": [
-                    {"name": "db", "fullyQualifiedName": "VirtualMachine/shop/db", "kind": "resource"}
+                    {
+                        "name": "db",
+                        "fullyQualifiedName": "VirtualMachine/shop/db",
+                        "kind": "resource",
+                    }
                 ],
                 "physicalLocation": {
                     "artifactLocation": {"uri": "vm.yaml", "uriBaseId": "%SRCROOT%"},
@@ -85,7 +95,10 @@ def test_sarif_has_no_link_without_a_copy_of_the_pages(check):
 
 def test_sarif_describes_every_rule(check, monkeypatch):
     monkeypatch.setenv("VIRT_ADMIT_DOCS_URL", DOCS_URL)
-    rules = {each["id"]: each for each in sarif_run(check("sarif", code=0, vm=FINE))["tool"]["driver"]["rules"]}
+    rules = {
+        each["id"]: each
+        for each in sarif_run(check("sarif", code=0, vm=FINE))["tool"]["driver"]["rules"]
+    }
     assert rules.keys() == {*RULES.by_id, DUPLICATE_KEY}
     for name, rule in rules.items():
         page, _, anchor = rule["helpUri"].removeprefix(f"{DOCS_URL}/").partition("#")
@@ -109,9 +122,20 @@ def test_sarif_of_nothing_has_results(check):
     assert sarif_run(check("sarif", code=0, vm=FINE))["results"] == []
 
 
-@pytest.mark.parametrize(("action", "level"), [("deny", "error"), ("warn", "warning"), ("audit", "note")])
+@pytest.mark.parametrize(
+    ("action", "level"), [("deny", "error"), ("warn", "warning"), ("audit", "note")]
+)
 def test_sarif_levels(check, action, level):
-    run = sarif_run(check("sarif", ".", "--policy", "p.yaml", vm=BOTH, p=f"rules: {{{RULE}: {{action: {action}}}}}"))
+    run = sarif_run(
+        check(
+            "sarif",
+            ".",
+            "--policy",
+            "p.yaml",
+            vm=BOTH,
+            p=f"rules: {{{RULE}: {{action: {action}}}}}",
+        )
+    )
     assert [each["level"] for each in run["results"]] == [level]
 
 
@@ -128,7 +152,10 @@ def test_sarif_fingerprints_outlive_moved_lines_and_tell_objects_apart(check):
 
 def test_sarif_leaves_out_what_an_exemption_silences(check):
     exempt = 'exempt: {namespaces: [{match: shop, rules: ["*"], reason: moves}]}'
-    assert sarif_run(check("sarif", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=exempt))["results"] == []
+    assert (
+        sarif_run(check("sarif", "vm.yaml", "--policy", "p.yaml", vm=BOTH, p=exempt))["results"]
+        == []
+    )
 
 
 def test_sarif_notifies_of_what_could_not_be_seen_read_or_judged(check):
@@ -136,7 +163,9 @@ def test_sarif_notifies_of_what_could_not_be_seen_read_or_judged(check):
     assert (notice["level"], notice["message"]) == ("note", {"text": "not available: pods a/b"})
     assert notice["associatedRule"]["id"] == RULE
     crashed = sarif_run(sarif.render(unclear("KeyError()")))
-    assert [each["level"] for each in crashed["invocations"][0]["toolExecutionNotifications"]] == ["error"]
+    assert [each["level"] for each in crashed["invocations"][0]["toolExecutionNotifications"]] == [
+        "error"
+    ]
     assert crashed["results"] == []
     assert not crashed["invocations"][0]["executionSuccessful"]
     unread = sarif_run(check("sarif", code=2, bad="a: [\n"))
@@ -175,12 +204,17 @@ UNSET = FINE.replace("      evictionStrategy: None\n", "")
 def test_sarif_fixes_are_what_mutate_would_do(check, tmp_path, text):
     results = sarif_run(check("sarif", rules=(DEFAULT,), vm=text))["results"]
     wanted = [document.data for document in reader.read(text.encode(), "vm.yaml")[0]]
-    for manifest, one in zip(wanted, json.loads(check("json", rules=(DEFAULT,)))["objects"], strict=True):
+    for manifest, one in zip(
+        wanted, json.loads(check("json", rules=(DEFAULT,)))["objects"], strict=True
+    ):
         (step,) = one["patch"]
         manifest["spec"]["template"]["spec"]["evictionStrategy"] = step["value"]
     for result in reversed(results):
         ((change,),) = [fix["artifactChanges"] for fix in result["fixes"]]
-        assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert (
+            change["artifactLocation"]
+            == result["locations"][0]["physicalLocation"]["artifactLocation"]
+        )
         (replacement,) = change["replacements"]
         region = replacement["deletedRegion"]
         start = offset(text, region["startLine"], region["startColumn"])
@@ -195,6 +229,7 @@ def offset(text, line, column):
 
 def test_sarif_has_no_fix_where_it_is_no_change_of_the_text(check):
     shared = UNSET.replace("    spec:\n", "    spec: &spec\n")
-    assert [result.get("fixes") for result in sarif_run(check("sarif", rules=(DEFAULT,), vm=shared))["results"]] == [
-        None
-    ]
+    assert [
+        result.get("fixes")
+        for result in sarif_run(check("sarif", rules=(DEFAULT,), vm=shared))["results"]
+    ] == [None]

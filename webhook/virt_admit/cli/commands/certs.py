@@ -1,4 +1,7 @@
-"""``virt-admit certs``: the webhook's certificates, as they are stored, served and trusted. Prints no private key."""
+"""``virt-admit certs``: the webhook's certificates, as they are stored, served and trusted.
+
+Prints no private key.
+"""
 
 from __future__ import annotations
 
@@ -65,13 +68,17 @@ def command() -> None:
 def cluster_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select the cluster."""
     function = flag("--context", metavar="NAME", help="Context of the kubeconfig.")(function)
-    return flag("--kubeconfig", metavar="FILE", help="For Secrets and webhook configurations; in a pod its own.")(
-        function
-    )
+    return flag(
+        "--kubeconfig",
+        metavar="FILE",
+        help="For Secrets and webhook configurations; in a pod its own.",
+    )(function)
 
 
 def output_flag() -> Decorator:
-    return click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+    return click.option(
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,8 @@ class OpenStore:
 def open_store(options: dict[str, Any]) -> OpenStore:
     """Open the store that the options name.
 
-    The expected names are those of the stored certificate and of ``--cert-name``: only ``serve`` knows all of them.
+    The expected names are those of the stored certificate and of ``--cert-name``: only ``serve``
+    knows all of them.
 
     Raises:
         SettingError, RotationSettingsError: the options contradict each other.
@@ -106,7 +114,9 @@ def open_store(options: dict[str, Any]) -> OpenStore:
     names = names_of(serving.cert) if serving else cert_names(certs, ())
     clock = ServerClock()
     clock.observe_date(loaded.date)
-    settings = schedule_of(Settings(certs=certs, cert_names=(*names, *options["cert_name"])), _cluster(certs, options))
+    settings = schedule_of(
+        Settings(certs=certs, cert_names=(*names, *options["cert_name"])), _cluster(certs, options)
+    )
     return OpenStore(store, configurations, settings, clock, loaded)
 
 
@@ -123,7 +133,9 @@ def _cluster(certs: Certs, options: dict[str, Any]) -> Cluster:
 @cluster_flags
 @output_flag()
 def show_status(output: str, **options: Any) -> int:
-    """Show signer, serving certificate, the next step and when, and whether each webhook carries the bundle."""
+    """Show signer, serving certificate, the next step and when,
+    and whether each webhook carries the bundle.
+    """
     opened = open_store(options)
     unread = ""
     try:
@@ -153,20 +165,29 @@ def show_status(output: str, **options: Any) -> int:
 @click.option("--wait", is_flag=True, help="Wait until the rotation is done.")
 @click.option("--yes", is_flag=True, help="Revoke without asking.")
 @output_flag()
-def rotate(serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, output: str, **options: Any) -> int:
+def rotate(
+    serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, output: str, **options: Any
+) -> int:
     """Rotate without a failed call, except with --revoke.
 
-    In a Secret, the request is stored and any replica performs it. In a folder, this command performs it, except the
-    first use of a new signer: after the propagation time, --wait, `serve` or the next `certs issue` does that.
+    In a Secret, the request is stored and any replica performs it. In a folder, this command
+    performs it, except the first use of a new signer: after the propagation time, --wait, `serve`
+    or the next `certs issue` does that.
     """
-    given = [name for name, on in (("--serving", serving), ("--signer", signer), ("--revoke", revoke)) if on]
+    given = [
+        name
+        for name, on in (("--serving", serving), ("--signer", signer), ("--revoke", revoke))
+        if on
+    ]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
     opened = open_store(options)
     if opened.store.external:
         raise StoreError("an external issuer owns these certificates: rotate them there")
     if revoke:
-        if not yes and not _confirmed("Calls may fail until every API server has the new bundle. Continue?"):
+        if not yes and not _confirmed(
+            "Calls may fail until every API server has the new bundle. Continue?"
+        ):
             raise StoreError("nothing was changed")
         request, done = "revoke", _revoke(opened)
     else:
@@ -191,7 +212,9 @@ def _confirmed(question: str) -> bool:
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError("standard input gives no answer, so nothing was changed. Add --yes") from None
+        raise click.UsageError(
+            "standard input gives no answer, so nothing was changed. Add --yes"
+        ) from None
 
 
 def _pending(opened: OpenStore) -> str:
@@ -236,8 +259,12 @@ def _wait(done: Callable[[], bool], patience: timedelta) -> bool:
 @issue_flags
 @output_flag()
 def issue(directory: Path, cert_name: Sequence[str], output: str, **schedule: str | None) -> int:
-    """Issue a CA and a certificate into DIR, or renew what is due there, as `serve --certs DIR` would."""
-    values = {name: value for name in SETTINGS if (value := schedule[f"certs_{name.replace('-', '_')}"])}
+    """Issue a CA and a certificate into DIR, or renew what is due there,
+    as `serve --certs DIR` would.
+    """
+    values = {
+        name: value for name in SETTINGS if (value := schedule[f"certs_{name.replace('-', '_')}"])
+    }
     certs = Certs(directory=directory, schedule=values)
     settings = schedule_of(Settings(certs=certs, cert_names=cert_names(certs, cert_name)))
     store, clock = Directory(directory), ServerClock()
@@ -288,15 +315,26 @@ class Trial:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Trust these CA certificates instead of the caBundle of the live webhook configurations.",
 )
-@click.option("--server-name", metavar="NAME", help="Verify this name instead of the one that API servers verify.")
+@click.option(
+    "--server-name",
+    metavar="NAME",
+    help="Verify this name instead of the one that API servers verify.",
+)
 @cluster_flags
 @output_flag()
 def show_trials(
-    url: str, ca_file: Path | None, server_name: str | None, kubeconfig: str | None, context: str | None, output: str
+    url: str,
+    ca_file: Path | None,
+    server_name: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
 ) -> int:
-    """Connect to URL, show its certificates, and show for each webhook configuration whether its calls succeed.
+    """Connect to URL, show its certificates,
+    and show for each webhook configuration whether its calls succeed.
 
-    The verified name is that of the Service or of the URL in the configuration, so URL may be a forwarded port.
+    The verified name is that of the Service or of the URL in the configuration, so URL may be a
+    forwarded port.
     """
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
@@ -305,7 +343,9 @@ def show_trials(
     if ca_file:
         callers = [Caller(str(ca_file), server_name or host, ca_file.read_bytes())]
     else:
-        callers = list(_callers(WebhookConfigurations(KubeApi.connect(kubeconfig, context)), server_name))
+        callers = list(
+            _callers(WebhookConfigurations(KubeApi.connect(kubeconfig, context)), server_name)
+        )
     if not callers:
         raise StoreError("no webhook configuration virt-admit exists: add --ca-file")
     try:
@@ -320,18 +360,33 @@ def show_trials(
         raise click.ClickException(f"{host}:{port}: {error_text(error)}{hint}") from None
     if output == "json":
         shown = [asdict(described(cert)) for cert in chain]
-        click.echo(_json({"version": 1, "url": url, "chain": shown, "verdicts": [asdict(trial) for trial in trials]}))
+        click.echo(
+            _json(
+                {
+                    "version": 1,
+                    "url": url,
+                    "chain": shown,
+                    "verdicts": [asdict(trial) for trial in trials],
+                }
+            )
+        )
     else:
-        click.echo("\n".join([*_chain_lines(chain), *(line for trial in trials for line in _lines(trial))]))
+        click.echo(
+            "\n".join([*_chain_lines(chain), *(line for trial in trials for line in _lines(trial))])
+        )
     return int(not all(trial.succeeds for trial in trials))
 
 
 def _callers(configurations: WebhookConfigurations, server_name: str | None) -> Iterator[Caller]:
-    """Yield a caller for each configuration, name and bundle: entries that share all three make the same calls."""
+    """Yield a caller for each configuration, name and bundle:
+    entries that share all three make the same calls.
+    """
     for configuration in configurations.read():
         alike: dict[tuple[str, bytes], list[str]] = {}
         for entry in configuration.entries:
-            alike.setdefault((server_name or entry.server_name, entry.bundle), []).append(entry.name)
+            alike.setdefault((server_name or entry.server_name, entry.bundle), []).append(
+                entry.name
+            )
         for (name, bundle), entries in alike.items():
             yield Caller(configuration.kind, name, bundle, tuple(entries))
 
@@ -341,7 +396,9 @@ def _try(caller: Caller, host: str, port: int, path: str) -> Trial:
     reason, remedy = (failure.reason, failure.remedy) if failure else ("", "")
     if failure and not caller.bundle:
         reason = f"{reason}; the caBundle is empty"
-    return Trial(caller.name, caller.server_name or host, caller.entries, failure is None, reason, remedy)
+    return Trial(
+        caller.name, caller.server_name or host, caller.entries, failure is None, reason, remedy
+    )
 
 
 def _chain_lines(chain: Sequence[Certificate]) -> Iterator[str]:
@@ -361,7 +418,10 @@ def _cert_lines(label: str, cert: CertStatus) -> Iterator[str]:
 
 def _lines(trial: Trial) -> Iterator[str]:
     entries = f" ({', '.join(trial.entries)})" if trial.entries else ""
-    yield f"{'succeeds' if trial.succeeds else 'fails':<10} {trial.caller} as {trial.server_name}{entries}"
+    yield (
+        f"{'succeeds' if trial.succeeds else 'fails':<10} {trial.caller} as "
+        f"{trial.server_name}{entries}"
+    )
     if not trial.succeeds:
         yield f"{'':<10} {trial.reason}"
         yield f"{'':<10} {trial.remedy}"

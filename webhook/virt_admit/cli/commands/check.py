@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from virt_admit.cli import fixes, processes
-from virt_admit.cli.cluster_source import load_cluster, load_policy, namespaced_object, warn_unreadable, with_objects
+from virt_admit.cli.cluster_source import (
+    load_cluster,
+    load_policy,
+    namespaced_object,
+    warn_unreadable,
+    with_objects,
+)
 from virt_admit.cli.findings_output import has_findings, missing_data_hint, print_summary, publish
 from virt_admit.cli.fixes import FixResult
 from virt_admit.cli.options import (
@@ -68,14 +74,18 @@ class CheckOptions(NamedTuple):
 
 
 BATCH: Final = 250
-"""Objects that a process judges at a time. Of more, rules look up only the fields that they read."""
+"""Objects that a process judges at a time. Of more,
+rules look up only the fields that they read.
+"""
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
 @click.argument("paths", nargs=-1, type=click.Path(readable=False), metavar="PATH…")
 @cluster_options
 @click.option(
-    "--old", type=click.Path(path_type=Path), help="The current objects (file or folder), to judge an UPDATE of them."
+    "--old",
+    type=click.Path(path_type=Path),
+    help="The current objects (file or folder), to judge an UPDATE of them.",
 )
 @click.option(
     "--operation",
@@ -84,28 +94,52 @@ BATCH: Final = 250
 )
 @report_options
 @click.option(
-    "--exclude", multiple=True, metavar="GLOB", help="Skip these files and subfolders in folders; * also matches /."
+    "--exclude",
+    multiple=True,
+    metavar="GLOB",
+    help="Skip these files and subfolders in folders; * also matches /.",
 )
-@click.option("--strict", is_flag=True, help="Also fail on missing data, unknown kinds and duplicate keys.")
 @click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that do not name one."
+    "--strict", is_flag=True, help="Also fail on missing data, unknown kinds and duplicate keys."
+)
+@click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="Namespace of objects that do not name one.",
 )
 @selector_option
-@click.option("--diff", is_flag=True, help="Show what --fix would change instead of the report. Exit 1 on any change.")
 @click.option(
-    "--fix", is_flag=True, help="Write the fixes into the files, then report. With -, print the fixed text on stdout."
+    "--diff",
+    is_flag=True,
+    help="Show what --fix would change instead of the report. Exit 1 on any change.",
 )
-@click.option("--fail-if-no-objects", is_flag=True, help="Exit 2 if no object of a supported kind is found.")
-@click.option("--stdin-filename", default="<stdin>", metavar="NAME", help="Name of standard input in reports.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Write the fixes into the files, then report. With -, print the fixed text on stdout.",
+)
+@click.option(
+    "--fail-if-no-objects", is_flag=True, help="Exit 2 if no object of a supported kind is found."
+)
+@click.option(
+    "--stdin-filename", default="<stdin>", metavar="NAME", help="Name of standard input in reports."
+)
 @jobs_option
-@click.option("-v", "--verbose", is_flag=True, help="Print on stderr how many rules ran for each object.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Print on stderr how many rules ran for each object."
+)
 @grouped("options", CheckOptions)
-def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOptions, options: CheckOptions) -> int:
+def command(
+    paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOptions, options: CheckOptions
+) -> int:
     """Judge manifest files as the webhook would: apply its fixes in memory, then run the rules.
 
-    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input; default: the paths of .virt-admit.yaml.
-    Rules see all given objects, and those of a named cluster. Exit 0 clean, 1 findings at or above --fail-on, 2 a file or
-    the cluster could not be read, or a rule crashed. Rules without data are counted; only --strict fails on them (exit 1).
+    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input; default: the paths of
+    .virt-admit.yaml. Rules see all given objects, and those of a named cluster. Exit 0 clean, 1
+    findings at or above --fail-on, 2 a file or the cluster could not be read, or a rule crashed.
+    Rules without data are counted; only --strict fails on them (exit 1).
     """
     source.require_one()
     try:
@@ -119,7 +153,9 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     outputs = _outputs(paths, reporting, options)
     old = read_sources([str(options.old)], strict=options.strict) if options.old else Sources()
     excludes, keep = _excludes(options, project), options.fix or options.diff
-    found = read_sources(paths, options.stdin_filename, excludes, options.strict, options.jobs, keep)
+    found = read_sources(
+        paths, options.stdin_filename, excludes, options.strict, options.jobs, keep
+    )
     sources = found.files
     cluster = _cluster(source, sources, options.namespace, rules, reporting.quiet)
     judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
@@ -137,7 +173,9 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
         _print_rule_counts(sources, selector, report)
     if not reporting.quiet:
         needs_more = options.diff and has_findings(report, reporting.fail_on)
-        _print_summaries(report, policy, fixed, missing_data_hint(options.strict, source.given), needs_more)
+        _print_summaries(
+            report, policy, fixed, missing_data_hint(options.strict, source.given), needs_more
+        )
         project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
 
@@ -153,7 +191,9 @@ def _file_judge(
 ) -> _FileJudge:
     current, namespace = _objects(old.files, options.namespace), options.namespace
     operation, target, label = options.operation, reporting.target, reporting.owner_label
-    return _FileJudge(cluster, current, operation, namespace, selector, rules, policy, target, label, options.jobs)
+    return _FileJudge(
+        cluster, current, operation, namespace, selector, rules, policy, target, label, options.jobs
+    )
 
 
 def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
@@ -183,8 +223,11 @@ def _with_reading(
     )
 
 
-def _evidence(source: ClusterOptions, cluster: Snapshot | ClusterCache) -> tuple[tuple[str, str], ...]:
-    from virt_admit.cli.html_output import evidence  # noqa: PLC0415 - only reports about a cluster have evidence
+def _evidence(
+    source: ClusterOptions, cluster: Snapshot | ClusterCache
+) -> tuple[tuple[str, str], ...]:
+    # only reports about a cluster have evidence
+    from virt_admit.cli.html_output import evidence  # noqa: PLC0415
 
     return evidence(source, cluster)
 
@@ -192,20 +235,27 @@ def _evidence(source: ClusterOptions, cluster: Snapshot | ClusterCache) -> tuple
 def _paths(paths: tuple[str, ...], project: Project) -> tuple[str, ...]:
     """Return the paths of the command line, else those of the project."""
     if not paths and not project.paths:
-        raise click.UsageError("Missing argument 'PATH…': name files or folders, or set paths in .virt-admit.yaml")
+        raise click.UsageError(
+            "Missing argument 'PATH…': name files or folders, or set paths in .virt-admit.yaml"
+        )
     return paths or project.paths
 
 
 def _source(source: ClusterOptions, project: Project) -> ClusterOptions:
-    return source if source.given or not project.cluster else source._replace(cluster=project.cluster)
+    return (
+        source if source.given or not project.cluster else source._replace(cluster=project.cluster)
+    )
 
 
 def _excludes(options: CheckOptions, project: Project) -> tuple[Exclude, ...]:
     return (*map(Exclude, options.exclude), *project.excludes)
 
 
-def _outputs(paths: Sequence[str], reporting: ReportOptions, options: CheckOptions) -> list[tuple[str, str | None]]:
-    """Return the formats with their files (None: stdout); empty if stdout has a diff or a fixed text instead.
+def _outputs(
+    paths: Sequence[str], reporting: ReportOptions, options: CheckOptions
+) -> list[tuple[str, str | None]]:
+    """Return the formats with their files (None: stdout);
+    empty if stdout has a diff or a fixed text instead.
 
     Raises:
         ClickException: a format is unknown, or several texts would go to stdout.
@@ -218,14 +268,18 @@ def _outputs(paths: Sequence[str], reporting: ReportOptions, options: CheckOptio
     except ValueError as error:
         raise failure(error) from None
     if other and any(file is None for _, file in outputs):
-        raise click.UsageError(f"stdout contains the {other}. Write the report to a file: -o json=report.json")
+        raise click.UsageError(
+            f"stdout contains the {other}. Write the report to a file: -o json=report.json"
+        )
     return outputs
 
 
 def _cluster(
     source: ClusterOptions, sources: Sequence[Source], namespace: str, rules: Rules, quiet: bool
 ) -> Snapshot | ClusterCache:
-    """Return the named cluster, of a live one only the kinds that the rules for these objects look up."""
+    """Return the named cluster, of a live one only the kinds that the rules for these objects look
+    up.
+    """
     if not source.given:
         return Snapshot()
     objects = _objects(sources, namespace)
@@ -235,7 +289,9 @@ def _cluster(
     return cluster
 
 
-def _print_summaries(report: Report, policy: Policy, fixed: FixResult, hint: str, needs_more: bool) -> None:
+def _print_summaries(
+    report: Report, policy: Policy, fixed: FixResult, hint: str, needs_more: bool
+) -> None:
     print_summary(report, policy, hint)
     if fixed.summary:
         tell(fixed.summary)
@@ -244,7 +300,11 @@ def _print_summaries(report: Report, policy: Policy, fixed: FixResult, hint: str
 
 
 def _exit_code(
-    report: Report, sources: Sequence[Source], fixed: FixResult, reporting: ReportOptions, options: CheckOptions
+    report: Report,
+    sources: Sequence[Source],
+    fixed: FixResult,
+    reporting: ReportOptions,
+    options: CheckOptions,
 ) -> int:
     if report.unreadable or report.crashed or fixed.failed:
         return 2
@@ -252,7 +312,9 @@ def _exit_code(
         tell("no objects of a supported kind found")
         return 2
     duplicates = any(document.duplicates for document in _documents(sources))
-    strict_findings = options.strict and (report.rules_without_data or report.other_kinds or duplicates)
+    strict_findings = options.strict and (
+        report.rules_without_data or report.other_kinds or duplicates
+    )
     return int(bool(strict_findings or fixed.unfixed) or has_findings(report, reporting.fail_on))
 
 
@@ -275,20 +337,33 @@ class _FileJudge(NamedTuple):
     """The number of processes that judge many objects."""
 
     def __call__(self, sources: Sequence[Source], include_opt_in_fixes: bool = False) -> Report:
-        """Return the report. With ``include_opt_in_fixes`` the objects are fixed as ``--fix`` does."""
+        """Return the report.
+
+        With ``include_opt_in_fixes`` the objects are fixed as ``--fix`` does.
+        """
         old = {_identity(obj): obj for obj in self.old}
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
         cluster.provide(planned, _PlannedDocuments(self, documents, old))
         results: list[ObjectResult] = []
         other_kinds = 0
-        judge = partial(self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes)
+        judge = partial(
+            self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes
+        )
         shares = list(batches(documents, lambda _: 1, BATCH))
-        for batch, (found, others) in zip(shares, processes.share(judge, shares, self.jobs), strict=True):
-            results += [one._replace(document=each) for each, one in zip(batch, found, strict=True) if one is not None]
+        for batch, (found, others) in zip(
+            shares, processes.share(judge, shares, self.jobs), strict=True
+        ):
+            results += [
+                one._replace(document=each)
+                for each, one in zip(batch, found, strict=True)
+                if one is not None
+            ]
             other_kinds += others
         skipped = sum(len(source.documents) - len(source.objects) for source in sources)
-        return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
+        return Report(
+            tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped
+        )
 
     def _judged(
         self,
@@ -297,7 +372,9 @@ class _FileJudge(NamedTuple):
         old: Mapping[_Identity, Object],
         include_opt_in_fixes: bool,
     ) -> tuple[list[ObjectResult | None], int]:
-        """Return the result of each document (None: it is not judged), and the number of objects of other kinds."""
+        """Return the result of each document (None: it is not judged),
+        and the number of objects of other kinds.
+        """
         found: list[ObjectResult | None] = []
         other_kinds = 0
         supported = listed_rules().about(self.target).by_kind
@@ -308,16 +385,21 @@ class _FileJudge(NamedTuple):
                 if kind is None or kind not in supported:
                     other_kinds += 1
                 else:
-                    result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, include_opt_in_fixes)
+                    result = self._result(
+                        document, obj, kind, old.get(_identity(obj)), cluster, include_opt_in_fixes
+                    )
             found.append(result)
         return found, other_kinds
 
     def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
-        """Yield the objects that rules may look up; of many, those of numerous kinds with the fields that rules read alone."""
+        """Yield the objects that rules may look up; of many, those of numerous kinds with the
+        fields that rules read alone.
+        """
         from virt_admit.kube.field_filter import retained_fields  # noqa: PLC0415 - see _looks_up
 
         found = [kinds.of(Object(document.data)) for document in documents]
-        judged = set(found) if len(documents) > BATCH else set()  # to learn the fields takes longer than a few need
+        # to learn the fields takes longer than a few need
+        judged = set(found) if len(documents) > BATCH else set()
         fields = retained_fields(self.rules.where(lambda rule: not judged.isdisjoint(rule.kinds)))
         for document, kind in zip(documents, found, strict=True):
             if not judged or kind is None or not kind.numerous:
@@ -336,7 +418,9 @@ class _FileJudge(NamedTuple):
         include_opt_in_fixes: bool,
     ) -> ObjectResult:
         operation = self.operation or (Operation.UPDATE if old else Operation.CREATE)
-        request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target)
+        request = Request(
+            operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target
+        )
         response = review.judge(request, self.rules, cluster, self.policy, include_opt_in_fixes)
         return of_file(request, response, document, self.label)
 
@@ -373,14 +457,17 @@ def _objects(sources: Iterable[Source], namespace: str) -> list[Object]:
 
 def _looks_up(objects: Iterable[Object], rules: Rules) -> tuple[Kind, ...]:
     """Return the kinds that the rules for these objects look up."""
-    from virt_admit.kube.field_filter import looked_up_kinds  # noqa: PLC0415 - checking files alone looks up nothing
+    # checking files alone looks up nothing
+    from virt_admit.kube.field_filter import looked_up_kinds  # noqa: PLC0415
 
     object_kinds = {kinds.of(obj) for obj in objects}
     return looked_up_kinds(rules.where(lambda rule: not object_kinds.isdisjoint(rule.kinds)))
 
 
 def _only_namespace(objects: Iterable[Object]) -> str:
-    """Return the namespace of the objects if they share one: a user without cluster-wide rights may list there."""
+    """Return the namespace of the objects if they share one:
+    a user without cluster-wide rights may list there.
+    """
     namespaces = {obj.namespace for obj in objects if obj.namespace}
     return namespaces.pop() if len(namespaces) == 1 else ""
 

@@ -33,10 +33,16 @@ CONNECT_TIMEOUT = 5
 
 
 @click.command("doctor", short_help="Check the installation of the webhook in a cluster.")
-@click.option("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster. In a pod, default: its cluster.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    help="Kubeconfig of the cluster. In a pod, default: its cluster.",
+)
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @click.option(
-    "--probe", is_flag=True, help="Also send one dry-run create of a VirtualMachine, and expect the webhook's answer."
+    "--probe",
+    is_flag=True,
+    help="Also send one dry-run create of a VirtualMachine, and expect the webhook's answer.",
 )
 @click.option(
     "--probe-namespace",
@@ -44,18 +50,29 @@ CONNECT_TIMEOUT = 5
     help="Namespace of the probe; implies --probe.  [default: default]",
 )
 @output_option
-def command(kubeconfig: str | None, context: str | None, probe: bool, probe_namespace: str | None, output: str) -> int:
-    """Check whether API servers reach and trust the webhook and call it for the right objects. Changes nothing.
+def command(
+    kubeconfig: str | None,
+    context: str | None,
+    probe: bool,
+    probe_namespace: str | None,
+    output: str,
+) -> int:
+    """Check whether API servers reach and trust the webhook and call it for the right objects.
+    Changes nothing.
 
-    With --probe exit 1 unless the webhook answers: require it before failurePolicy Fail. Exit 0 no problem, 1 a problem
-    was found, 2 no problem was found, but a check could not be completed.
+    With --probe exit 1 unless the webhook answers: require it before failurePolicy Fail. Exit 0 no
+    problem, 1 a problem was found, 2 no problem was found, but a check could not be completed.
     """
     try:
         api = InspectedApi(ApiClient.connect(kubeconfig, context))
     except SettingError as error:
         raise click.ClickException(str(error)) from None
     wanted = probe or probe_namespace is not None
-    sent = Probe(probe_namespace or "default", secrets.token_hex(8), api.create_dry_run) if wanted else None
+    sent = (
+        Probe(probe_namespace or "default", secrets.token_hex(8), api.create_dry_run)
+        if wanted
+        else None
+    )
     found = diagnose(api, load_rules(), datetime.now(UTC), connect, sent)
     code = exit_code(found)
     click.echo(as_json(found, code) if output == "json" else as_text(found))
@@ -111,12 +128,17 @@ def _object(found: Any) -> Json:
 
 
 def connect(url: str, bundle: str) -> str:
-    """Connect with TLS, verified with the bundle as by an API server. Return the error, empty if it succeeds."""
+    """Connect with TLS, verified with the bundle as by an API server.
+
+    Return the error, empty if it succeeds.
+    """
     parts = urlsplit(url)
     try:
         tls_context = ssl.create_default_context(cadata=bundle or None)
         with (
-            socket.create_connection((parts.hostname or "", parts.port or 443), CONNECT_TIMEOUT) as connection,
+            socket.create_connection(
+                (parts.hostname or "", parts.port or 443), CONNECT_TIMEOUT
+            ) as connection,
             tls_context.wrap_socket(connection, server_hostname=parts.hostname),
         ):
             return ""
@@ -144,7 +166,12 @@ def as_json(observations: Sequence[CheckObservation], code: int) -> str:
         "tool": {"name": "virt-admit", "version": __version__},
         "sound": {0: True, 1: False}.get(code),
         "observations": [
-            {"topic": found.topic, "health": str(found.status), "text": found.text, "remedy": found.remedy or None}
+            {
+                "topic": found.topic,
+                "health": str(found.status),
+                "text": found.text,
+                "remedy": found.remedy or None,
+            }
             for found in observations
         ],
     }

@@ -1,4 +1,6 @@
-"""``virt-admit drain``: what draining a node would do to its VMs, and whether the cluster can be upgraded today."""
+"""``virt-admit drain``: what draining a node would do to its VMs,
+and whether the cluster can be upgraded today.
+"""
 
 from __future__ import annotations
 
@@ -86,8 +88,19 @@ _node_options: Final = combined(
         is_flag=True,
         help="Show every node, the worst first, and whether the cluster can be upgraded.",
     ),
-    click.option("-l", "--selector", default="", metavar="LABELS", help="Nodes with these labels, as in kubectl."),
-    click.option("--pool", default="", metavar="NAME", help="Nodes of this MachineConfigPool or MachineDeployment."),
+    click.option(
+        "-l",
+        "--selector",
+        default="",
+        metavar="LABELS",
+        help="Nodes with these labels, as in kubectl.",
+    ),
+    click.option(
+        "--pool",
+        default="",
+        metavar="NAME",
+        help="Nodes of this MachineConfigPool or MachineDeployment.",
+    ),
     grouped("nodes", NodeOptions),
 )
 
@@ -99,7 +112,11 @@ _node_options: Final = combined(
 )
 @_node_options
 @follow_options
-@click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="Group by cause and owner instead of listing every VM. Text only.",
+)
 @downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
 @jobs_option
@@ -115,13 +132,14 @@ def command(
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
-    """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
+    """Show what draining NODE would do to each of its virtual machines, why, and what to do about
+    it. Changes nothing.
 
-    Several nodes are judged one at a time, as if each of them alone were drained. Several clusters (--cluster or
-    --context repeated) need --all. Exit 0 every named node can be drained, 1 something blocks, 2 the answer cannot be
-    determined; of several clusters the highest exit code. With
-    --fail-on-downtime a VM that is shut down makes 0 a 1. With --follow: 0 NODE is empty, 1 --timeout or --stalled has passed,
-    2 rights are missing or the API server does not answer.
+    Several nodes are judged one at a time, as if each of them alone were drained. Several clusters
+    (--cluster or --context repeated) need --all. Exit 0 every named node can be drained, 1
+    something blocks, 2 the answer cannot be determined; of several clusters the highest exit code.
+    With --fail-on-downtime a VM that is shut down makes 0 a 1. With --follow: 0 NODE is empty, 1
+    --timeout or --stalled has passed, 2 rights are missing or the API server does not answer.
     """
     query = nodes.query()
     form, file = output.parse()
@@ -152,8 +170,13 @@ def _code(result: Plan, longest_downtime: float | None) -> int:
     return downtime_option.judged(CODES[result.drainable], downtimes, longest_downtime)
 
 
-def _with_events(cluster: Snapshot | ClusterCache, query: NodeQuery | None, source: ClusterOptions, jobs: int) -> Plan:
-    """Return the plan of drains. Where VMs of single nodes wait, the events of a live cluster say why."""
+def _with_events(
+    cluster: Snapshot | ClusterCache, query: NodeQuery | None, source: ClusterOptions, jobs: int
+) -> Plan:
+    """Return the plan of drains.
+
+    Where VMs of single nodes wait, the events of a live cluster say why.
+    """
     events = None if query is None else live_events.of(cluster, source)
     result = _plan(cluster, query, processes.sharing(cluster, jobs))
     if events is None:
@@ -181,13 +204,20 @@ def render(result: Plan, output: str, now: datetime | None, *, summary: bool = F
 
 
 def _answer(
-    source: ClusterOptions, summary: bool, form: str, longest_downtime: float | None, max_age: timedelta | None
+    source: ClusterOptions,
+    summary: bool,
+    form: str,
+    longest_downtime: float | None,
+    max_age: timedelta | None,
 ) -> multi_cluster.ClusterAnswer:
     """Return the answer about all nodes of one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP, further=True)
     result = plan(cluster)
     code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
-    verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
+    verdicts = {
+        word: str(sum(node.drainable is value for node in result.nodes))
+        for word, value in _VERDICTS.items()
+    }
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))
     rendered = render(result, "text", clock.now(cluster), summary=summary)
@@ -197,7 +227,9 @@ def _answer(
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
 
 
-def _pages(result: Plan, cluster: Snapshot | ClusterCache, source: ClusterOptions) -> html_output.OwnerPages:
+def _pages(
+    result: Plan, cluster: Snapshot | ClusterCache, source: ClusterOptions
+) -> html_output.OwnerPages:
     from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from virt_admit.cli.options import ClusterOptions
 
 
-def run(node: str, options: FollowOptions, sources: Sequence[tuple[str, ClusterOptions]], form: str) -> int:
+def run(
+    node: str, options: FollowOptions, sources: Sequence[tuple[str, ClusterOptions]], form: str
+) -> int:
     """Follow the drain of a node, and return the exit code.
 
     Raises:

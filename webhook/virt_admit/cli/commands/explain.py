@@ -1,4 +1,6 @@
-"""``virt-admit explain``: what a health check would do, and when the VMs of a lost node run again."""
+"""``virt-admit explain``: what a health check would do,
+and when the VMs of a lost node run again.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from virt_admit.reports.html.page import Page
 
 
-@click.command("explain", short_help="Show one VM, one node or one health check: what would happen, and why.")
+@click.command(
+    "explain", short_help="Show one VM, one node or one health check: what would happen, and why."
+)
 @click.argument("target", metavar="FILE|KIND/NAME")
 @click.option(
     "-n",
@@ -51,17 +55,24 @@ if TYPE_CHECKING:
 @policy_options
 @page_output_options
 def command(
-    target: str, namespace: str | None, source: ClusterOptions, policy: PolicyOptions, output: OutputOptions
+    target: str,
+    namespace: str | None,
+    source: ClusterOptions,
+    policy: PolicyOptions,
+    output: OutputOptions,
 ) -> int:
-    """Show what would happen to one VM (vm/NAME) or to one node (node/NAME), and why. Changes nothing.
+    """Show what would happen to one VM (vm/NAME) or to one node (node/NAME), and why.
+    Changes nothing.
 
-    A VM: what a drain, an update of KubeVirt, the loss of its node, a reboot and a migration would do, where it can go,
-    its migrations, the rules about it and commands to type. A node: its drain and its loss. A health check (nhc/NAME,
-    mhc/NAMESPACE/NAME, or in FILE; - is standard input): what it watches, when it acts or never does, and when VMs run
-    again. Other objects in FILE are added to the cluster that --cluster or --live names. Exit 2: nothing to explain.
+    A VM: what a drain, an update of KubeVirt, the loss of its node, a reboot and a migration would
+    do, where it can go, its migrations, the rules about it and commands to type. A node: its drain
+    and its loss. A health check (nhc/NAME, mhc/NAMESPACE/NAME, or in FILE; - is standard input):
+    what it watches, when it acts or never does, and when VMs run again. Other objects in FILE are
+    added to the cluster that --cluster or --live names. Exit 2: nothing to explain.
     """
     source.require_one()
-    in_file = target == "-" or (os.path.exists(target) and not os.path.isdir(target))  # <(kubectl get …) is a pipe
+    # <(kubectl get …) is a pipe
+    in_file = target == "-" or (os.path.exists(target) and not os.path.isdir(target))
     named = None if in_file else explain_objects.parse(target)
     if named is not None:
         return explain_objects.run(named, namespace, source, output, policy)
@@ -79,7 +90,11 @@ def _explain_checks(
         if not in_file or source.given:
             cluster = load_cluster(source, LOOKS_UP, further=True)
         objects = list(_objects(target, namespace or "default")) if in_file else []
-        checks = [obj for obj in objects if kinds.of(obj) in KINDS] if in_file else [find(target, cluster, namespace)]
+        checks = (
+            [obj for obj in objects if kinds.of(obj) in KINDS]
+            if in_file
+            else [find(target, cluster, namespace)]
+        )
     except (LookupError, reader.DocumentError) as error:
         raise click.ClickException(line(str(error))) from None
     if objects:
@@ -88,7 +103,11 @@ def _explain_checks(
         raise click.ClickException(f"{target} contains no health check")
     explanations = [explain(check, cluster) for check in checks]
     if form == "html":
-        evidence = html_output.evidence(source, cluster) if source.given or not in_file else (("file", target),)
+        evidence = (
+            html_output.evidence(source, cluster)
+            if source.given or not in_file
+            else (("file", target),)
+        )
         _publish(explanations, evidence, file, output.pages_by)
     else:
         _print(explanations, form)
@@ -96,7 +115,10 @@ def _explain_checks(
 
 
 def _publish(
-    explanations: Sequence[Explanation], evidence: tuple[tuple[str, str], ...], file: str | None, pages_by: str | None
+    explanations: Sequence[Explanation],
+    evidence: tuple[tuple[str, str], ...],
+    file: str | None,
+    pages_by: str | None,
 ) -> None:
     """Write the page, or a page for each owner of VMs."""
     from virt_admit.reports.explain.check import html  # noqa: PLC0415 - importing Jinja2 takes time
@@ -115,7 +137,10 @@ def _publish(
     ]
 
     def split(by: Owners) -> dict[str, Page]:
-        return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in html.split(checks, by).items()}
+        return {
+            owner: html.page(part, evidence, by.subject(owner))
+            for owner, part in html.split(checks, by).items()
+        }
 
     html_output.publish(html_output.OwnerPages(html.page(checks, evidence), split), file, pages_by)
 
@@ -123,9 +148,16 @@ def _publish(
 def _print(explanations: Sequence[Explanation], output: str) -> None:
     if output == "json":
         data = [as_data(report(explanation)) for explanation in explanations]
-        click.echo(escape_json(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)))
+        click.echo(
+            escape_json(
+                json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)
+            )
+        )
     else:
-        click.echo("\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations), nl=False)
+        click.echo(
+            "\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations),
+            nl=False,
+        )
 
 
 def _objects(file: str, namespace: str) -> Iterator[Object]:
@@ -135,7 +167,11 @@ def _objects(file: str, namespace: str) -> Iterator[Object]:
         DocumentError: the file cannot be read.
     """
     for name, content, _ in files.find([file]):
-        found, errors = ([], [content]) if isinstance(content, reader.DocumentError) else reader.read(content, name)
+        found, errors = (
+            ([], [content])
+            if isinstance(content, reader.DocumentError)
+            else reader.read(content, name)
+        )
         if errors:
             raise errors[0]
         yield from (namespaced_object(document, namespace) for document in found)
@@ -144,7 +180,8 @@ def _objects(file: str, namespace: str) -> Iterator[Object]:
 def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
     """Return the health check ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``, as kubectl would find it.
 
-    The kind may be written in any case, in the plural, with its group after a dot, or as ``nhc`` or ``mhc``.
+    The kind may be written in any case, in the plural, with its group after a dot, or as ``nhc`` or
+    ``mhc``.
 
     Raises:
         LookupError: no or several health checks have this name, or some could not be listed.
@@ -162,8 +199,14 @@ def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
         return found[0]
     if found:
         candidates = names(f"{obj.api_version} {obj.full_name}" for obj in found)
-        raise LookupError(f"{target} is ambiguous: it may be {candidates}. Write KIND.GROUP/NAMESPACE/NAME")
-    raise LookupError(f"{target} cannot be found: {unseen} are not available" if unseen else f"{target} does not exist")
+        raise LookupError(
+            f"{target} is ambiguous: it may be {candidates}. Write KIND.GROUP/NAMESPACE/NAME"
+        )
+    raise LookupError(
+        f"{target} cannot be found: {unseen} are not available"
+        if unseen
+        else f"{target} does not exist"
+    )
 
 
 def _parse(target: str) -> tuple[list[Kind], str, str]:
@@ -177,7 +220,8 @@ def _parse(target: str) -> tuple[list[Kind], str, str]:
     target_kinds = [kind for kind in KINDS if word.lower() in _aliases(kind)]
     if not target_kinds or not name:
         raise LookupError(
-            f"{target} is not a file and does not name an object: write nhc/NAME, mhc/NAMESPACE/NAME, vm/NAME or node/NAME"
+            f"{target} is not a file and does not name an object: write nhc/NAME, "
+            "mhc/NAMESPACE/NAME, vm/NAME or node/NAME"
         )
     return target_kinds, namespace, name
 
@@ -186,4 +230,11 @@ def _aliases(kind: Kind) -> tuple[str, ...]:
     """Return the names of a kind."""
     short = "nhc" if kind is kinds.NHC else "mhc"
     singular = kind.kind.lower()
-    return (short, singular, kind.plural, kind.resource, f"{singular}.{kind.group}", f"{short}.{kind.group}")
+    return (
+        short,
+        singular,
+        kind.plural,
+        kind.resource,
+        f"{singular}.{kind.group}",
+        f"{short}.{kind.group}",
+    )

@@ -65,7 +65,9 @@ class NamedObject(NamedTuple):
 
 
 def parse(target: str) -> NamedObject | None:
-    """Return the VM or the node that ``KIND/NAME`` or ``KIND/NAMESPACE/NAME`` names; None: it names neither."""
+    """Return the VM or the node that ``KIND/NAME`` or ``KIND/NAMESPACE/NAME`` names; None:
+    it names neither.
+    """
     word, _, rest = target.partition("/")
     namespace, _, name = rest.rpartition("/")
     kind = next((each for each in _FORMS if word.lower() in _aliases(each)), None)
@@ -78,7 +80,9 @@ def _aliases(kind: Kind) -> tuple[str, ...]:
 
 
 def looks_up(judged: Iterable[Kind]) -> tuple[Kind, ...]:
-    """Return the kinds to list in a live cluster: those of the forecasts and those of the rules about some kinds."""
+    """Return the kinds to list in a live cluster:
+    those of the forecasts and those of the rules about some kinds.
+    """
     return tuple(sorted({*READS, *judged_rules.reads(load_rules().in_scan, judged)}))
 
 
@@ -91,7 +95,11 @@ class _Rendered(NamedTuple):
 
 
 def run(
-    named: NamedObject, namespace: str | None, source: ClusterOptions, output: OutputOptions, policy: PolicyOptions
+    named: NamedObject,
+    namespace: str | None,
+    source: ClusterOptions,
+    output: OutputOptions,
+    policy: PolicyOptions,
 ) -> int:
     """Print the report about a VM or a node. Return the exit code.
 
@@ -126,7 +134,9 @@ def run(
     return snapshot_age.judged(0, cluster, source, None)
 
 
-def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opinion: Opinion, read: Read) -> _Rendered:
+def _vm(
+    name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opinion: Opinion, read: Read
+) -> _Rendered:
     """Return the report about a VM.
 
     Raises:
@@ -141,7 +151,8 @@ def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opin
     report = surroundings.with_reported(report, vm, cluster, read)
 
     def page(evidence: Evidence) -> Page:
-        from virt_admit.reports.explain.vm import html  # noqa: PLC0415 - importing Jinja2 takes time
+        # importing Jinja2 takes time
+        from virt_admit.reports.explain.vm import html  # noqa: PLC0415
 
         return html.page(report, cluster.unreadable, evidence)
 
@@ -157,7 +168,8 @@ def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion, read: R
     found = explain_node.report(name, cluster, opinion, cluster.unreadable, read)
 
     def page(evidence: Evidence) -> Page:
-        from virt_admit.reports.explain.node import html  # noqa: PLC0415 - importing Jinja2 takes time
+        # importing Jinja2 takes time
+        from virt_admit.reports.explain.node import html  # noqa: PLC0415
 
         return html.page(found, cluster, cluster.unreadable, evidence)
 
@@ -165,10 +177,15 @@ def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion, read: R
 
 
 def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:
-    """Return the rules and the policy. A policy of the cluster that may not be read leaves the rules out."""
+    """Return the rules and the policy.
+
+    A policy of the cluster that may not be read leaves the rules out.
+    """
     rules, choice = load_rules().in_scan, options.policy_choice()
     try:
-        return Opinion(rules, load_policy(choice, options.policy_configmap, None if source.cluster else source))
+        return Opinion(
+            rules, load_policy(choice, options.policy_configmap, None if source.cluster else source)
+        )
     except (SettingError, PolicyError, OSError) as error:
         if choice:
             raise failure(error) from None

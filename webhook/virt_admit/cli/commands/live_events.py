@@ -42,14 +42,18 @@ class LiveEvents:
     """The events of a live cluster that are read when a forecast needs them."""
 
     def __init__(self, cluster: ClusterCache, source: ClusterOptions) -> None:
-        from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
+        # checking files alone needs no cache
+        from virt_admit.kube.cache import KindStore  # noqa: PLC0415
 
         self._cluster, self._source = cluster, source
         self._asked: set[tuple[str, str, str]] = set()
         self._store = cluster.stores.setdefault(EVENT, KindStore(EVENT))
 
     def read(self, nodes: Iterable[NodePlan]) -> bool:
-        """Read the warnings that may say why VMs of these nodes wait. Return whether there are any."""
+        """Read the warnings that may say why VMs of these nodes wait.
+
+        Return whether there are any.
+        """
         wanted = list(islice(_wanted(nodes, self._cluster), _MOST))
         if not wanted:
             return False
@@ -57,10 +61,18 @@ class LiveEvents:
 
     def read_about(self, objects: Sequence[Object]) -> None:
         """Read the warnings about the first of these objects."""
-        self._read([(kinds.guess(obj.api_version, obj.kind), obj.namespace, obj.name) for obj in objects[:_MOST]])
+        self._read(
+            [
+                (kinds.guess(obj.api_version, obj.kind), obj.namespace, obj.name)
+                for obj in objects[:_MOST]
+            ]
+        )
 
     def _read(self, wanted: Sequence[tuple[Kind, str, str]]) -> bool:
-        """Read the warnings about objects by kind, namespace and name. Return whether there are any."""
+        """Read the warnings about objects by kind, namespace and name.
+
+        Return whether there are any.
+        """
         from virt_admit.kube.event_reader import EventReader  # noqa: PLC0415
 
         reader = EventReader(connect(self._source))
@@ -85,5 +97,8 @@ def _wanted(nodes: Iterable[NodePlan], cluster: ClusterCache) -> Iterator[tuple[
 
 
 def _warnings(reader: EventReader, kind: Kind, namespace: str, name: str) -> list[Object]:
-    """Return the warnings about an object. Those about one without a namespace are in ``default``."""
+    """Return the warnings about an object.
+
+    Those about one without a namespace are in ``default``.
+    """
     return reader.warnings(kind, namespace or "default", name)

@@ -25,10 +25,12 @@ ORDER = """\
 # Uninstall the webhook configurations first, then the rest. API servers never send them to webhooks, so this
 # emergency exit always works:
 #   kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit
-"""
+"""  # noqa: E501
 
 
-def namespace_names(_context: click.Context, _param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+def namespace_names(
+    _context: click.Context, _param: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the names if each is a valid namespace name: they become part of a CEL expression."""
     for name in names:
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
@@ -45,7 +47,10 @@ def namespace_names(_context: click.Context, _param: click.Parameter, names: tup
     help="What to print; all does not include policies.",
 )
 @click.option(
-    "--url", default="", metavar="https://HOST:PORT", help="Let API servers call this URL instead of the Service."
+    "--url",
+    default="",
+    metavar="https://HOST:PORT",
+    help="Let API servers call this URL instead of the Service.",
 )
 @click.option(
     "--ca-file",
@@ -68,14 +73,16 @@ def namespace_names(_context: click.Context, _param: click.Parameter, names: tup
     show_default=True,
     help="With --part policies: the policy that they enforce.",
 )
-def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[str, ...], policy: str) -> int:
+def command(
+    part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[str, ...], policy: str
+) -> int:
     """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply.
 
-    With --part policies it prints ValidatingAdmissionPolicies for the denials that need no look-up: API servers evaluate
-    them, also while no replica of the webhook answers.
+    With --part policies it prints ValidatingAdmissionPolicies for the denials that need no look-up:
+    API servers evaluate them, also while no replica of the webhook answers.
 
-    The components in manifests/components add rights that not every cluster needs: read access to the namespace
-    medik8s-leases (medik8s), and write access for reports and Events (scan-reports).
+    The components in manifests/components add rights that not every cluster needs: read access to
+    the namespace medik8s-leases (medik8s), and write access for reports and Events (scan-reports).
     """
     if bool(url) != bool(ca_file):
         raise click.UsageError("--url and --ca-file require each other")

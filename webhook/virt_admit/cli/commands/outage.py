@@ -1,4 +1,6 @@
-"""``virt-admit outage``: whether the cluster survives the loss of nodes, and what becomes of each VM."""
+"""``virt-admit outage``: whether the cluster survives the loss of nodes,
+and what becomes of each VM.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,22 @@ _loss_options: Final = combined(
         metavar="N",
         help="Try the loss of every N nodes, and show those that the cluster does not survive.",
     ),
-    click.option("--zone-key", default=loss.ZONE, show_default=True, metavar="LABEL", help="The label with the zone."),
+    click.option(
+        "--zone-key",
+        default=loss.ZONE,
+        show_default=True,
+        metavar="LABEL",
+        help="The label with the zone.",
+    ),
     grouped("lost", LossOptions),
 )
 
 
 @click.command("outage", short_help="Show whether the cluster survives the loss of nodes.")
 @_loss_options
-@click.option("--summary", is_flag=True, help="One line for each loss instead of every VM. Text only.")
+@click.option(
+    "--summary", is_flag=True, help="One line for each loss instead of every VM. Text only."
+)
 @snapshot_age.max_age_option
 @jobs_option
 @clusters_options
@@ -88,10 +98,12 @@ def command(
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
-    """Show whether each virtual machine restarts after NODE is lost, where, when, and what to do about it.
+    """Show whether each virtual machine restarts after NODE is lost, where, when,
+    and what to do about it.
 
-    Several nodes are lost at the same moment and do not return. Changes nothing. Exit 0 the cluster survives, 1 it does
-    not, 2 the answer cannot be determined; of several clusters the highest exit code.
+    Several nodes are lost at the same moment and do not return. Changes nothing. Exit 0 the cluster
+    survives, 1 it does not, 2 the answer cannot be determined; of several clusters the highest exit
+    code.
     """
     question = lost.question()
     form, file = output.parse()
@@ -99,7 +111,9 @@ def command(
         raise click.UsageError("--summary is for text output only")
     sources = clusters.each()
     if len(sources) > 1:
-        answers = multi_cluster.ask_each(sources, lambda source: _answer(source, question, summary, form, max_age))
+        answers = multi_cluster.ask_each(
+            sources, lambda source: _answer(source, question, summary, form, max_age)
+        )
         return multi_cluster.publish(answers, "Outage", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
     found = _outages(question, cluster, processes.sharing(cluster, jobs))
@@ -132,14 +146,19 @@ def _answer(
     cluster = load_cluster(source, LOOKS_UP, further=True)
     found = _outages(question, cluster)
     code = snapshot_age.judged(CODES[found.survives], cluster, source, max_age)
-    verdicts = {"survives": outage_text.WORDS[found.survives].lower(), "losses": str(len(found.outages))}
+    verdicts = {
+        "survives": outage_text.WORDS[found.survives].lower(),
+        "losses": str(len(found.outages)),
+    }
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(found, cluster, source))
     rendered = render(found, "text", summary=summary)
     return multi_cluster.ClusterAnswer(code, verdicts, outage_json.as_data(found), rendered)
 
 
-def _pages(found: Outages, cluster: Snapshot | ClusterCache, source: ClusterOptions) -> html_output.OwnerPages:
+def _pages(
+    found: Outages, cluster: Snapshot | ClusterCache, source: ClusterOptions
+) -> html_output.OwnerPages:
     from virt_admit.reports.outage import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)

@@ -61,8 +61,16 @@ def _labels(flag: str, text: str | None) -> Selector | None:
 
 
 _wish_options: Final = combined(
-    click.option("--may-restart", metavar="LABELS", help="Restart only VMs with these labels.  [default: any VM]"),
-    click.option("--may-copy", metavar="LABELS", help="Copy disks only of VMs with these labels.  [default: any VM]"),
+    click.option(
+        "--may-restart",
+        metavar="LABELS",
+        help="Restart only VMs with these labels.  [default: any VM]",
+    ),
+    click.option(
+        "--may-copy",
+        metavar="LABELS",
+        help="Copy disks only of VMs with these labels.  [default: any VM]",
+    ),
     click.option(
         "--prefer",
         type=click.Choice(["copy", "restart"]),
@@ -70,7 +78,9 @@ _wish_options: Final = combined(
         show_default=True,
         help="What is cheaper: a copy of disks without downtime, or a restart without a copy.",
     ),
-    click.option("--storage-class", default="", metavar="NAME", help="Storage class of the copies."),
+    click.option(
+        "--storage-class", default="", metavar="NAME", help="Storage class of the copies."
+    ),
     grouped("wishes", WishOptions),
 )
 
@@ -101,8 +111,8 @@ def command(
 ) -> int:
     """Plan the changes after which every node, or each NODE, can be drained. Changes nothing.
 
-    Each step is applied to the cluster in memory and judged again. Exit 0 the goal holds already, 1 it does not hold
-    today, 2 the answer rests on data that could not be read.
+    Each step is applied to the cluster in memory and judged again. Exit 0 the goal holds already, 1
+    it does not hold today, 2 the answer rests on data that could not be read.
     """
     form, file = output.parse()
     if summary and form != "text":
@@ -131,7 +141,9 @@ def _accept(goal: Goal, nodes: tuple[str, ...]) -> None:
 
 def _repair(cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes) -> RepairPlan:
     try:
-        return planning.repair(cluster, goal, [name.removeprefix("node/") for name in nodes], wishes)
+        return planning.repair(
+            cluster, goal, [name.removeprefix("node/") for name in nodes], wishes
+        )
     except LookupError as error:
         raise click.ClickException(line(str(error))) from None
 

@@ -1,4 +1,6 @@
-"""``virt-admit policy``: check and show a policy, and show what another one would change for the objects of a cluster."""
+"""``virt-admit policy``: check and show a policy, and show what another one would change for the
+objects of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,18 @@ command.add_command(show)
 @command.command("diff")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@click.option("--cluster", required=True, type=click.Path(path_type=Path), help="Read a snapshot (file or folder).")
+@click.option(
+    "--cluster",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Read a snapshot (file or folder).",
+)
 @output_option
 def diff(old: str, new: str, cluster: Path, output: str) -> int:
     """Show what changes for the objects of a cluster if the policy NEW replaces OLD.
 
-    OLD and NEW are files, or audit, default or strict. Exit 0 no difference, 1 some, 2 the answer cannot be trusted.
+    OLD and NEW are files, or audit, default or strict. Exit 0 no difference, 1 some, 2 the answer
+    cannot be trusted.
     """
     try:
         rules, today = load_rules(), datetime.date.today()
@@ -70,10 +78,19 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
     require_judged(snapshot, rules.kinds, cluster)
     found = sorted(changes(snapshot, rules, *policies), key=_order)
     if output == "json":
-        click.echo(escape_json(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False)))
+        click.echo(
+            escape_json(
+                json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False)
+            )
+        )
     for change in found if output == "text" else ():
         name = f"{change.obj.kind}/{change.obj.full_name}"
-        click.echo(line(f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} [{change.rule}]"))
+        click.echo(
+            line(
+                f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} "
+                f"[{change.rule}]"
+            )
+        )
     objects = {(change.obj.kind, change.obj.full_name) for change in found}
     tell(f"{count(len(found), 'finding')} of {count(len(objects), 'object')} would change")
     return int(bool(found))
@@ -84,15 +101,22 @@ def changes(cluster: Cluster, rules: Rules, old: Policy, new: Policy) -> Iterato
     before, after = (_findings(judge(cluster, rules.kinds, rules, policy)) for policy in (old, new))
     for key in before.keys() | after.keys():
         obj, verdict = after.get(key) or before[key]
-        old_action, new_action = (found[key][1].action if key in found else Action.OFF for found in (before, after))
+        old_action, new_action = (
+            found[key][1].action if key in found else Action.OFF for found in (before, after)
+        )
         if old_action is not new_action:
             finding = verdict.finding
-            yield ActionChange(obj, verdict.rule.id, str(finding.path), finding.message, old_action, new_action)
+            yield ActionChange(
+                obj, verdict.rule.id, str(finding.path), finding.message, old_action, new_action
+            )
 
 
 def _findings(report: Report) -> dict[tuple[str, ...], tuple[Object, Verdict]]:
     return {
-        (*identity(result.obj).values(), verdict.rule.id, str(verdict.finding.path)): (result.obj, verdict)
+        (*identity(result.obj).values(), verdict.rule.id, str(verdict.finding.path)): (
+            result.obj,
+            verdict,
+        )
         for result in report.results
         for verdict in result.response.verdicts
     }

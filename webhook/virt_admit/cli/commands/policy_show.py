@@ -1,4 +1,6 @@
-"""``virt-admit policy lint`` and ``policy show``: whether a policy is valid, what is in force and why."""
+"""``virt-admit policy lint`` and ``policy show``: whether a policy is valid,
+what is in force and why.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from virt_admit.settings import POLICY_CONFIGMAP, SettingError
 @click.command("lint")
 @click.argument("file", metavar="FILE")
 def lint(file: str) -> int:
-    """Check a policy file: its keys, rules, parameters and dates. Also print the exemptions that have expired.
+    """Check a policy file: its keys, rules, parameters and dates.
+    Also print the exemptions that have expired.
 
     Exit 0 valid, 2 not valid.
     """
@@ -40,9 +43,15 @@ def lint(file: str) -> int:
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     for exemption in policy.expired:
-        click.echo(line(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"))
+        click.echo(
+            line(
+                f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"
+            )
+        )
     exemptions = len(policy.users) + len(policy.namespaces)
-    click.echo(f"{file}: valid ({count(len(policy.layers), 'layer')}, {count(exemptions, 'exemption')})")
+    click.echo(
+        f"{file}: valid ({count(len(policy.layers), 'layer')}, {count(exemptions, 'exemption')})"
+    )
     return 0
 
 
@@ -66,25 +75,39 @@ def lint(file: str) -> int:
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @output_option
 def show(
-    namespace: str, rule: str | None, policy_name: str | None, policy_configmap: str | None, output: str, **live: Any
+    namespace: str,
+    rule: str | None,
+    policy_name: str | None,
+    policy_configmap: str | None,
+    output: str,
+    **live: Any,
 ) -> int:
     """Show what is in force in NAMESPACE, and which layer of the policy decides it.
 
-    With RULE: the settings of that rule in every layer, weakest first. Exit 0, or 2 if the policy cannot be read.
+    With RULE: the settings of that rule in every layer, weakest first. Exit 0, or 2 if the policy
+    cannot be read.
     """
     rules = load_rules()
     try:
         shown = _selected(rules, rule)
         source = ClusterOptions(live=True, **live)
-        configmap = policy_configmap or (POLICY_CONFIGMAP if policy_name else _deployed_configmap(source))
+        configmap = policy_configmap or (
+            POLICY_CONFIGMAP if policy_name else _deployed_configmap(source)
+        )
         policy = load_policy(policy_name, configmap, source)
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     if output == "json":
-        click.echo(escape_json(json.dumps(_as_data(policy, namespace, shown), indent=2, ensure_ascii=False)))
+        click.echo(
+            escape_json(
+                json.dumps(_as_data(policy, namespace, shown), indent=2, ensure_ascii=False)
+            )
+        )
         return 0
     click.echo(f"policy: {policy.name}")
-    for text in _rule_lines(policy, namespace, shown[0]) if rule else _lines(policy, namespace, shown):
+    for text in (
+        _rule_lines(policy, namespace, shown[0]) if rule else _lines(policy, namespace, shown)
+    ):
         click.echo(text)
     for exemption in _exemptions(policy, namespace, shown):
         click.echo(line(_exemption_line(exemption)))
@@ -92,7 +115,9 @@ def show(
 
 
 def _deployed_configmap(source: ClusterOptions) -> str:
-    """Return the ConfigMap and the fallback that the webhook uses, or ours if the Deployment cannot be read."""
+    """Return the ConfigMap and the fallback that the webhook uses,
+    or ours if the Deployment cannot be read.
+    """
     installation = Installation(
         InspectedApi(connect(source)), load_rules(), datetime.datetime.now(datetime.UTC), open_tls
     )
@@ -119,17 +144,26 @@ def _lines(policy: Policy, namespace: str, rules: Sequence[Rule]) -> Iterator[st
 
 
 def _in_force(policy: Policy, rule: Rule, namespace: str) -> tuple[Action, str]:
-    """Return the strongest action of a rule in the namespace, and what decides it: a layer or an exemption."""
+    """Return the strongest action of a rule in the namespace, and what decides it:
+    a layer or an exemption.
+    """
     settings, layer = winner(policy, rule, namespace)
-    exempt = [policy.exempt(rule, "", namespace, Object({"kind": kind.kind})) for kind in rule.kinds]
-    actions = [min(settings.action, each.max_action) if each else settings.action for each in exempt]
+    exempt = [
+        policy.exempt(rule, "", namespace, Object({"kind": kind.kind})) for kind in rule.kinds
+    ]
+    actions = [
+        min(settings.action, each.max_action) if each else settings.action for each in exempt
+    ]
     action = max(actions, default=settings.action)
     first = next((each for each in exempt if each), None)
     if first is None:
         return action, layer
     until = f" until {first.until}" if first.until else ""
     which = "" if all(exempt) else f" for {', '.join(first.kinds)} alone"
-    return action, f"exempt{which}: {first.match}{until}: {first.reason} ({layer}: {settings.action})"
+    return (
+        action,
+        f"exempt{which}: {first.match}{until}: {first.reason} ({layer}: {settings.action})",
+    )
 
 
 def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
@@ -145,7 +179,11 @@ def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
 
 
 def _params(params: Any) -> dict[str, Any]:
-    return dataclasses.asdict(params) if dataclasses.is_dataclass(params) and not isinstance(params, type) else {}
+    return (
+        dataclasses.asdict(params)
+        if dataclasses.is_dataclass(params) and not isinstance(params, type)
+        else {}
+    )
 
 
 def _settings(settings: RuleSettings) -> dict[str, Any]:
@@ -156,7 +194,9 @@ def _settings(settings: RuleSettings) -> dict[str, Any]:
 
 
 def _exemptions(policy: Policy, namespace: str, rules: Sequence[Rule]) -> list[Exemption]:
-    """Return the exemptions of the namespace and of users that are in force for one of the rules."""
+    """Return the exemptions of the namespace and of users that are in force for one of the
+    rules.
+    """
     return [
         exemption
         for exemption in (*policy.namespaces, *policy.users)
@@ -168,7 +208,10 @@ def _exemptions(policy: Policy, namespace: str, rules: Sequence[Rule]) -> list[E
 
 def _exemption_line(exemption: Exemption) -> str:
     until = f" until {exemption.until}" if exemption.until else ""
-    return f"exempt: {exemption.match}: {', '.join(exemption.rules)}{until}: at most {exemption.max_action}: {exemption.reason}"
+    return (
+        f"exempt: {exemption.match}: {', '.join(exemption.rules)}{until}: at most "
+        f"{exemption.max_action}: {exemption.reason}"
+    )
 
 
 def _as_data(policy: Policy, namespace: str, rules: Sequence[Rule]) -> dict[str, Any]:
@@ -198,5 +241,8 @@ def _rule_data(policy: Policy, namespace: str, rule: Rule) -> dict[str, Any]:
         "action": str(action),
         "fix": settings.fix,
         "layer": layer,
-        "layers": [{"layer": each.layer, **_settings(each.settings)} for each in origins(policy, rule, namespace)],
+        "layers": [
+            {"layer": each.layer, **_settings(each.settings)}
+            for each in origins(policy, rule, namespace)
+        ],
     }

@@ -65,7 +65,11 @@ def as_data(rule: Rule) -> dict[str, Any]:
         "operations": [str(operation) for operation in rule.operations],
         "reads": [kind.resource for kind in rule.reads],
         "params": [
-            {"name": param.name, "default": _default(rule, param), "doc": param.metadata.get("doc", "")}
+            {
+                "name": param.name,
+                "default": _default(rule, param),
+                "doc": param.metadata.get("doc", ""),
+            }
             for param in dataclasses.fields(rule.params)
         ],
         "sources": list(rule.sources),
@@ -79,18 +83,32 @@ def page(rule: Rule) -> str:
     kinds = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
     scope = "check and scan" if rule.in_scan else "check"
     scope = f"at admission, {scope}" if rule.at_admission else f"{scope} only"
-    lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {kinds}", f"Action: {data['action']} ({scope})"]
+    lines = [
+        f"# {rule.id}",
+        "",
+        data["page"],
+        "",
+        f"Kinds: {kinds}",
+        f"Action: {data['action']} ({scope})",
+    ]
     if rule.fixable:
         lines.append(f"Fix: {'`/mutate` applies it' if rule.fix_by_default else OPT_IN}")
     if rule.target:
         since = ", ".join(f"{component} {release}" for component, release in rule.target.items())
         lines.append(f"Target: runs only with `--target`, from {since} on")
     if rule.action is Action.DENY:
-        floor = "a ValidatingAdmissionPolicy denies the same" if rule.denials else f"not exported: {reason(rule)}"
+        floor = (
+            "a ValidatingAdmissionPolicy denies the same"
+            if rule.denials
+            else f"not exported: {reason(rule)}"
+        )
         lines.append(f"Floor: {floor}")
     if data["reads"]:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
-    lines += [f"Parameter {param['name']} (default {param['default']}): {param['doc']}" for param in data["params"]]
+    lines += [
+        f"Parameter {param['name']} (default {param['default']}): {param['doc']}"
+        for param in data["params"]
+    ]
     return "\n".join([*lines, "Sources: " + "; ".join(rule.sources)])
 
 
@@ -105,7 +123,9 @@ def shown(text: str) -> str:
 
 
 def policy_schema(rules: Rules) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of policy files for these rules and their parameters."""
+    """Return the JSON Schema (draft 2020-12) of policy files for these rules and their
+    parameters.
+    """
     strings = {"type": "array", "items": {"type": "string"}}
     names = {"anyOf": [{"type": "string"}, strings]}
     action = {"enum": [str(value) for value in Action]}
@@ -137,7 +157,9 @@ def policy_schema(rules: Rules) -> dict[str, Any]:
                     "type": "array",
                     "items": _closed({"match": names, "rules": settings}, required=["match"]),
                 },
-                "exempt": _closed({"users": exemptions, "namespaces": exemptions, "annotations": names}),
+                "exempt": _closed(
+                    {"users": exemptions, "namespaces": exemptions, "annotations": names}
+                ),
             }
         ),
     }
@@ -146,7 +168,9 @@ def policy_schema(rules: Rules) -> dict[str, Any]:
 def _setting_schema(rule: Rule, action: dict[str, Any]) -> dict[str, Any]:
     params = {param.name: _param_schema(param) for param in dataclasses.fields(rule.params)}
     optional = {"params": _closed(params)} if params else {}
-    return _closed({"action": action, "fix": {"type": "boolean"}, **optional}) | {"description": rule.title}
+    return _closed({"action": action, "fix": {"type": "boolean"}, **optional}) | {
+        "description": rule.title
+    }
 
 
 def _param_schema(param: dataclasses.Field[Any]) -> dict[str, Any]:
@@ -158,7 +182,10 @@ def _param_schema(param: dataclasses.Field[Any]) -> dict[str, Any]:
     if param.metadata.get("unit") == "percent":
         return {"type": "string", "pattern": "^[0-9]{1,3}%$", **doc}
     if dataclasses.is_dataclass(param.default):
-        return _closed({each.name: _param_schema(each) for each in dataclasses.fields(param.default)}) | doc
+        return (
+            _closed({each.name: _param_schema(each) for each in dataclasses.fields(param.default)})
+            | doc
+        )
     if isinstance(param.default, bool):
         return {"type": "boolean", **doc}
     if isinstance(param.default, int):
@@ -178,7 +205,10 @@ def _default(rule: Rule, param: dataclasses.Field[Any]) -> Any:
 def _written(param: dataclasses.Field[Any], value: Any) -> Any:
     """Return a value of a parameter as a policy writes it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _written(each, getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {
+            each.name: _written(each, getattr(value, each.name))
+            for each in dataclasses.fields(value)
+        }
     if param.metadata.get("unit") == "percent":
         return f"{value}%"
     return format_duration(value) if param.metadata.get("unit") == "duration" else value

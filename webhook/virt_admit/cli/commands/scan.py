@@ -1,7 +1,7 @@
 """``virt-admit scan``: run the rules on all objects of a cluster.
 
-A scan judges each object as if it were created now, by the rules of the webhook and by those for scans alone. It fixes
-nothing. It writes reports and Events into the cluster only on request.
+A scan judges each object as if it were created now, by the rules of the webhook and by those for
+scans alone. It fixes nothing. It writes reports and Events into the cluster only on request.
 """
 
 from __future__ import annotations
@@ -89,13 +89,26 @@ class ScanOptions:
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
 @clusters_options
-@click.option("-n", "--namespace", default="", metavar="NAME", help="Judge only the objects of this namespace.")
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help="Judge only the objects of this namespace.",
+)
 @selector_option
 @report_options
 @click.option("--strict", is_flag=True, help="Also fail on missing data.")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write a snapshot of the cluster.")
 @click.option(
-    "--metrics", default="", metavar="FILE|URL", help="Write gauges to a file, or push them to a Pushgateway."
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a snapshot of the cluster.",
+)
+@click.option(
+    "--metrics",
+    default="",
+    metavar="FILE|URL",
+    help="Write gauges to a file, or push them to a Pushgateway.",
 )
 @click.option(
     "--write-reports",
@@ -105,14 +118,20 @@ class ScanOptions:
     metavar="[openreports|policyreport]",
     help="Write a report for each object into the live cluster.",
 )
-@click.option("--events", is_flag=True, help="Write an Event for each rule and object with a denial or a warning.")
+@click.option(
+    "--events",
+    is_flag=True,
+    help="Write an Event for each rule and object with a denial or a warning.",
+)
 @jobs_option
 @grouped("options", ScanOptions)
 def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOptions) -> int:
-    """Judge all objects of a live cluster or of a snapshot. Only --write-reports and --events write to the cluster.
+    """Judge all objects of a live cluster or of a snapshot.
+    Only --write-reports and --events write to the cluster.
 
-    Exit 0 clean, 1 findings at or above --fail-on, 2 objects could not be listed or a rule crashed; of several clusters
-    (--cluster or --context repeated) the highest exit code. Rules without data are counted; --strict fails on them.
+    Exit 0 clean, 1 findings at or above --fail-on, 2 objects could not be listed or a rule crashed;
+    of several clusters (--cluster or --context repeated) the highest exit code. Rules without data
+    are counted; --strict fails on them.
     """
     sources = clusters.each()
     _require_compatible(sources, reporting, options)
@@ -125,7 +144,9 @@ def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOp
         raise failure(error) from None
     if len(sources) > 1:
         if any(name in ("openreports", "policyreport") for name, _ in outputs):
-            raise click.UsageError("openreports and policyreport are for one cluster: the reports belong into it")
+            raise click.UsageError(
+                "openreports and policyreport are for one cluster: the reports belong into it"
+            )
         return _scan_several(sources, run, outputs)
     one = run(sources[0][1])
     publish(one.report, outputs, reporting, grouped_text=True)
@@ -136,27 +157,39 @@ def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOp
     return one.exit_code(reporting, options)
 
 
-def _scan_several(sources: Sequence[multi_cluster.Named], run: _Scan, outputs: Sequence[tuple[str, str | None]]) -> int:
+def _scan_several(
+    sources: Sequence[multi_cluster.Named], run: _Scan, outputs: Sequence[tuple[str, str | None]]
+) -> int:
     """Scan several clusters into one report. Return the highest exit code."""
     scanned: dict[str, Scanned] = {}
 
     def answer(name: str, source: ClusterOptions) -> multi_cluster.ClusterAnswer:
         one = scanned[name] = run(source)
-        return multi_cluster.ClusterAnswer(one.exit_code(run.reporting, run.options), _verdicts(one))
+        return multi_cluster.ClusterAnswer(
+            one.exit_code(run.reporting, run.options), _verdicts(one)
+        )
 
     names = {id(source): name for name, source in sources}
     answers = multi_cluster.ask_each(sources, lambda source: answer(names[id(source)], source))
-    results = tuple(result._replace(cluster=name) for name, one in scanned.items() for result in one.report.results)
+    results = tuple(
+        result._replace(cluster=name)
+        for name, one in scanned.items()
+        for result in one.report.results
+    )
     report = Report(
         results,
         other_kinds=sum(one.report.other_kinds for one in scanned.values()),
         policy=", ".join(dict.fromkeys(one.report.policy for one in scanned.values())),
-        unreadable=tuple(DocumentError(one.error, name) for name, one in answers.items() if one.error),
+        unreadable=tuple(
+            DocumentError(one.error, name) for name, one in answers.items() if one.error
+        ),
         clusters={name: one.error for name, one in answers.items()},
         drains={name: own for name, one in scanned.items() for own in one.report.drains.values()},
         heading="\n".join((*multi_cluster.matrix(answers), "", "")),
         evidence=tuple(
-            (f"{key} of {name}", value) for name, one in scanned.items() for key, value in one.report.evidence
+            (f"{key} of {name}", value)
+            for name, one in scanned.items()
+            for key, value in one.report.evidence
         ),
     )
     publish(report, outputs, run.reporting, grouped_text=True)
@@ -165,13 +198,20 @@ def _scan_several(sources: Sequence[multi_cluster.Named], run: _Scan, outputs: S
             tell(f"cluster {name} cannot be read: {one.error}")
         else:
             tell(f"cluster {name}:")
-            _write(dict(sources)[name], scanned[name].report, run.options, scanned[name].cluster.unreadable)
+            _write(
+                dict(sources)[name],
+                scanned[name].report,
+                run.options,
+                scanned[name].cluster.unreadable,
+            )
             scanned[name].print_conclusion(run.reporting, run.options)
     return multi_cluster.worst_code(answers)
 
 
 def _verdicts(one: Scanned) -> dict[str, str]:
-    """Return the numbers of objects with a denial, and with warnings alone; and whether all could be read."""
+    """Return the numbers of objects with a denial, and with warnings alone;
+    and whether all could be read.
+    """
     highest = Counter(
         max((verdict.action for verdict in result.response.verdicts), default=Action.OFF)
         for result in one.report.results
@@ -204,7 +244,9 @@ class Scanned:
         return int(has_findings(self.report, reporting.fail_on) or strict)
 
     def print_conclusion(self, reporting: ReportOptions, options: ScanOptions) -> None:
-        """Print the summary, an update of KubeVirt, unused exemptions and unreadable kinds on stderr."""
+        """Print the summary, an update of KubeVirt,
+        unused exemptions and unreadable kinds on stderr.
+        """
         if not reporting.quiet:
             print_summary(self.report, self.policy, "" if options.strict else STRICT_HINT)
             some = options.namespace or options.selector or reporting.select or reporting.ignore
@@ -241,7 +283,9 @@ class _Scan:
         except (SettingError, PolicyError, ValueError, OSError) as error:
             raise failure(error) from None
         cluster = (
-            list_live(source, self._stores(), options.namespace, reporting.quiet) if snapshot is None else snapshot
+            list_live(source, self._stores(), options.namespace, reporting.quiet)
+            if snapshot is None
+            else snapshot
         )
         judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
         if snapshot is not None and source.cluster is not None:
@@ -269,15 +313,21 @@ class _Scan:
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         if not (options.namespace or options.selector):
-            refused = (f"{cluster_updates.NAME}: {each}" for each in cluster_updates.refusals(cluster))
+            refused = (
+                f"{cluster_updates.NAME}: {each}" for each in cluster_updates.refusals(cluster)
+            )
             said = (*report.messages, *refused)  # a rule judges these
             report = report._replace(reported=reported.of_cluster(cluster, said))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
-        return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)
+        return Scanned(
+            report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started
+        )
 
     def _stores(self) -> list[KindStore]:
-        """Return stores for what the rules need, and what the metrics or a snapshot need besides."""
+        """Return stores for what the rules need,
+        and what the metrics or a snapshot need besides.
+        """
         if self.options.save:
             return stores(load_rules().in_scan, _OF_A_SNAPSHOT, whole=True)
         if self.options.metrics:
@@ -303,7 +353,9 @@ def _other_kinds(snapshot: Sweep | None, target: UpgradeTarget) -> int:
     return sum(kinds.of(obj) not in supported for obj in snapshot or ())
 
 
-def _require_compatible(sources: Sequence[multi_cluster.Named], reporting: ReportOptions, options: ScanOptions) -> None:
+def _require_compatible(
+    sources: Sequence[multi_cluster.Named], reporting: ReportOptions, options: ScanOptions
+) -> None:
     if len(sources) > 1 and (options.save or options.metrics):
         raise click.UsageError("--save and --metrics are for one cluster")
     if sources[0][1].cluster and (options.write_reports or options.events):
@@ -311,9 +363,13 @@ def _require_compatible(sources: Sequence[multi_cluster.Named], reporting: Repor
     if options.metrics and (options.namespace or options.selector):
         raise click.UsageError("--metrics needs the whole cluster: omit --namespace and --selector")
     if reporting.target and (options.metrics or options.write_reports or options.events):
-        raise click.UsageError("--target is about an upgrade: omit --metrics, --write-reports and --events")
+        raise click.UsageError(
+            "--target is about an upgrade: omit --metrics, --write-reports and --events"
+        )
     if options.write_reports and (options.selector or reporting.select or reporting.ignore):
-        raise click.UsageError("--write-reports needs all objects and rules: omit --selector, --select and --ignore")
+        raise click.UsageError(
+            "--write-reports needs all objects and rules: omit --selector, --select and --ignore"
+        )
 
 
 def _print_unused(exemptions: Iterable[Exemption]) -> None:
@@ -322,7 +378,8 @@ def _print_unused(exemptions: Iterable[Exemption]) -> None:
 
 
 def unused(policy: Policy, report: Report, rules: Rules) -> list[Exemption]:
-    """Return the exemptions of namespaces in force that matched no finding of a report about everything.
+    """Return the exemptions of namespaces in force that matched no finding of a report about
+    everything.
 
     Exemptions for rules about updates alone are not included, because a scan judges no updates.
     """
@@ -342,11 +399,14 @@ def unused(policy: Policy, report: Report, rules: Rules) -> list[Exemption]:
     ]
 
 
-def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:
+def _write(
+    source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]
+) -> None:
     """Write reports and Events into the cluster, as the options say."""
     if not (options.write_reports or options.events):
         return
-    from virt_admit.reports import cluster_writer  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    # importing kubernetes takes 0.3 s
+    from virt_admit.reports import cluster_writer  # noqa: PLC0415
 
     api = connect(source)
     now = datetime.datetime.now(datetime.UTC)
@@ -355,7 +415,9 @@ def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreada
         if options.write_reports:
             form, seconds = WRITTEN[options.write_reports], int(now.timestamp())
             try:
-                cluster_writer.write_reports(api, form, report.results, unreadable, options.namespace, seconds)
+                cluster_writer.write_reports(
+                    api, form, report.results, unreadable, options.namespace, seconds
+                )
             except cluster_writer.WriteRefused as error:
                 refused = error
         if options.events:

@@ -1,4 +1,7 @@
-"""``virt-admit serve``: run the webhook. Every flag is also an environment variable ``VIRT_ADMIT_<FLAG>``."""
+"""``virt-admit serve``: run the webhook.
+
+Every flag is also an environment variable ``VIRT_ADMIT_<FLAG>``.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +43,24 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 )
 @certs_flags
 @file_flag(
-    "--cluster", metavar="FILE_OR_DIR", help="Answer look-ups from this snapshot. It is reloaded when it changes."
+    "--cluster",
+    metavar="FILE_OR_DIR",
+    help="Answer look-ups from this snapshot. It is reloaded when it changes.",
 )
-@flag("--live", is_flag=True, help="Answer look-ups from the cluster of the current context. Default in a pod.")
+@flag(
+    "--live",
+    is_flag=True,
+    help="Answer look-ups from the cluster of the current context. Default in a pod.",
+)
 @flag("--kubeconfig", metavar="FILE", help="Kubeconfig for --live and Secrets.")
 @flag("--context", metavar="NAME", help="Context of the kubeconfig.")
 @flag(
     "--policy",
     metavar="FILE|audit|default|strict",
-    help="Policy file, or the name of a shipped policy. A file is reloaded when it changes.  [default: default]",
+    help=(
+        "Policy file, or the name of a shipped policy. A file is reloaded when it changes.  "
+        "[default: default]"
+    ),
 )
 @flag(
     "--policy-configmap",
@@ -63,11 +75,25 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
     help="Worker processes. Each has its own cache.",
 )
 @file_flag("--client-ca", metavar="FILE", help="Require a client certificate of this CA.")
-@flag("--client-name", multiple=True, metavar="NAME", help="Accept only client certificates with this name.")
 @flag(
-    "--tls-min-version", default="1.2", show_default=True, type=click.Choice(["1.2", "1.3"]), help="Lowest TLS version."
+    "--client-name",
+    multiple=True,
+    metavar="NAME",
+    help="Accept only client certificates with this name.",
 )
-@flag("--stop-delay", default=5.0, show_default=True, help="Seconds between SIGTERM and closing the listener.")
+@flag(
+    "--tls-min-version",
+    default="1.2",
+    show_default=True,
+    type=click.Choice(["1.2", "1.3"]),
+    help="Lowest TLS version.",
+)
+@flag(
+    "--stop-delay",
+    default=5.0,
+    show_default=True,
+    help="Seconds between SIGTERM and closing the listener.",
+)
 @flag(
     "--log-format",
     default="json",
@@ -84,7 +110,8 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 )
 def command(**options: Any) -> int:
     """Run the webhook until a signal stops it."""
-    from virt_admit.serving.gunicorn_app import serve  # noqa: PLC0415 - `virt-admit serve --help` does not need it
+    # `virt-admit serve --help` does not need it
+    from virt_admit.serving.gunicorn_app import serve  # noqa: PLC0415
 
     logs.configure(options.pop("log_format"), options.pop("log_level"))
     try:
@@ -118,7 +145,9 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
     if options["policy_configmap"]:
         PolicyConfigMap.parse(options["policy_configmap"])
     if options["client_name"] and not options["client_ca"]:
-        raise SettingError("--client-name needs --client-ca, the CA that signs the client certificates")
+        raise SettingError(
+            "--client-name needs --client-ca, the CA that signs the client certificates"
+        )
     return Settings(
         bind=options["bind"],
         ops_bind=options["ops_bind"],
@@ -158,9 +187,12 @@ def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
     for name in ("--certs-secret", "--certs-external-secret"):
         if stores[name] and not re.fullmatch("[^/]+/[^/]+", str(stores[name])):
             raise SettingError(f"{name} {stores[name]} is not NAMESPACE/NAME")
-    if options["certs_external_ca"] and not (stores["--certs-external"] or stores["--certs-external-secret"]):
+    if options["certs_external_ca"] and not (
+        stores["--certs-external"] or stores["--certs-external-secret"]
+    ):
         raise SettingError(
-            "--certs-external-ca needs --certs-external or --certs-external-secret: it uses the ca.crt there"
+            "--certs-external-ca needs --certs-external or --certs-external-secret: it uses the "
+            "ca.crt there"
         )
     schedule = {name: options[f"certs_{name.replace('-', '_')}"] for name in SETTINGS}
     return Certs(
@@ -174,7 +206,10 @@ def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
 
 
 def cert_names(certs: Certs, further: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in the certificate. The Service is in the namespace of the certificates' Secret."""
+    """Return the names in the certificate.
+
+    The Service is in the namespace of the certificates' Secret.
+    """
     namespace = (certs.secret or certs.external_secret or CERTS_SECRET).partition("/")[0]
     service = f"{SERVICE}.{namespace}.svc"
     loopback = LOOPBACK_NAMES if certs.directory is not None else ()

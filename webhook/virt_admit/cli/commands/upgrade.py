@@ -46,8 +46,11 @@ CODES: Final = {True: 0, False: 1, None: 2}
 """The exit code of each verdict."""
 
 
-def upgrade(cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None) -> tuple[str, int]:
-    """Return the rehearsal as ``text`` or ``json``, and the exit code: 0 possible, 1 not possible, 2 unknown.
+def upgrade(
+    cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None
+) -> tuple[str, int]:
+    """Return the rehearsal as ``text`` or ``json``, and the exit code: 0 possible, 1 not possible,
+    2 unknown.
 
     Raises:
         ValueError: an option is not valid.
@@ -74,10 +77,18 @@ class RehearsalOptions(NamedTuple):
 
     def options(self) -> Options:
         """Return what an administrator tries out."""
-        return Options(Driver(self.by) if self.by else None, self.max_unavailable, self.node_minutes, self.from_start)
+        return Options(
+            Driver(self.by) if self.by else None,
+            self.max_unavailable,
+            self.node_minutes,
+            self.from_start,
+        )
 
     def rehearse(
-        self, cluster: Cluster, progress: Callable[[str], None] = lambda _: None, in_order: InOrder = map
+        self,
+        cluster: Cluster,
+        progress: Callable[[str], None] = lambda _: None,
+        in_order: InOrder = map,
     ) -> Rehearsal:
         """Rehearse the upgrade of a cluster. ``in_order`` does the drains and the runs.
 
@@ -91,7 +102,12 @@ class RehearsalOptions(NamedTuple):
 
             of_rule = rule_problems.finder(cluster)
             return stop_layers.rehearse(
-                cluster, self.options(), self.assume_fixed, of_rule, every=self.all_stops, in_order=in_order
+                cluster,
+                self.options(),
+                self.assume_fixed,
+                of_rule,
+                every=self.all_stops,
+                in_order=in_order,
             )
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
@@ -103,10 +119,16 @@ _rehearsal_options: Final = combined(
     click.option(
         "--by",
         type=click.Choice([driver.value for driver in Driver]),
-        help="Who updates the nodes. Default: machineconfig with MachineConfigPools, cluster-api with MachineDeployments, "
-        "else plain.",
+        help=(
+            "Who updates the nodes. Default: machineconfig with MachineConfigPools, cluster-api "
+            "with MachineDeployments, else plain."
+        ),
     ),
-    click.option("--max-unavailable", metavar="N|P%", help="Nodes of each pool that are updated at the same time."),
+    click.option(
+        "--max-unavailable",
+        metavar="N|P%",
+        help="Nodes of each pool that are updated at the same time.",
+    ),
     click.option(
         "--node-minutes",
         type=click.IntRange(0, 100_000),
@@ -114,9 +136,19 @@ _rehearsal_options: Final = combined(
         show_default=True,
         help="Minutes for the update and reboot of one node.",
     ),
-    click.option("--from-start", is_flag=True, help="Rehearse all nodes: ignore what is under way."),
-    click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text."),
-    click.option("--all-stops", is_flag=True, help="Also show what would stop it after the first stops are fixed."),
+    click.option(
+        "--from-start", is_flag=True, help="Rehearse all nodes: ignore what is under way."
+    ),
+    click.option(
+        "--start",
+        metavar="TIME",
+        help="Begin of the upgrade (ISO 8601), for wall-clock times in text.",
+    ),
+    click.option(
+        "--all-stops",
+        is_flag=True,
+        help="Also show what would stop it after the first stops are fixed.",
+    ),
     click.option(
         "--assume-fixed",
         multiple=True,
@@ -134,7 +166,9 @@ _rehearsal_options: Final = combined(
 )
 @_rehearsal_options
 @follow_options
-@click.option("--against", metavar="FILE", help="With --follow: compare with the JSON of an earlier upgrade.")
+@click.option(
+    "--against", metavar="FILE", help="With --follow: compare with the JSON of an earlier upgrade."
+)
 @downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
 @jobs_option
@@ -150,13 +184,15 @@ def command(
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
-    """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops it. Changes nothing.
+    """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops
+    it. Changes nothing.
 
-    Where nodes are being updated already, it goes on from there: the duration is what is left. It is an estimate between
-    the shortest and the longest run. Exit 0 the upgrade is possible, 1 something
-    stops it, 2 the answer cannot be determined; of several clusters the highest exit code. With --fail-on-downtime a VM that is
-    shut down makes 0 a 1. With --follow: 0 all nodes are done, 1 --timeout or --stalled has passed, 2 rights are missing or the
-    API server does not answer.
+    Where nodes are being updated already, it goes on from there: the duration is what is left. It
+    is an estimate between the shortest and the longest run. Exit 0 the upgrade is possible, 1
+    something stops it, 2 the answer cannot be determined; of several clusters the highest exit
+    code. With --fail-on-downtime a VM that is shut down makes 0 a 1. With --follow: 0 all nodes are
+    done, 1 --timeout or --stalled has passed, 2 rights are missing or the API server does not
+    answer.
     """
     begin = _time(rehearsed.start)
     form, file = output.parse()
@@ -184,11 +220,17 @@ def command(
 
 def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> str:
     """Return a rehearsal as ``text`` or ``json``."""
-    return json.dumps(upgrade_json.as_data(result), indent=2) if output == "json" else upgrade_text.text(result, start)
+    return (
+        json.dumps(upgrade_json.as_data(result), indent=2)
+        if output == "json"
+        else upgrade_text.text(result, start)
+    )
 
 
 def _code(result: Rehearsal, longest_downtime: float | None) -> int:
-    return downtime_option.judged(CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime)
+    return downtime_option.judged(
+        CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime
+    )
 
 
 def _answer(
@@ -209,13 +251,18 @@ def _answer(
         "stops": str(len(result.stops)),
     }
     if form == "html":
-        return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, start, cluster, source))
+        return multi_cluster.ClusterAnswer(
+            code, verdicts, pages=_pages(result, start, cluster, source)
+        )
     text = upgrade_text.text(result, start)
     return multi_cluster.ClusterAnswer(code, verdicts, upgrade_json.as_data(result), text)
 
 
 def _pages(
-    result: Rehearsal, start: datetime.datetime | None, cluster: Snapshot | ClusterCache, source: ClusterOptions
+    result: Rehearsal,
+    start: datetime.datetime | None,
+    cluster: Snapshot | ClusterCache,
+    source: ClusterOptions,
 ) -> html_output.OwnerPages:
     from virt_admit.reports.upgrade import html  # noqa: PLC0415 - importing Jinja2 takes time
 
@@ -224,7 +271,10 @@ def _pages(
     def split(by: Owners) -> dict[str, Page]:
         owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
         parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
-        return {owner: html.page(part, start, evidence, by.subject(owner)) for owner, part in parts.items()}
+        return {
+            owner: html.page(part, start, evidence, by.subject(owner))
+            for owner, part in parts.items()
+        }
 
     return html_output.OwnerPages(html.page(result, start, evidence), split)
 
@@ -233,7 +283,9 @@ def _time(text: str | None) -> datetime.datetime | None:
     try:
         start = datetime.datetime.fromisoformat(text) if text else None
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not a time such as 2027-01-31T22:00", param_hint="--start") from None
+        raise click.BadParameter(
+            f"{text!r} is not a time such as 2027-01-31T22:00", param_hint="--start"
+        ) from None
     if start is not None and start.year > _LAST_YEAR:
         raise click.BadParameter(f"{text} is after the year {_LAST_YEAR}", param_hint="--start")
     return start

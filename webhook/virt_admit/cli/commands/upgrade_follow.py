@@ -45,7 +45,9 @@ def run(
     planned = read(against) if against is not None else None
     display = following.display(form)
     limits = loop.FollowLimits(timeout=following.timeout, stalled=following.stalled)
-    return loop.follow(loop.live_cluster(source, READS), UpgradeFollower(options, planned), display, limits)
+    return loop.follow(
+        loop.live_cluster(source, READS), UpgradeFollower(options, planned), display, limits
+    )
 
 
 def read(file: str) -> PlannedUpgrade:

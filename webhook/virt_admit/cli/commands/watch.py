@@ -1,4 +1,7 @@
-"""``virt-admit watch``: the scan as a process that runs all the time. Only --write-reports and --events write."""
+"""``virt-admit watch``: the scan as a process that runs all the time.
+
+Only --write-reports and --events write.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@click.command("watch", short_help="Run the scan all the time: metrics and a page that follow the cluster.")
+@click.command(
+    "watch", short_help="Run the scan all the time: metrics and a page that follow the cluster."
+)
 @flag(
     "--ops-bind",
     default="0.0.0.0:8080",
@@ -36,12 +41,19 @@ log = logging.getLogger(__name__)
     metavar="HOST:PORT",
     help="HTTP listener: the page, metrics and probes.",
 )
-@flag("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster. In a pod, default: its cluster.")
+@flag(
+    "--kubeconfig",
+    metavar="FILE",
+    help="Kubeconfig of the cluster. In a pod, default: its cluster.",
+)
 @flag("--context", metavar="NAME", help="Context of the kubeconfig.")
 @flag(
     "--policy",
     metavar="FILE|audit|default|strict",
-    help="Policy file, or the name of a shipped policy. A file is reloaded when it changes.  [default: default]",
+    help=(
+        "Policy file, or the name of a shipped policy. A file is reloaded when it changes.  "
+        "[default: default]"
+    ),
 )
 @flag(
     "--policy-configmap",
@@ -56,8 +68,18 @@ log = logging.getLogger(__name__)
     metavar="[openreports|policyreport]",
     help="Keep a report for each object in the cluster.",
 )
-@click.option("--events", is_flag=True, help="Keep an Event for each rule and object with a denial or a warning.")
-@flag("--log-format", default="json", show_default=True, type=click.Choice(["json", "text"]), help="Log format.")
+@click.option(
+    "--events",
+    is_flag=True,
+    help="Keep an Event for each rule and object with a denial or a warning.",
+)
+@flag(
+    "--log-format",
+    default="json",
+    show_default=True,
+    type=click.Choice(["json", "text"]),
+    help="Log format.",
+)
 @flag(
     "--log-level",
     default="info",
@@ -65,7 +87,9 @@ log = logging.getLogger(__name__)
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Lowest log level.",
 )
-def command(write_reports: str | None, events: bool, log_format: str, log_level: str, **options: Any) -> int:
+def command(
+    write_reports: str | None, events: bool, log_format: str, log_level: str, **options: Any
+) -> int:
     """Judge the cluster whenever its objects change, until a signal stops it."""
     logs.configure(log_format, log_level)
     stopped = threading.Event()
@@ -98,13 +122,18 @@ def _settings(options: dict[str, Any]) -> Settings:
     )
 
 
-def start(settings: Settings, write_reports: str | None, events: bool, stopped: threading.Event) -> LiveCluster:
-    """Start the informers, the listener and the loop. Return the cluster, which the caller may stop.
+def start(
+    settings: Settings, write_reports: str | None, events: bool, stopped: threading.Event
+) -> LiveCluster:
+    """Start the informers, the listener and the loop.
+
+    Return the cluster, which the caller may stop.
 
     Raises:
         SettingError, OSError, ValueError: a setting is not valid.
     """
-    from virt_admit.cli.commands.watch_loop import Watch  # noqa: PLC0415 - `virt-admit watch --help` does not need it
+    # `virt-admit watch --help` does not need it
+    from virt_admit.cli.commands.watch_loop import Watch  # noqa: PLC0415
     from virt_admit.install.manifests import FORECAST_READS  # noqa: PLC0415
     from virt_admit.kube import informers  # noqa: PLC0415
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415 - importing kubernetes takes 0.3 s
@@ -122,12 +151,18 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     policy = policy_source(settings, load_rules(), metrics)
     cluster = informers.LiveCluster(api, rules, stores=kept)
     watch = Watch(cluster, rules, policy, metrics)
-    app = watch_app(watch.checks, metrics, {"version": __version__}, watch.page, content_security_policy())
+    app = watch_app(
+        watch.checks, metrics, {"version": __version__}, watch.page, content_security_policy()
+    )
     serve_ops(settings.ops_bind, app)
     cluster.start()
     threading.Thread(target=watch.run, args=(stopped,), name="watch", daemon=True).start()
     if write_reports or events:
         writer = LiveWriter(api, WRITTEN[write_reports] if write_reports else None, events=events)
-        threading.Thread(target=watch.keep_written, args=(writer, stopped), name="writer", daemon=True).start()
-    log.info("started", extra={"bind": settings.ops_bind, "rules": len(rules), "version": __version__})
+        threading.Thread(
+            target=watch.keep_written, args=(writer, stopped), name="writer", daemon=True
+        ).start()
+    log.info(
+        "started", extra={"bind": settings.ops_bind, "rules": len(rules), "version": __version__}
+    )
     return cluster

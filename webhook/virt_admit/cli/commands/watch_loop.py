@@ -1,4 +1,6 @@
-"""The loop of ``virt-admit watch``: judge again what read something that changed, and all of it once an hour."""
+"""The loop of ``virt-admit watch``: judge again what read something that changed,
+and all of it once an hour.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,14 @@ log = logging.getLogger(__name__)
 DEBOUNCE: Final = 0.5
 """Seconds between two looks at the cluster. Changes within this time are judged together."""
 LONGEST_PAUSE: Final = 30.0
-"""Seconds. The loop rests for a quarter of the time that it judged, and forecasts rest three times as long as they took,
-at most this long."""
+"""Seconds. The loop rests for a quarter of the time that it judged, and forecasts rest three times
+as long as they took, at most this long.
+"""
 QUICK: Final = 0.2
-"""Seconds. Forecasts that took longer come after the findings, so that they delay none; while they are made, changes are
-looked for so often. The plans of nodes that changed themselves come before the findings, for so long."""
+"""Seconds. Forecasts that took longer come after the findings, so that they delay none; while they
+are made, changes are looked for so often. The plans of nodes that changed themselves come before
+the findings, for so long.
+"""
 YIELD: Final = 0.05
 """Seconds between two parts of forecasts that changes interrupt."""
 FULL_INTERVAL: Final = 3600.0
@@ -65,7 +70,9 @@ DRAIN_INTERVAL: Final = 10.0
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade and of failover, at least."""
 REST: Final = 19
-"""Estimates rest so many times as long as they took: so they take a twentieth of a processor at most."""
+"""Estimates rest so many times as long as they took:
+so they take a twentieth of a processor at most.
+"""
 
 _OF_DRAINS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI, VMIM))
 """Kinds without which the figures of drains stay as they were."""
@@ -127,7 +134,8 @@ def _upgrade_duration(cluster: Cluster) -> Range | None:
 class Watch(Collector):
     """Judges the cluster, and shows the latest judgement as metrics and as a page.
 
-    While a kind cannot be read, the figures of the last complete judgement stay: what is unseen is not absent.
+    While a kind cannot be read, the figures of the last complete judgement stay: what is unseen is
+    not absent.
     """
 
     def __init__(
@@ -167,7 +175,9 @@ class Watch(Collector):
         self._failover = FailoverMetrics(metrics.registry)
         self._differences = scan_metrics.differences(metrics.registry)
         self._last_success = Gauge(
-            scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
+            scan_metrics.LAST_SUCCESS,
+            "When the figures were last known to be complete.",
+            registry=metrics.registry,
         )
 
     def collect(self) -> Iterator[Metric]:
@@ -197,9 +207,11 @@ class Watch(Collector):
         if self._cluster.missing:
             return
         policy, today, now = self._policy(), datetime.date.today(), self._now()
-        minute = now.replace(second=0, microsecond=0) if self._drains.under_way else None  # waits of drains end
+        # waits of drains end
+        minute = now.replace(second=0, microsecond=0) if self._drains.under_way else None
         stamp = self._cluster.generation, self._cluster.server_version, policy, today, minute
-        current = self._cluster.current  # before judging: a later failure may belong to a later state
+        # before judging: a later failure may belong to a later state
+        current = self._cluster.current
         self._drains.count_downtime(now, current=current)
         if stamp != self._stamp:
             self._judge(policy, today)
@@ -207,7 +219,12 @@ class Watch(Collector):
         if self._judged is not None and time.monotonic() >= self._forecast_again:
             self._forecast(self._judged)
             self._estimate()
-        if self._judged is None and self._complete is not None and self._complete is self.latest and current:
+        if (
+            self._judged is None
+            and self._complete is not None
+            and self._complete is self.latest
+            and current
+        ):
             self._last_success.set_to_current_time()
 
     def _judge(self, policy: Policy, today: datetime.date) -> None:
@@ -216,7 +233,9 @@ class Watch(Collector):
         judgements = self._changed(policy, today)
         if judgements is None:
             return
-        judged = _Judged(judgements, judgements.report(), datetime.datetime.now(datetime.UTC), started)
+        judged = _Judged(
+            judgements, judgements.report(), datetime.datetime.now(datetime.UTC), started
+        )
         self._judged = self._last = judged
         self._judged_for = time.monotonic() - started
         earlier = self._forecasts
@@ -226,9 +245,14 @@ class Watch(Collector):
             self._show(self._state(judged, earlier))
 
     def _forecast(self, judged: _Judged) -> None:
-        """Make the forecasts of what was judged, and show them with its findings. A change interrupts them."""
+        """Make the forecasts of what was judged, and show them with its findings.
+
+        A change interrupts them.
+        """
         judgements, now = judged.judgements, time.monotonic()
-        self._forecast_began = started = now if self._forecast_began is None else self._forecast_began
+        self._forecast_began = started = (
+            now if self._forecast_began is None else self._forecast_began
+        )
         if not judgements.advance(partial(self._has_to_look, now)):
             return
         plan = judgements.plan()
@@ -247,13 +271,21 @@ class Watch(Collector):
         self._follow_drains(found)
 
     def _has_to_look(self, since: float) -> bool:
-        """Return whether changes have to be judged before more forecasts are made, which goes on until they are old."""
+        """Return whether changes have to be judged before more forecasts are made,
+        which goes on until they are old.
+        """
         now, seen = time.monotonic(), self._stamp[0] if isinstance(self._stamp, tuple) else None
         waiting = now - since >= QUICK and self._cluster.generation != seen
-        return waiting and self._forecast_began is not None and now - self._forecast_began < LONGEST_PAUSE
+        return (
+            waiting
+            and self._forecast_began is not None
+            and now - self._forecast_began < LONGEST_PAUSE
+        )
 
     def _show_nodes(self, judgements: ClusterJudgements, changes: Changes) -> None:
-        """Show the plans of nodes that changed themselves among the earlier ones of other nodes, before all else."""
+        """Show the plans of nodes that changed themselves among the earlier ones of other nodes,
+        before all else.
+        """
         earlier, last = self._forecasts, self._last
         if earlier is None or last is None or earlier.unreadable != self._frozen.unreadable:
             return
@@ -273,7 +305,9 @@ class Watch(Collector):
             bundles=webhook_bundles.expiry(judged.judgements.view),
             complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
-            page=lambda: watch_page.page(report, plan, forecasts.page(), unreadable, judged.at, *drains),
+            page=lambda: watch_page.page(
+                report, plan, forecasts.page(), unreadable, judged.at, *drains
+            ),
             seconds=time.monotonic() - judged.started,
         )
 
@@ -295,19 +329,25 @@ class Watch(Collector):
         if known is not None and not compare:
             self._show_nodes(known, changes)
         if known is None or compare:
-            of_today = known.policy if known is not None else policy.at(today)  # results with another one are not equal
+            # results with another one are not equal
+            of_today = known.policy if known is not None else policy.at(today)
             full = ClusterJudgements(self._frozen, self._rules, of_today, self._looked_up)
             self._differences.inc(known.differences(full) if known is not None else 0)
             self._judgements, self._judged_by, self._compared = full, (policy, today), now
         return self._judgements
 
     def _estimate(self) -> None:
-        """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
+        """Estimate an upgrade if the last estimate is old.
+
+        This comes last, so that it delays no finding.
+        """
         started = time.monotonic()
         if started >= self._estimate_again:
             self._upgrade = self._view.cached(_upgrade_duration)
             self._failover.estimate(self._view)
-            self._estimate_again = time.monotonic() + max(UPGRADE_INTERVAL, REST * (time.monotonic() - started))
+            self._estimate_again = time.monotonic() + max(
+                UPGRADE_INTERVAL, REST * (time.monotonic() - started)
+            )
             self._refresh_gauges()
 
     @property
@@ -332,10 +372,16 @@ class Watch(Collector):
         if judged.complete:
             self._complete = judged
         self._refresh_gauges()
-        log.info("judged", extra={"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)})
+        log.info(
+            "judged",
+            extra={"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)},
+        )
 
     def _refresh_gauges(self) -> None:
-        """Show the last complete judgement. While a later one is not complete, unknown drains are unknown."""
+        """Show the last complete judgement.
+
+        While a later one is not complete, unknown drains are unknown.
+        """
         complete, latest = self._complete, self.latest
         if complete is None or latest is None:
             return
@@ -345,12 +391,17 @@ class Watch(Collector):
         self._shown = cache(partial(complete.gauges, self._upgrade))
 
     def keep_written(self, writer: LiveWriter, stopped: threading.Event) -> None:
-        """Write the latest judgement whenever there is a new one, until the event is set. Repeat what failed."""
+        """Write the latest judgement whenever there is a new one, until the event is set.
+
+        Repeat what failed.
+        """
         written: tuple[object, object] = (None, None)
         due = 0.0
         while not stopped.wait(DEBOUNCE):
             latest, started = self.latest, self._failover.started
-            if latest is None or (written[0] is latest and written[1] is started and time.monotonic() < due):
+            if latest is None or (
+                written[0] is latest and written[1] is started and time.monotonic() < due
+            ):
                 continue
             try:
                 writer.write(latest.report, latest.unreadable, started)
@@ -376,11 +427,15 @@ class Watch(Collector):
         latest = self.latest
         if latest is None:
             return pages.render(watch_page.EMPTY)
-        unknown = {each.kind for each in self._cluster.informed() if not each.current} - latest.unreadable
+        unknown = {
+            each.kind for each in self._cluster.informed() if not each.current
+        } - latest.unreadable
         outdated = tuple(sorted(unknown))
         judged, estimated, said, text = self._page
         failover = self._failover.latest
         if judged is not latest or estimated is not failover or said != outdated:
-            text = pages.render(watch_page.outdated(with_failover(latest.page(), failover), outdated))
+            text = pages.render(
+                watch_page.outdated(with_failover(latest.page(), failover), outdated)
+            )
             self._page = latest, failover, outdated, text
         return text

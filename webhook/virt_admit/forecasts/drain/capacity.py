@@ -1,4 +1,6 @@
-"""Whether the VMs of a node find room on the other nodes at the same time: for drain, and for rules at admission."""
+"""Whether the VMs of a node find room on the other nodes at the same time: for drain,
+and for rules at admission.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MOST_PAIRS: Final = 100_000
 """They try at most so many pairs of a VM and a node: 5 microseconds each."""
 
 MOST_LINKED_PAIRS: Final = 1_000
-"""And so many of a VM that other pods attract, keep off or spread: up to half a millisecond each."""
+"""And so many of a VM that other pods attract, keep off or spread:
+up to half a millisecond each.
+"""
 
 
 class Leaving(NamedTuple):
@@ -42,18 +46,27 @@ class Leaving(NamedTuple):
 
 
 def packing(leaving: Sequence[Leaving], cluster: Cluster) -> Packing:
-    """Return whether all these VMIs find a place at the same time. None also where preemption may make room."""
+    """Return whether all these VMIs find a place at the same time.
+
+    None also where preemption may make room.
+    """
     items = [_item(each) for each in leaving]
     packed = pack(items, candidates.scheduler(cluster))
     if packed.fits is False and candidates.preemption(cluster).may_fit(items):
         return replace(packed, fits=None, preempting=True)
-    return _in_turn(packed, leaving, cluster) if packed.fits and any(item.pod.spread for item in items) else packed
+    return (
+        _in_turn(packed, leaving, cluster)
+        if packed.fits and any(item.pod.spread for item in items)
+        else packed
+    )
 
 
 def _in_turn(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> Packing:
-    """Return whether these VMIs also find a place if KubeVirt does not migrate all of them at the same time.
+    """Return whether these VMIs also find a place if KubeVirt does not migrate all of them at the
+    same time.
 
-    It certainly migrates one after the other only if its limit is 1. Unknown limits are doubted elsewhere.
+    It certainly migrates one after the other only if its limit is 1. Unknown limits are doubted
+    elsewhere.
     """
     try:
         limit = parallel_migrations.limits(cluster).node
@@ -66,7 +79,11 @@ def _in_turn(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> P
     items = []
     for each in leaving:
         item = _item(each)
-        own = [pod for pod in scheduler.state.pods.get(item.source, ()) if candidates.is_own(pod, each.vmi)]
+        own = [
+            pod
+            for pod in scheduler.state.pods.get(item.source, ())
+            if candidates.is_own(pod, each.vmi)
+        ]
         items.append(replace(item, follows=tuple(pod for pod in own if pod not in item.gone)))
     found = one_by_one(items, scheduler)
     if found.fits is not False:
@@ -95,10 +112,12 @@ class LackOfRoom(NamedTuple):
 
 
 def shortage(cluster: Cluster, node: str) -> LackOfRoom | None:
-    """Return which VM of a node would find no place if it were drained now, and what is short on which node.
+    """Return which VM of a node would find no place if it were drained now,
+    and what is short on which node.
 
-    None: all of them find room, or that cannot be determined, because the node, pods or anything else that decides on
-    it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``. VMs whose eviction is refused are left out.
+    None: all of them find room, or that cannot be determined, because the node, pods or anything
+    else that decides on it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``.
+    VMs whose eviction is refused are left out.
 
     Raises:
         Unseen: it depends on affinity that has too many terms.
@@ -116,7 +135,9 @@ def shortage(cluster: Cluster, node: str) -> LackOfRoom | None:
     for vmi, moves in moving:
         refused = quotas.refusal(vmi, cluster) if moves else None
         if refused is not None:
-            return LackOfRoom(f"room in a quota for {vmi.full_name}: {refused.reason}", "Raise the quota first")
+            return LackOfRoom(
+                f"room in a quota for {vmi.full_name}: {refused.reason}", "Raise the quota first"
+            )
     if sum(_is_linked(vmi) for vmi, _ in moving) * len(cluster.known(NODE)) > MOST_LINKED_PAIRS:
         return None
     leaving = [Leaving(vmi, candidates.target(vmi, cluster, moves=moves)) for vmi, moves in moving]
@@ -132,7 +153,9 @@ def _is_linked(vmi: Object) -> bool:
     """Return whether other pods decide where a VMI can go, in ways that are judged node by node."""
     spec = vmi["spec"]
     spread = spec["topologySpreadConstraints"].present or spec.at("affinity", "podAffinity").present
-    return spread or (spec["priorityClassName"].present and spec.at("affinity", "podAntiAffinity").present)
+    return spread or (
+        spec["priorityClassName"].present and spec.at("affinity", "podAntiAffinity").present
+    )
 
 
 def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
@@ -145,19 +168,34 @@ def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
 
 
 def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> LackOfRoom:
-    """Return the first VM without a place, and the node on which the fewest causes keep it off once the others are
-    placed."""
+    """Return the first VM without a place, and the node on which the fewest causes keep it off once
+    the others are placed.
+    """
     (vmi, target), *others = _left(packed, leaving)
     scheduler = _after(packed, leaving, cluster)
     refusals = _refusals(vmi, target, scheduler)
-    hosts = {name: why for name, why in refusals.items() if SCHEDULABLE in scheduler.state.nodes[name].labels}
+    hosts = {
+        name: why
+        for name, why in refusals.items()
+        if SCHEDULABLE in scheduler.state.nodes[name].labels
+    }
     more = f" and {count(len(others), 'more VM')}" if others else ""
     if not hosts:
-        return LackOfRoom(f"node for {vmi.full_name}{more}: no other one runs KubeVirt", "Add one first")
-    name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
+        return LackOfRoom(
+            f"node for {vmi.full_name}{more}: no other one runs KubeVirt", "Add one first"
+        )
+    name, why = min(
+        hosts.items(),
+        key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]),
+    )
     if all("missing" in cause for cause in why.split("; ")):
-        return LackOfRoom(f"room for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", "Free or add room first")
-    return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", _first(name, why))
+        return LackOfRoom(
+            f"room for {vmi.full_name}{more}: on {name} {shorten(why, 80)}",
+            "Free or add room first",
+        )
+    return LackOfRoom(
+        f"node for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", _first(name, why)
+    )
 
 
 def _first(name: str, why: str) -> str:
@@ -165,7 +203,11 @@ def _first(name: str, why: str) -> str:
     cause = why.partition("; ")[0]
     if cause in ("cordoned", "not Ready"):
         return f"Uncordon or repair {name} first"
-    return f"Remove {cause} from {name} first" if cause.startswith("taint ") else f"Let {name} take it first"
+    return (
+        f"Remove {cause} from {name} first"
+        if cause.startswith("taint ")
+        else f"Let {name} take it first"
+    )
 
 
 def _left(packed: Packing, leaving: Sequence[Leaving]) -> list[Leaving]:
@@ -184,11 +226,16 @@ def _after(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> Fil
 
 
 def _refusals(vmi: Object, target: SchedulingTarget, scheduler: FilterPipeline) -> dict[str, str]:
-    return scheduler.place(target.pod, without=vmi.at("status", "nodeName").text or "", gone=target.gone).refusals
+    return scheduler.place(
+        target.pod, without=vmi.at("status", "nodeName").text or "", gone=target.gone
+    ).refusals
 
 
-def waiting(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> Iterator[tuple[Object, str]]:
-    """Yield the VMs that find no place once the others of their node are placed, each with what the other nodes lack.
+def waiting(
+    packed: Packing, leaving: Sequence[Leaving], cluster: Cluster
+) -> Iterator[tuple[Object, str]]:
+    """Yield the VMs that find no place once the others of their node are placed,
+    each with what the other nodes lack.
 
     One that finds none although the others are away has a reason of its own.
     """
@@ -206,11 +253,16 @@ _VOLUMES: Final = "volumes of "
 
 
 def _shortages(lacking: Mapping[str, str], now: FilterPipeline) -> Iterator[str]:
-    """Yield what the nodes lack, each cause with its nodes. For volumes that is what a driver attaches to one of them."""
+    """Yield what the nodes lack, each cause with its nodes.
+
+    For volumes that is what a driver attaches to one of them.
+    """
     by_driver: dict[tuple[str, int], list[str]] = {}
     for name, why in sorted(lacking.items()):
         for cause in why.split("; "):
-            driver = cause.removeprefix(_VOLUMES).partition(":")[0] if cause.startswith(_VOLUMES) else ""
+            driver = (
+                cause.removeprefix(_VOLUMES).partition(":")[0] if cause.startswith(_VOLUMES) else ""
+            )
             if driver:
                 limit, attached = now.volumes.limits(name)[driver], now.attached(name, driver)
                 by_driver.setdefault((driver, limit), []).append(f"{name} has {attached}")

@@ -34,7 +34,16 @@ from virt_admit.forecasts.remediation import coverage, outside_checks
 from virt_admit.model import node_bridges
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, keep, unlisted
-from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
+from virt_admit.model.kubernetes.kinds import (
+    LIMIT_RANGE,
+    NODE,
+    PDB,
+    POD,
+    RESOURCE_QUOTA,
+    VMI,
+    VMIM,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
@@ -62,7 +71,9 @@ READS: Final = union(
 """The fields that a plan reads."""
 
 _PORTION: Final = 64
-"""Running VMs whose updates are forecast together, so that a change of one costs no more in a larger cluster."""
+"""Running VMs whose updates are forecast together,
+so that a change of one costs no more in a larger cluster.
+"""
 WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
 
 
@@ -79,17 +90,23 @@ class NodePlan:
     packing: Packing
     """Whether all its VMs that migrate or restart elsewhere find room at the same time."""
     moving: Packing
-    """Whether those that migrate do: a VM that is shut down leaves the node, with or without room elsewhere."""
+    """Whether those that migrate do: a VM that is shut down leaves the node,
+    with or without room elsewhere.
+    """
     doubts: tuple[str, ...]
     """The data that could not be read, and on which it rests whether the drain ends."""
     unseen: tuple[str, ...]
     """All data that could not be read."""
     visitors: tuple[Forecast, ...] = ()
-    """VMs of other nodes that arrive here, or have left while their old pod has not ended; other nodes count them."""
+    """VMs of other nodes that arrive here, or have left while their old pod has not ended;
+    other nodes count them.
+    """
     notes: tuple[str, ...] = ()
     """What an administrator should know besides; it never changes the verdict."""
     waiting: tuple[str, ...] = ()
-    """VMs that are shut down and find no place next to the others, each with the cause; ``notes`` has them too."""
+    """VMs that are shut down and find no place next to the others, each with the cause;
+    ``notes`` has them too.
+    """
     control: tuple[Component, ...] = ()
     """The components of KubeVirt without which no VM leaves, as far as they are known."""
     update: NodeUpdate | None = None
@@ -97,7 +114,9 @@ class NodePlan:
     is_empty: bool = False
     """Whether it is known that a drain has nothing to evict."""
     is_guarded: bool = False
-    """Whether the node must not be drained, as ``notes`` say: its Machine is held as a member of etcd."""
+    """Whether the node must not be drained, as ``notes`` say:
+    its Machine is held as a member of etcd.
+    """
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
@@ -105,12 +124,21 @@ class NodePlan:
 
     @property
     def undecided(self) -> tuple[Forecast, ...]:
-        """Return the forecasts that cannot be determined, those of VMs that have left this node included."""
-        left = (vm for vm in self.visitors if vm.outcome is VmOutcome.UNKNOWN and vm.state.state is State.ARRIVED)
+        """Return the forecasts that cannot be determined,
+        those of VMs that have left this node included.
+        """
+        left = (
+            vm
+            for vm in self.visitors
+            if vm.outcome is VmOutcome.UNKNOWN and vm.state.state is State.ARRIVED
+        )
         return (*self.having(VmOutcome.UNKNOWN), *left)
 
     def crowded(self, room: Packing) -> tuple[str, ...]:
-        """Return the VMs that find no place at the same time. One that fits nowhere has a reason of its own."""
+        """Return the VMs that find no place at the same time.
+
+        One that fits nowhere has a reason of its own.
+        """
         if room.fits is not False:
             return ()
         nowhere = {row.vmi.full_name for row in self.forecasts if row.placement.certain == ()}
@@ -127,7 +155,11 @@ class NodePlan:
         if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.moving.fits is False:
             return False
         stays = any(vm.outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN) for vm in self.visitors)
-        return None if self.doubts or self.having(VmOutcome.UNKNOWN) or stays or self.moving.fits is None else True
+        return (
+            None
+            if self.doubts or self.having(VmOutcome.UNKNOWN) or stays or self.moving.fits is None
+            else True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +179,13 @@ class Plan:
     unread_nodes: tuple[str, ...] = ()
     """The data of these that may name more nodes."""
     uncovered: tuple[str, ...] | None = None
-    """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss. None: unknown."""
+    """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss.
+    None: unknown.
+    """
     held: tuple[str, ...] = ()
-    """Paused pools and nodes that do not report: an upgrade stops at them although every node can be drained."""
+    """Paused pools and nodes that do not report:
+    an upgrade stops at them although every node can be drained.
+    """
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome on all nodes."""
@@ -168,7 +204,9 @@ class Plan:
         return replace(self, nodes=tuple(sorted(nodes, key=_badness)))
 
 
-def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: InOrder = map) -> Plan:
+def plan(
+    cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: InOrder = map
+) -> Plan:
     """Return what a drain of each of these nodes would do now, as if it alone were drained.
 
     Args:
@@ -181,7 +219,11 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
         LookupError: a node does not exist.
     """
     whole = not nodes
-    names = node_names(cluster) if whole else sorted({selection.existing(name, cluster) for name in nodes})
+    names = (
+        node_names(cluster)
+        if whole
+        else sorted({selection.existing(name, cluster) for name in nodes})
+    )
     plans = sorted(first_alone(in_order, partial(node_plan, cluster=cluster), names), key=_badness)
     methods = workload_updates.in_force(cluster) if whole else None
     unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
@@ -190,10 +232,14 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
         whole=whole,
         methods=methods,
         updates=() if methods is None else cluster.cached(_updates),
-        unseen=tuple(dict.fromkeys((*unread_nodes, *(what for node in plans for what in node.unseen)))),
+        unseen=tuple(
+            dict.fromkeys((*unread_nodes, *(what for node in plans for what in node.unseen)))
+        ),
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
-        held=(*node_notes.paused_pools(cluster), *node_notes.not_reporting(cluster)) if whole else (),
+        held=(*node_notes.paused_pools(cluster), *node_notes.not_reporting(cluster))
+        if whole
+        else (),
     )
 
 
@@ -203,20 +249,27 @@ def node_names(cluster: Cluster) -> list[str]:
 
 
 def node_plan(name: str, cluster: Cluster) -> NodePlan:
-    """Return the effects of a drain of one node, also of one that VMs name although it is not known."""
+    """Return the effects of a drain of one node,
+    also of one that VMs name although it is not known.
+    """
     return keep(cluster, ("node plan", name), partial(_node_plan, name))
 
 
 def _updates(cluster: Cluster) -> tuple[Update, ...]:
     portions = range(len(cluster.cached(_portions)))
     return tuple(
-        chain.from_iterable(keep(cluster, (_of_portion, each), partial(_of_portion, each)) for each in portions)
+        chain.from_iterable(
+            keep(cluster, (_of_portion, each), partial(_of_portion, each)) for each in portions
+        )
     )
 
 
 def _portions(cluster: Cluster) -> Mapping[int, tuple[Object, ...]]:
     found = running(cluster)
-    return {start // _PORTION: tuple(found[start : start + _PORTION]) for start in range(0, len(found), _PORTION)}
+    return {
+        start // _PORTION: tuple(found[start : start + _PORTION])
+        for start in range(0, len(found), _PORTION)
+    }
 
 
 def _of_portion(number: int, cluster: Cluster) -> tuple[Update, ...]:
@@ -239,7 +292,9 @@ def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] |
 
 
 def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:
-    """Yield what could not be read although it may hold more nodes, or VMs on nodes that are not known."""
+    """Yield what could not be read although it may hold more nodes,
+    or VMs on nodes that are not known.
+    """
     unread = cluster.cached(_unread)
     if not plans:  # every cluster has nodes: an empty list is not an answer
         yield "the nodes of the cluster: none is known"
@@ -258,12 +313,20 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
     pods = control_path.with_webhooks(pods, name, cluster)
     every = dict.fromkeys((*stopped, *pods.blockers))
-    pods = replace(pods, blockers=tuple(replace(found, remedy=typed_remedies.of_blocker(found)) for found in every))
+    pods = replace(
+        pods,
+        blockers=tuple(replace(found, remedy=typed_remedies.of_blocker(found)) for found in every),
+    )
     unread = cluster.cached(_unread)
-    doubts = [*(unread[kind] for kind in _needed((*forecasts, *visitors)) if kind in unread), *open_ends]
+    doubts = [
+        *(unread[kind] for kind in _needed((*forecasts, *visitors)) if kind in unread),
+        *open_ends,
+    ]
     doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]
     room, without = _room(moving, node, cluster)
-    packing, unseen = _room(forecasts, node, cluster) if len(moving) < len(forecasts) else (room, without)
+    packing, unseen = (
+        _room(forecasts, node, cluster) if len(moving) < len(forecasts) else (room, without)
+    )
     doubts += [*without, *pods.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
     waiting = tuple(_waiting(forecasts, packing, cluster)) if room.fits else ()
@@ -286,20 +349,29 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     )
 
 
-def _room(forecasts: Sequence[Forecast], node: Object | None, cluster: Cluster) -> tuple[Packing, list[str]]:
-    """Return whether the VMs that need room find it at the same time, and what could not be read of that.
+def _room(
+    forecasts: Sequence[Forecast], node: Object | None, cluster: Cluster
+) -> tuple[Packing, list[str]]:
+    """Return whether the VMs that need room find it at the same time,
+    and what could not be read of that.
 
     A node that was not read may not report, which decides on what becomes of its VMs.
     """
     unread = cluster.cached(_unread)
     unseen = [what for found in forecasts if found.needs_room for what in found.placement.unseen]
     packing = _packing(forecasts, cluster)
-    blind = [unread[kind] for kind in (VMI, POD, *([NODE] if node is None else [])) if kind in unread]
+    blind = [
+        unread[kind] for kind in (VMI, POD, *([NODE] if node is None else [])) if kind in unread
+    ]
     if packing.fits and blind:
         packing = replace(packing, fits=None)
         unseen += blind
     if packing.fits is None and not unseen:
-        given_up = "an order that topology spread allows" if packing.in_turn else "the search for room was given up"
+        given_up = (
+            "an order that topology spread allows"
+            if packing.in_turn
+            else "the search for room was given up"
+        )
         unseen += _without_room(forecasts, packing) or [given_up]
     return packing, unseen
 
@@ -316,8 +388,14 @@ def _waiting(forecasts: Sequence[Forecast], packing: Packing, cluster: Cluster) 
     ends = {found.vmi.full_name for found in forecasts if found.outcome in vm_outcomes.SHUT_DOWN}
     for vmi, why in capacity.waiting(packing, _leaving(forecasts), cluster):
         if vmi.full_name in ends:
-            here, one = vmi.at("status", "nodeName").text, " or another VM in its place" * (len(ends) > 1)
-            yield ended(f"{vmi.full_name}{one} stays Pending until {here} is back or another node has room: {why}")
+            here, one = (
+                vmi.at("status", "nodeName").text,
+                " or another VM in its place" * (len(ends) > 1),
+            )
+            yield ended(
+                f"{vmi.full_name}{one} stays Pending until {here} is back or another node has "
+                f"room: {why}"
+            )
 
 
 def _leaving(forecasts: Sequence[Forecast]) -> list[Leaving]:
@@ -327,21 +405,33 @@ def _leaving(forecasts: Sequence[Forecast]) -> list[Leaving]:
 def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
     """Return whether the VMs that need room find it at the same time.
 
-    Where all of them find no room, ``fits`` is false only if those that certainly need room find none.
+    Where all of them find no room, ``fits`` is false only if those that certainly need room find
+    none.
     """
     packing = capacity.packing(_leaving(forecasts), cluster)
     if packing.fits is not False or not any(found.may_stop for found in forecasts):
         return packing
-    certain = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room and not found.may_stop]
-    return packing if capacity.packing(certain, cluster).fits is False else replace(packing, fits=None)
+    certain = [
+        Leaving(found.vmi, found.target)
+        for found in forecasts
+        if found.needs_room and not found.may_stop
+    ]
+    return (
+        packing if capacity.packing(certain, cluster).fits is False else replace(packing, fits=None)
+    )
 
 
 def _without_room(forecasts: Sequence[Forecast], packing: Packing) -> list[str]:
-    """Return the nodes that may have room, but do not say how much, or where preemption may make room."""
+    """Return the nodes that may have room, but do not say how much,
+    or where preemption may make room.
+    """
     placements = [found.placement for found in forecasts if found.needs_room]
     silent = {name for placement in placements for name in placement.undetermined}
     preempting = packing.preempting or any(placement.preempting for placement in placements)
-    return [*(f"room on node {name}" for name in sorted(silent)), *[preemption_effects.UNSEEN] * preempting]
+    return [
+        *(f"room on node {name}" for name in sorted(silent)),
+        *[preemption_effects.UNSEEN] * preempting,
+    ]
 
 
 def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
@@ -352,8 +442,13 @@ def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
 
 
 def _unread(cluster: Cluster) -> Mapping[Kind, str]:
-    """Return the kinds of which more objects may exist than are known, each with what could not be read."""
-    gathered = {kind: unlisted(cluster, kind) for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMIM)}
+    """Return the kinds of which more objects may exist than are known,
+    each with what could not be read.
+    """
+    gathered = {
+        kind: unlisted(cluster, kind)
+        for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMIM)
+    }
     gathered[VMI] = vmis.unread(cluster)
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
 
@@ -373,7 +468,9 @@ def _rank(found: Forecast) -> tuple[int, str]:
 
 
 def _badness(node: NodePlan) -> tuple[int, tuple[int, ...], str]:
-    """Return a key that sorts the worst node first: those that block, then by the number of VMs of each outcome."""
+    """Return a key that sorts the worst node first: those that block,
+    then by the number of VMs of each outcome.
+    """
     counts: Mapping[VmOutcome, int] = Counter(found.outcome for found in node.forecasts)
     verdict = {False: 0, None: 1, True: 2}[node.drainable]
     return verdict, tuple(-counts[outcome] for outcome in VmOutcome), node.name

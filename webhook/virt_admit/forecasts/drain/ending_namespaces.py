@@ -15,16 +15,26 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 
-_REMAINS = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
+_REMAINS = (
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionContentFailure",
+    "NamespaceContentRemaining",
+)
 """The conditions that say why a namespace stays, the cause before its effects."""
 
 
 def reason(vmi: Object, cluster: Cluster) -> str:
-    """Return that the namespace of a VMI is being deleted; empty: it is not, or that is not known."""
+    """Return that the namespace of a VMI is being deleted; empty: it is not,
+    or that is not known.
+    """
     namespace = find(cluster, NAMESPACE, "", vms.namespace_of(vmi))
     if namespace is None or not namespace.deleted:
         return ""
-    said = (condition for kind in _REMAINS if (condition := namespace.condition(kind))["status"].text == "True")
+    said = (
+        condition
+        for kind in _REMAINS
+        if (condition := namespace.condition(kind))["status"].text == "True"
+    )
     words = next((each["message"].text for each in said if each["message"].text), "")
     return f"namespace {namespace.name} is being deleted{f' ({cut(words, 200)})' if words else ''}"
 
@@ -37,15 +47,27 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     command = kubectl("get", NAMESPACE, vms.namespace_of(vmi), "", "-o", "yaml")
     failing = _failing(vmi, cluster)
     if failing:
-        return Problem(f"no migration can be created: {why}", f"{failing}; or stop the VM", ProblemCause.NOT_CREATED)
+        return Problem(
+            f"no migration can be created: {why}",
+            f"{failing}; or stop the VM",
+            ProblemCause.NOT_CREATED,
+        )
     remedy = "remove what keeps the namespace, or stop the VM"
-    return Problem(f"no migration can be created: {why}", remedy, ProblemCause.NOT_CREATED, command=command)
+    return Problem(
+        f"no migration can be created: {why}", remedy, ProblemCause.NOT_CREATED, command=command
+    )
 
 
 def _failing(vmi: Object, cluster: Cluster) -> str:
-    """Return which APIService keeps the namespace of a VMI, and what to do with it; empty: none is known to."""
+    """Return which APIService keeps the namespace of a VMI, and what to do with it; empty:
+    none is known to.
+    """
     namespace = find(cluster, NAMESPACE, "", vms.namespace_of(vmi))
-    api = next(iter(api_discovery.failing(namespace, cluster)), None) if namespace is not None else None
+    api = (
+        next(iter(api_discovery.failing(namespace, cluster)), None)
+        if namespace is not None
+        else None
+    )
     if api is None:
         return ""
     remedy = api_discovery.remedy(api, cluster)

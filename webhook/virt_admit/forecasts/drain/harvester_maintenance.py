@@ -1,6 +1,8 @@
-"""What Harvester's maintenance mode does to VMs with a label: it stops their guests before it drains the node.
+"""What Harvester's maintenance mode does to VMs with a label:
+it stops their guests before it drains the node.
 
-Source: harvester/harvester:pkg/controller/master/nodedrain/nodedrain_controller.go#listVMILabelMaintainModeStrategy,
+Source:
+harvester/harvester:pkg/controller/master/nodedrain/nodedrain_controller.go#listVMILabelMaintainModeStrategy,
 :pkg/util/constants.go#LabelMaintainModeStrategy. kubectl drain knows nothing of the label.
 """
 
@@ -25,10 +27,15 @@ KEPT: Final = "ShutdownAndRestartAfterDisable"
 LEFT_OFF: Final = "Shutdown"
 """Harvester does not start the VM again."""
 
-READS: Final[Reads] = {NODE: (f"metadata.annotations.{REQUESTED}",), VMI: (f"metadata.labels.{LABEL}",)}
+READS: Final[Reads] = {
+    NODE: (f"metadata.annotations.{REQUESTED}",),
+    VMI: (f"metadata.labels.{LABEL}",),
+}
 """The fields that decide it."""
 _STOPPED_ON: Final = "harvesterhci.io/maintain-mode-strategy-node-name"
-"""The annotation of a VM that maintenance mode has shut down, until Harvester starts it again: the node."""
+"""The annotation of a VM that maintenance mode has shut down, until Harvester starts it again:
+the node.
+"""
 STOPPED_READS: Final[Reads] = {
     NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}"),
     VM: (f"metadata.annotations.{_STOPPED_ON}", f"metadata.labels.{LABEL}", "status.created"),
@@ -49,7 +56,8 @@ def strategy(vmi: Object) -> str:
 
 
 def stops(vmi: Object, cluster: Cluster) -> str:
-    """Return the strategy by which maintenance mode, that was asked for, stops a VMI; empty: it does not.
+    """Return the strategy by which maintenance mode, that was asked for, stops a VMI; empty:
+    it does not.
 
     Raises:
         Unseen: the VMI has a strategy, and its node cannot be read.
@@ -64,29 +72,40 @@ def reason(found: str) -> str:
     return f"Harvester's maintenance mode shuts it down ({LABEL}: {found}), {_AFTERWARDS[found]}"
 
 
-# --- afterwards ------------------------------------------------------------------------------------------------------
+# --- afterwards -----------------------------------------------------------------------------------
 
 _COMPLETED: Final = "completed"
-_STARTS: Final = {RESTARTED: "elsewhere once {} is in maintenance", KEPT: "when {} leaves maintenance"}
+_STARTS: Final = {
+    RESTARTED: "elsewhere once {} is in maintenance",
+    KEPT: "when {} leaves maintenance",
+}
 
 
 def stopped(vm: Object, cluster: Cluster) -> str:
-    """Return that maintenance mode has shut a VM down, and when Harvester starts it again; empty: nothing shows it."""
+    """Return that maintenance mode has shut a VM down, and when Harvester starts it again; empty:
+    nothing shows it.
+    """
     name = vm.annotations.get(_STOPPED_ON, "")
     node = find(cluster, NODE, "", name) if name and strategy(vm) in _STARTS else None
     if node is None or not is_in_maintenance(node):
         return ""
-    return f"was shut down for the maintenance of {name}, and Harvester starts it again {_STARTS[strategy(vm)].format(name)}"
+    return (
+        f"was shut down for the maintenance of {name}, and Harvester starts it again "
+        f"{_STARTS[strategy(vm)].format(name)}"
+    )
 
 
 def note(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a node is in maintenance mode, which VMs were shut down for it, and when they start again."""
+    """Yield that a node is in maintenance mode, which VMs were shut down for it,
+    and when they start again.
+    """
     if not is_in_maintenance(node):
         return
     if node.annotations.get(STATUS) == _COMPLETED:
         yield (
-            "This node is in maintenance mode of Harvester, whose drain is completed. When the work on it is done, disable the "
-            "maintenance mode in Harvester: VMs may run there again."
+            "This node is in maintenance mode of Harvester, whose drain is completed. When the "
+            "work on it is done, disable the maintenance mode in Harvester: VMs may run there "
+            "again."
         )
     shut = entry(cluster, _shut_down, node.name) or {}
     for found, when in _STARTS.items():
@@ -106,4 +125,8 @@ def _shut_down(cluster: Cluster) -> Mapping[str, Mapping[str, Sequence[str]]]:
 
 def _shut(vm: Object) -> tuple[str, str, str] | None:
     node = vm.annotations.get(_STOPPED_ON, "")
-    return (node, strategy(vm), vm.full_name) if node and not vm.at("status", "created").boolean else None
+    return (
+        (node, strategy(vm), vm.full_name)
+        if node and not vm.at("status", "created").boolean
+        else None
+    )

@@ -1,6 +1,8 @@
-"""virt-launcher pods without a VMI, whose eviction KubeVirt refuses, and those of which the VMI says something else.
+"""virt-launcher pods without a VMI, whose eviction KubeVirt refuses, and those of which the VMI
+says something else.
 
-Source: kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go.
+Source: kubevirt/kubevirt
+pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go.
 """
 
 from __future__ import annotations
@@ -39,14 +41,17 @@ READS: Final = union(
 )
 
 _SETTLED: Final = datetime.timedelta(minutes=10)
-"""A younger pod may be of a VMI that did not exist yet when VMIs were listed: a large cluster is not read at once."""
+"""A younger pod may be of a VMI that did not exist yet when VMIs were listed:
+a large cluster is not read at once.
+"""
 
 
 def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
     """Return whether a virt-launcher pod is known to have no VMI, although it has not ended.
 
     The webhook answers its eviction with code 429, so ``kubectl drain`` repeats it forever
-    (pod-eviction-admitter.go#admitLauncherPod). It lets hotplug pods of such a pod go (#admitHotplugPod).
+    (pod-eviction-admitter.go#admitLauncherPod). It lets hotplug pods of such a pod go
+    (#admitHotplugPod).
     """
     name = pod.annotations.get(DOMAIN)
     if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
@@ -64,22 +69,35 @@ def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
 
 
 def starting_guest(pod: Object, cluster: Cluster) -> Object | None:
-    """Return the VMI of a pod that KubeVirt has not handed over to the node yet; None: it has, or that is not known."""
-    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, ""))
-    begun = vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels
+    """Return the VMI of a pod that KubeVirt has not handed over to the node yet; None: it has,
+    or that is not known.
+    """
+    vmi = find(
+        cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, "")
+    )
+    begun = (
+        vmi is None
+        or vmi.deleted
+        or vmi.at("status", "nodeName").text
+        or MIGRATION_JOB in pod.labels
+    )
     return None if begun else vmi
 
 
 def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a drain evicts the pod of a VMI that starts, before KubeVirt has handed that over to the node.
+    """Return whether a drain evicts the pod of a VMI that starts,
+    before KubeVirt has handed that over to the node.
 
-    The webhook lets it go, unless the VMI has to migrate, which it cannot yet (#admitLauncherPod). No budget protects a
-    Pending pod.
+    The webhook lets it go, unless the VMI has to migrate, which it cannot yet (#admitLauncherPod).
+    No budget protects a Pending pod.
     """
     vmi = starting_guest(pod, cluster)
     if vmi is None:
         return False
-    if pod.at("status", "phase").text != "Pending" or vmi.at("status", "phase").text not in ("Pending", "Scheduling"):
+    if pod.at("status", "phase").text != "Pending" or vmi.at("status", "phase").text not in (
+        "Pending",
+        "Scheduling",
+    ):
         return False
     if pod_starts.failure(pod, cluster) and pod_starts.attachment_fault(pod, cluster) is None:
         return False  # what fails, such as the network plugin, may keep the pod from ending as well
@@ -88,20 +106,26 @@ def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
 
 
 def require_known_guest(pod: Object, cluster: Cluster) -> None:
-    """Check that the VMI of a virt-launcher pod is known, and runs on the node of the pod or migrates from or to it.
+    """Check that the VMI of a virt-launcher pod is known, and runs on the node of the pod or
+    migrates from or to it.
 
-    VMIs and pods are listed one after the other, and a folder may join snapshots of different times. What a drain does
-    with a guest that is on no list cannot be determined.
+    VMIs and pods are listed one after the other, and a folder may join snapshots of different
+    times. What a drain does with a guest that is on no list cannot be determined.
 
     Raises:
         Unseen: the pod runs a guest of which nothing else is known here.
     """
     name = vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, "")
-    if pod.labels.get("kubevirt.io") != "virt-launcher" or pod.at("status", "phase").text in FINISHED:
+    if (
+        pod.labels.get("kubevirt.io") != "virt-launcher"
+        or pod.at("status", "phase").text in FINISHED
+    ):
         return
     node = pod.at("spec", "nodeName").text
     here = entry(cluster, vmis.by_node, node or "") or ()
-    if any(vmi.name == name and vms.namespace_of(vmi) == (pod.namespace or "default") for vmi in here):
+    if any(
+        vmi.name == name and vms.namespace_of(vmi) == (pod.namespace or "default") for vmi in here
+    ):
         return  # nearly all: no VMI is decoded for them
     try:
         vmi = cluster.get(VMI, pod.namespace, name)
@@ -110,8 +134,16 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
     if vmi is None:
         raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} was not listed")
     migration = vmi.at("status", "migrationState")
-    known = (vmi.at("status", "nodeName").text, migration["sourceNode"].text, migration["targetNode"].text)
-    if node in known or MIGRATION_JOB in pod.labels or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+    known = (
+        vmi.at("status", "nodeName").text,
+        migration["sourceNode"].text,
+        migration["targetNode"].text,
+    )
+    if (
+        node in known
+        or MIGRATION_JOB in pod.labels
+        or vmi.at("status", "phase").text in migrations.FINAL_PHASES
+    ):
         return
     says = f"is on {known[0]}" if known[0] else "has no node yet"
     raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} {says}")

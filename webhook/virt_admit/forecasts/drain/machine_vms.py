@@ -12,4 +12,8 @@ from virt_admit.model.remediation.machines import UNDRAINED, node_name
 def evictions(machine: Object, cluster: Cluster) -> Evictions:
     """Return the VMI evictions that deleting a Machine causes; none if its node is not drained."""
     name = node_name(machine)
-    return vmi_evictions.evictions(cluster, name) if name and not machine.annotation(UNDRAINED).present else Evictions()
+    return (
+        vmi_evictions.evictions(cluster, name)
+        if name and not machine.annotation(UNDRAINED).present
+        else Evictions()
+    )

@@ -27,50 +27,79 @@ from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, node_local_volumes, vms
+from virt_admit.model.kubevirt.instances import (
+    migration_failures,
+    migration_timeouts,
+    node_local_volumes,
+    vms,
+)
 from virt_admit.model.kubevirt.launcher import hotplugs, launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final = union(
-    pod_security.READS, start_doubts.READS, node_health.READS, unattached_networks.READS, left_taints.READS
+    pod_security.READS,
+    start_doubts.READS,
+    node_health.READS,
+    unattached_networks.READS,
+    left_taints.READS,
 )
 
 
-def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: bool = True) -> Problem | None:
-    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt.
+def doubt(
+    vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: bool = True
+) -> Problem | None:
+    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None:
+    no doubt.
 
     ``evicted``: whether a drain asks for it, which evicts the pods that attach its disks as well.
     """
     if paused := paused_guests.doubt(vmi, cluster):
         return paused
     if leader := no_target.leader(vmi, target, cluster):
-        reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
+        reason = (
+            f"its pod affinity demands pod {leader}, which leaves "
+            f"{vmi.at('status', 'nodeName').text} as well"
+        )
         remedy = "wait until that pod runs elsewhere: the VM then follows it if there is room"
         return Problem(reason, remedy, ProblemCause.NO_TARGET)
     if without := unattached_networks.doubt(vmi, cluster):
         return without
     if refused := pod_security.doubt(vmi, cluster):
-        return refused._replace(remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster)))
+        return refused._replace(
+            remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster))
+        )
     failed = migration_failures.without_post_copy(cluster)
     if failed and migration_timeouts.may_post_copy(vmi, cluster):
-        reason = f"it may switch to post-copy, for which the nodes forbid userfaultfd: the migration of {failed} failed"
+        reason = (
+            "it may switch to post-copy, for which the nodes forbid userfaultfd: the migration of "
+            f"{failed} failed"
+        )
         return Problem(reason, vm_states_failures.POST_COPY_REMEDY, ProblemCause.MIGRATION_FAILS)
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":
         lost = node_health.silence_now(here, cluster)
         wait = "wait for virt-handler, which sends the VM's memory, or repair it"
-        return Problem(f"virt-handler on {here} is not ready", awaited_return.advice(here, cluster) if lost else wait)
-    if cut_off := pod_networks.doubt(cluster, here):  # its virt-handler sends the memory over this network
+        return Problem(
+            f"virt-handler on {here} is not ready",
+            awaited_return.advice(here, cluster) if lost else wait,
+        )
+    # its virt-handler sends the memory over this network
+    if cut_off := pod_networks.doubt(cluster, here):
         return Problem(cut_off, pod_networks.remedy(cluster, here))
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
     in_guest = [claim for claim in attached if claim not in hotplugs.absent_claims(vmi)]
-    if evicted and in_guest and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+    if (
+        evicted
+        and in_guest
+        and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since)
+    ):
         reason = (
-            f"nothing keeps the pod that attaches {in_guest[0]}: its eviction may detach disks of the running guest"
+            f"nothing keeps the pod that attaches {in_guest[0]}: its eviction may detach disks of "
+            "the running guest"
         )
         command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
         return Problem(reason, typed("migrate the VM before the drain", command))
@@ -84,16 +113,21 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
 
 
 def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return why it cannot be determined whether a pod starts elsewhere; None: by what is known of the nodes, it does."""
+    """Return why it cannot be determined whether a pod starts elsewhere; None:
+    by what is known of the nodes, it does.
+    """
 
     def takes(node: str) -> bool:
-        return (target.placement.judged.get(node) or "").startswith(pod_networks.BROKEN)  # and nothing else refuses it
+        # and nothing else refuses it
+        return (target.placement.judged.get(node) or "").startswith(pod_networks.BROKEN)
 
     return (
         preemption_effects.problem(target, cluster)
         or start_doubts.network(takes, cluster)
         or start_doubts.reach(target, cluster)
-        or start_doubts.drivers(target.placement.judged, target.pod.namespace, target.pod.claims, cluster)
+        or start_doubts.drivers(
+            target.placement.judged, target.pod.namespace, target.pod.claims, cluster
+        )
         or start_doubts.plugins(target, cluster)
     )
 
@@ -106,7 +140,9 @@ def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Probl
 
 
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that the bandwidth limit copies less than the deadline demands; memory that is zero is not copied."""
+    """Return that the bandwidth limit copies less than the deadline demands;
+    memory that is zero is not copied.
+    """
     found = migration_timeouts.settings(vmi, vmi["-"], cluster)
     limit = migration_timeouts.seconds(vmi, found)
     if found is None or limit is None or not found.bandwidth or found.ends_at_deadline:
@@ -115,12 +151,21 @@ def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
     if needed <= limit or vm_states_times.last_duration(vmi, cluster) is not None:
         return None
     copied, deadline = (duration(timedelta(seconds=each)) for each in (needed, limit))
-    reason = f"its memory takes {copied} with bandwidthPerMigration, and KubeVirt cancels a migration after {deadline}"
+    reason = (
+        f"its memory takes {copied} with bandwidthPerMigration, and KubeVirt cancels a migration "
+        f"after {deadline}"
+    )
     remedy = "raise bandwidthPerMigration or completionTimeoutPerGiB"
     policy = migration_timeouts.policy(vmi, cluster)
     if policy is None or not any(
         policy["spec"][key].present for key in ("bandwidthPerMigration", "completionTimeoutPerGiB")
     ):
-        return Problem(reason, typed(remedy, typed_remedies.edit_configuration(cluster)), ProblemCause.TIMES_OUT)
+        return Problem(
+            reason,
+            typed(remedy, typed_remedies.edit_configuration(cluster)),
+            ProblemCause.TIMES_OUT,
+        )
     edit = about("edit", policy, MIGRATION_POLICY)
-    return Problem(f"{reason} (MigrationPolicy {policy.name})", typed(remedy, edit), ProblemCause.TIMES_OUT)
+    return Problem(
+        f"{reason} (MigrationPolicy {policy.name})", typed(remedy, edit), ProblemCause.TIMES_OUT
+    )

@@ -1,4 +1,7 @@
-"""What else concerns a drain of a node: hanging maintenances, machine config pools, time-outs. It never changes a verdict."""
+"""What else concerns a drain of a node: hanging maintenances, machine config pools, time-outs.
+
+It never changes a verdict.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,13 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import control_plane, etcd_guard, fence_taints, machine_drain, maintenance
+from virt_admit.model.remediation import (
+    control_plane,
+    etcd_guard,
+    fence_taints,
+    machine_drain,
+    maintenance,
+)
 
 READS: Final[Reads] = union(
     machine_drain.READS,
@@ -80,7 +89,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
     yield from node_faults.faults(node, cluster)
-    if removed_operators.kubevirt(cluster) is None:  # else nothing reports devices, and that is the cause
+    # else nothing reports devices, and that is the cause
+    if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (unreported_devices.note(node.name, cluster),))
     yield from rejected_pods.notes(node, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
@@ -102,7 +112,10 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _unavailable(cluster: Cluster) -> Sequence[str]:
-    """Return which APIs do not answer. They never stop a drain, but commands that need them fail."""
+    """Return which APIs do not answer.
+
+    They never stop a drain, but commands that need them fail.
+    """
     by_effect: dict[str, list[str]] = {}
     removed = removed_operators.kubevirt(cluster)
     for found in cluster.known(API_SERVICE):
@@ -122,7 +135,10 @@ def _unavailable(cluster: Cluster) -> Sequence[str]:
 
 
 _NO_VIRTCTL: Final = "; virtctl fails, so use kubectl meanwhile"
-_REFUSED: Final = "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same certificate"
+_REFUSED: Final = (
+    "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same "
+    "certificate"
+)
 
 
 def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -131,39 +147,57 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
         yield held.note
     elif update := kubevirt_updates.under_way(cluster):
         yield f"{capital(update)} goes on and may move VMs: it is better to wait for its end."
-    told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
+    told = [
+        each.note
+        for each in component_states.held(cluster)
+        if node.name in each.nodes and not each.silent
+    ]
     yield from told
     if not told:
         yield from component_states.leaving(node, cluster)
 
 
 def _hanging(found: Object) -> Iterator[str]:
-    """Yield why a NodeMaintenance has not completed (node-maintenance-operator: api/v1beta1 NodeMaintenanceStatus)."""
+    """Yield why a NodeMaintenance has not completed (node-maintenance-operator: api/v1beta1
+    NodeMaintenanceStatus).
+    """
     status = found["status"]
     pending = [item.text for item in status["pendingPods"].items() if item.text]
     error = status["lastError"].text
     if status["phase"].text == "Succeeded" or not (pending or error):
         return
-    waits = f" waits for {count(len(pending), 'pod')} ({names(pending, 80)})" if pending else " has not completed"
+    waits = (
+        f" waits for {count(len(pending), 'pod')} ({names(pending, 80)})"
+        if pending
+        else " has not completed"
+    )
     yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
 
 
 def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that Harvester empties a node whose VMs nothing asks to leave.
 
-    Its pre-drain job taints the node, and waits for the VMs (harvester/harvester:package/upgrade/upgrade_node.sh).
+    Its pre-drain job taints the node, and waits for the VMs
+    (harvester/harvester:package/upgrade/upgrade_node.sh).
     """
     update, key = updaters.of_nodes(cluster).get(node.name), migration_limits.drain_taint(cluster)
-    if update is None or update.kind not in harvester_upgrades.KINDS or update.phase is not Phase.DRAINING:
+    if (
+        update is None
+        or update.kind not in harvester_upgrades.KINDS
+        or update.phase is not Phase.DRAINING
+    ):
         return
     tainted = any(taint["key"].text == key for taint in node.at("spec", "taints").items())
     here, _ = gather(on_node(cluster, node.name))
     left = [vmi.full_name for vmi in here if not vmi.at("status", "evacuationNodeName").text]
     if left and not tainted:
-        command = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}=draining:NoSchedule")
+        command = shell(
+            "kubectl", "taint", "nodes", argument(node.name), f"{key}=draining:NoSchedule"
+        )
         yield (
-            f"{update.kind} {update.name} empties this node, but nothing asks {names(sorted(left), 120)} to leave: "
-            f"the node has no taint {key}. If that lasts, add it: {command}"
+            f"{update.kind} {update.name} empties this node, but nothing asks "
+            f"{names(sorted(left), 120)} to leave: the node has no taint {key}. If that lasts, add "
+            f"it: {command}"
         )
 
 
@@ -174,40 +208,56 @@ def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
     if not moved or node.at("spec", "unschedulable").boolean:
         return
     pods = (running_launchers.launchers(cluster).on_node(vmi) for vmi in moved)
-    strategies = sorted({deschedulers.evicted(pod, cluster) for pod in pods if pod is not None} - {""})
+    strategies = sorted(
+        {deschedulers.evicted(pod, cluster) for pod in pods if pod is not None} - {""}
+    )
     why = deschedulers.remedy(cluster)
     if strategies or why:
-        by = f"by a descheduler ({names(strategies)})" if strategies else "probably by a descheduler"
+        by = (
+            f"by a descheduler ({names(strategies)})" if strategies else "probably by a descheduler"
+        )
         few = "VM of it is" if len(moved) == 1 else "VMs of it are"
         yield f"No drain of this node is under way: {len(moved)} {few} evicted {by}. {why}".rstrip()
 
 
 def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield which VMs Harvester's maintenance mode shuts down, although kubectl drain would migrate them."""
+    """Yield which VMs Harvester's maintenance mode shuts down,
+    although kubectl drain would migrate them.
+    """
     if node.annotation(maintenance_updates.REQUESTED).present:
         return  # then the forecast of each VM says it
     here, _ = gather(on_node(cluster, node.name))
     shut = sorted(vmi.full_name for vmi in here if harvester_maintenance.strategy(vmi))
     if shut:
         yield (
-            f"Harvester's maintenance mode of this node shuts {names(shut, 120)} down instead, as the label "
-            f"{harvester_maintenance.LABEL} asks."
+            f"Harvester's maintenance mode of this node shuts {names(shut, 120)} down instead, as "
+            f"the label {harvester_maintenance.LABEL} asks."
         )
 
 
 def _left_in_maintenance(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that Harvester cordons a node again and again: to uncordon it does not end its maintenance mode."""
+    """Yield that Harvester cordons a node again and again:
+    to uncordon it does not end its maintenance mode.
+    """
     if not node.annotation(maintenance_updates.REQUESTED).present:
         return
     cordoned = node.at("spec", "unschedulable").boolean
-    again, words = maintenance_updates.cordoned_again(node, cluster), maintenance_updates.way_back(node)
+    again, words = (
+        maintenance_updates.cordoned_again(node, cluster),
+        maintenance_updates.way_back(node),
+    )
     asked = f"annotation {maintenance_updates.REQUESTED}"
     if cordoned and not again:
-        yield f"This node is cordoned since Harvester was asked for its maintenance ({asked}), and its drain has not ended."
+        yield (
+            f"This node is cordoned since Harvester was asked for its maintenance ({asked}), and "
+            "its drain has not ended."
+        )
     else:
         shown = f" ({again})" if again else ""
         marked = "" if maintenance_updates.REQUESTED in again else f" ({asked})"
-        why = f"Harvester cordons this node again and again{shown}, as its drain does not end{marked}"
+        why = (
+            f"Harvester cordons this node again and again{shown}, as its drain does not end{marked}"
+        )
         yield f"{why}. {capital(typed(*words))}"
 
 
@@ -216,12 +266,15 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
     for found in volume_attachments.stuck(node.name, cluster):
         asked = clock.since(found.metadata["deletionTimestamp"].text, cluster)
         since = f" for {clock.duration(asked)}" if asked is not None else ""
-        name, described = volume_attachments.volume(found), kubectl("describe", VOLUME_ATTACHMENT, found.name)
+        name, described = (
+            volume_attachments.volume(found),
+            kubectl("describe", VOLUME_ATTACHMENT, found.name),
+        )
         error = cut_middle(volume_attachments.detach_error(found), 200)
         yield (
-            f"Volume {name or found.name} cannot be detached from this node{since}: {error}. "
-            f"Pods that need it do not start elsewhere, and Cluster API keeps a Machine until it is detached. "
-            f"See the driver's controller, and: {described}"
+            f"Volume {name or found.name} cannot be detached from this node{since}: {error}. Pods "
+            "that need it do not start elsewhere, and Cluster API keeps a Machine until it is "
+            f"detached. See the driver's controller, and: {described}"
         )
 
 
@@ -229,7 +282,10 @@ def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which volumes of a node that does not report keep pods of other nodes from starting."""
     for found in volume_attachments.awaited(node.name, cluster):
         on = found.pod.at("spec", "nodeName").text
-        yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
+        yield (
+            f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, "
+            f"{found.fault.remedy}"
+        )
     for left in volume_attachments.left_in_use(node.name, cluster):
         yield f"{capital(left.words(node.name))}. As a decision, {fence_taints.fence(node.name)}"
 
@@ -241,7 +297,9 @@ def _locked(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a control-plane node must not be rebooted after its drain, which leaves its static pods alone."""
+    """Yield that a control-plane node must not be rebooted after its drain,
+    which leaves its static pods alone.
+    """
     risk = control_plane.reboot_risk(node.name, cluster)
     if risk is not None:
         yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
@@ -266,13 +324,25 @@ class HeldDeletion(NamedTuple):
 def held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     """Return for nodes whose Machine is being deleted the hooks for which its controller waits."""
     found: dict[str, list[HeldDeletion]] = {}
-    for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
+    for kind, machine in (
+        (each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)
+    ):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
         if hooks or last:
-            kept = f"its node was drained, and it stays{clock.lasting(machine_drain.terminate_wait(machine), cluster)}"
-            waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
+            kept = (
+                "its node was drained, and it "
+                f"stays{clock.lasting(machine_drain.terminate_wait(machine), cluster)}"
+            )
+            waits, step = (
+                ("its controller does not drain the node", "pre-drain")
+                if hooks
+                else (kept, "pre-terminate")
+            )
             several = len(hooks or last) > 1
-            which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"
+            which = (
+                f"the {step} hook{'s' * several} {names(hooks or last, 120)} "
+                f"{'are' if several else 'is'} set"
+            )
             see = f"Check the owner of each hook: {about('describe', machine, kind)}"
             end = (None if hooks else machine_twins.rancher_wait(machine, cluster)) or ("", see, "")
             if etcd_guard.is_held(machine):
@@ -286,15 +356,17 @@ def _held(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield why the Machine of a node stays, and what to do: two notes, so that each is short."""
     for held in held_deletions(cluster).get(node.name, ()):
         yield (
-            f"Machine {held.machine.full_name} is being deleted, but {held.waits}, and no time-out ends this wait. "
-            f"{'' if held.why else held.remedy}"
+            f"Machine {held.machine.full_name} is being deleted, but {held.waits}, and no time-out "
+            f"ends this wait. {'' if held.why else held.remedy}"
         ).rstrip()
         if held.why:
             yield f"{held.why}. {held.remedy}"
 
 
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:
-    """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out passes."""
+    """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out
+    passes.
+    """
     found: dict[str, str] = {}
     for machine in cluster.known(CAPI_MACHINE):
         if not machine.deleted:
@@ -307,28 +379,40 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             continue
         elif machine_drain.timeout(machine) is None:
             found[node] = (
-                f"Cluster API drains the node for Machine {machine.name} without a limit, as nodeDrainTimeout is not set: "
-                f"{_drain_waits(machine, cluster) or 'VMs and pods that cannot leave keep the Machine'}."
+                f"Cluster API drains the node for Machine {machine.name} without a limit, as "
+                "nodeDrainTimeout is not set: "
+                f"{_drain_waits(machine, cluster) or 'VMs and pods that cannot leave keep the Machine'}."  # noqa: E501
                 f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
         elif end is not None:
             detach = machine_drain.detach_timeout(machine)
             after = (
-                "VMs with attached volumes that still run then keep the node waiting without limit, others are lost with it"
+                (
+                    "VMs with attached volumes that still run then keep the node waiting without "
+                    "limit, others are lost with it"
+                )
                 if detach is None
-                else f"VMs that still run {clock.duration(timedelta(seconds=detach))} later are lost with the node"
+                else (
+                    f"VMs that still run {clock.duration(timedelta(seconds=detach))} later are "
+                    "lost with the node"
+                )
             )
             over = vm_states_times.is_over(end, cluster)
             begin = "The time of Cluster API's" if over else "Cluster API ends the"
-            ends = f"{'was over ' if over else ''}at {vm_states_times.moment(end, clock.now(cluster))}"
+            ends = (
+                f"{'was over ' if over else ''}at {vm_states_times.moment(end, clock.now(cluster))}"
+            )
             found[node] = f"{begin} drain for Machine {machine.name} {ends}: {after}."
     return found
 
 
 _IGNORED: Final = (
-    " It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout would end its wait."
+    " It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout "
+    "would end its wait."
 )
-"""machine_controller.go#drainNode: of an unreachable node it skips those (SkipWaitForDeleteTimeoutSeconds)."""
+"""machine_controller.go#drainNode: of an unreachable node it skips those
+(SkipWaitForDeleteTimeoutSeconds).
+"""
 
 
 def _drain_waits(machine: Object, cluster: Cluster) -> str:
@@ -349,7 +433,9 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 
 
 def not_reporting(cluster: Cluster) -> Iterator[str]:
-    """Yield which nodes do not report, so that nothing can update them. Those that are being updated may reboot.
+    """Yield which nodes do not report, so that nothing can update them.
+
+    Those that are being updated may reboot.
 
     Cluster API replaces its nodes instead.
     """
@@ -369,7 +455,9 @@ def paused_pools(cluster: Cluster) -> Iterator[str]:
 
 
 def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]:
-    """Yield what keeps the machine config operator from updating the nodes of a pool, for the page of one of them."""
+    """Yield what keeps the machine config operator from updating the nodes of a pool,
+    for the page of one of them.
+    """
     if pool.at("spec", "paused").boolean:
         yield f"{sriov_drains.words(pool, own)}, so its nodes are not updated."
     if said := config_pool_updates.degraded(pool):

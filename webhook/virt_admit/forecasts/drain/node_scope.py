@@ -1,8 +1,8 @@
 """The pods, VMIs and migrations that decide what happens on one draining node, found by an index.
 
-A node has a hundredth of the VMs of a cluster, so a live forecast of one node decodes only these objects. Besides the
-objects on the node they are: every unfinished migration with its VMI and pods (they hold the places that a VM waits
-for), VMIs that arrive, and KubeVirt's own pods.
+A node has a hundredth of the VMs of a cluster, so a live forecast of one node decodes only these
+objects. Besides the objects on the node they are: every unfinished migration with its VMI and pods
+(they hold the places that a VM waits for), VMIs that arrive, and KubeVirt's own pods.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def of_node(
     instances = set(named(VMI, ("node", node)))
     for kind, names in ((POD, here), (VMIM, open_migrations)):
         instances |= {
-            key[1:] for name in names for key in keys(kind, name) if isinstance(key, tuple) and key[0] == "vmi"
+            key[1:]
+            for name in names
+            for key in keys(kind, name)
+            if isinstance(key, tuple) and key[0] == "vmi"
         }
     pods = here | set(named(POD, _KUBEVIRT))
     moves = open_migrations | set(named(VMIM, ("source", node)))

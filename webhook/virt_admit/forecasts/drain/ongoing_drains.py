@@ -25,7 +25,9 @@ class OngoingDrain:
     node: str
     start: DrainStart
     moved: datetime | None
-    """When a migration away from the node last changed its phase; None: not since the drain began."""
+    """When a migration away from the node last changed its phase; None:
+    not since the drain began.
+    """
     states: Mapping[State, int]
     """The number of VMs left, by what they are doing."""
     stuck: int
@@ -39,7 +41,9 @@ class OngoingDrain:
     complete: bool
     """Whether these are all."""
     evicts: bool
-    """Whether something other than the cordon shows that the node is drained: its cause, or a VM that leaves or has left."""
+    """Whether something other than the cordon shows that the node is drained: its cause, or a VM
+    that leaves or has left.
+    """
 
     @property
     def empty(self) -> bool:
@@ -48,7 +52,9 @@ class OngoingDrain:
 
 
 def ongoing(plan: Plan, cluster: Cluster) -> Iterator[OngoingDrain]:
-    """Yield the drain of each node of a plan that is being drained, also of a node that is empty by now."""
+    """Yield the drain of each node of a plan that is being drained,
+    also of a node that is empty by now.
+    """
     starts = cluster.cached(_starts)
     for found in plan.nodes:
         start = starts.get(found.name)
@@ -66,7 +72,8 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
     moved = progress.moved(found.name, cluster)
     if moved is not None and start.since is not None and moved < start.since:
         moved = None
-    left = moved is not None and start.since is not None  # a VM has migrated away since the node was cordoned
+    # a VM has migrated away since the node was cordoned
+    left = moved is not None and start.since is not None
     return OngoingDrain(
         node=found.name,
         start=start,
@@ -95,9 +102,13 @@ def is_stuck(row: Forecast, cluster: Cluster) -> bool:
 
 
 def is_open_too_long(row: Forecast, cluster: Cluster) -> bool:
-    """Return whether a migration has copied everything and stays open: it waits for a condition that may never go."""
+    """Return whether a migration has copied everything and stays open:
+    it waits for a condition that may never go.
+    """
     state = row.state
-    return state.state is State.NOT_CLOSED and vm_states_times.is_older(state.since, _OPEN_TOO_LONG, cluster)
+    return state.state is State.NOT_CLOSED and vm_states_times.is_older(
+        state.since, _OPEN_TOO_LONG, cluster
+    )
 
 
 def _leaves(row: Forecast) -> bool:

@@ -1,9 +1,10 @@
-"""What ``kubectl drain`` does with the pods of a node that are not VMs: flags that it needs, budgets that refuse.
+"""What ``kubectl drain`` does with the pods of a node that are not VMs: flags that it needs,
+budgets that refuse.
 
-The drain is judged as ``kubectl drain --ignore-daemonsets --delete-emptydir-data --force``. Sources:
-k8s.io/kubectl pkg/drain/filters.go; k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go;
-pkg/controller/disruption/disruption.go; kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/
-pod-eviction-admitter.go.
+The drain is judged as ``kubectl drain --ignore-daemonsets --delete-emptydir-data --force``.
+Sources: k8s.io/kubectl pkg/drain/filters.go; k8s.io/kubernetes
+pkg/registry/core/pod/storage/eviction.go; pkg/controller/disruption/disruption.go;
+kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/ pod-eviction-admitter.go.
 """
 
 from __future__ import annotations
@@ -44,7 +45,13 @@ READS: Final = union(
     pod_finalizers.READS,
     ending_pods.READS,
     dying_pods.READS,
-    {POD: ("metadata.finalizers", "metadata.annotations.kubernetes.io/config.mirror", "spec.volumes.emptyDir")},
+    {
+        POD: (
+            "metadata.finalizers",
+            "metadata.annotations.kubernetes.io/config.mirror",
+            "spec.volumes.emptyDir",
+        )
+    },
 )
 """The fields that decide whether a pod can be evicted."""
 
@@ -65,7 +72,11 @@ class _Obstacle:
     @property
     def subject(self) -> str:
         """Its kind and full name."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,9 @@ class Blocker(_Obstacle):
     """Whether it is a state of the moment; otherwise it never passes by itself."""
     cause: str = ProblemCause.BLOCKED
     repeatable: bool = False
-    """Whether a further drain passes: ``kubectl drain`` ends with an error, what updates nodes drains again."""
+    """Whether a further drain passes: ``kubectl drain`` ends with an error,
+    what updates nodes drains again.
+    """
     awaits: tuple[str, ...] = ()
     """The nodes whose return ends it."""
     passes: bool = False
@@ -103,7 +116,9 @@ class Wait(_Obstacle):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A flag without which ``kubectl drain`` refuses, the pods that demand it, and what it costs."""
+    """A flag without which ``kubectl drain`` refuses, the pods that demand it,
+    and what it costs.
+    """
 
     flag: str
     pods: tuple[str, ...]
@@ -121,7 +136,9 @@ class PodEvictions:
     unseen: tuple[str, ...] = ()
     """What could not be determined about budgets of operators and webhooks."""
     passing: tuple[Blocker, ...] = ()
-    """What would block, but ends with the return of other nodes: they are being rebooted, or a roll-out brings them back."""
+    """What would block, but ends with the return of other nodes: they are being rebooted, or a
+    roll-out brings them back.
+    """
 
     @property
     def lasting(self) -> tuple[Blocker, ...]:
@@ -140,8 +157,15 @@ def of_node(
         has_vms: whether VMs run there, also where their pods are not known.
         spared: the pods that it does not evict, as ``namespace/name``.
     """
-    here = [pod for pod in entry(cluster, evicted_pods.by_node, node) or () if pod.full_name not in spared]
-    pods, ended = [pod for pod in here if evicted_pods.is_evicted(pod)], list(filter(evicted_pods.lingers, here))
+    here = [
+        pod
+        for pod in entry(cluster, evicted_pods.by_node, node) or ()
+        if pod.full_name not in spared
+    ]
+    pods, ended = (
+        [pod for pod in here if evicted_pods.is_evicted(pod)],
+        list(filter(evicted_pods.lingers, here)),
+    )
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     passing: list[Blocker] = []
@@ -149,7 +173,11 @@ def of_node(
     ending = sum(map(evicted_pods.only_ends, (*pods, *ended)))
     silent = _silent_node(node, ending, cluster) if pods or ended or has_vms else None
     for pod in (*pods, *ended):
-        if silent is not None and silent.cause == ProblemCause.NODE_SILENT and evicted_pods.only_ends(pod):
+        if (
+            silent is not None
+            and silent.cause == ProblemCause.NODE_SILENT
+            and evicted_pods.only_ends(pod)
+        ):
             continue  # the node is the cause, once for all of them
         try:
             found = obstacle(pod, cluster)
@@ -168,7 +196,11 @@ def of_node(
         unseen.append(f"when node {node} reports again, or is freed")
     elif silent is not None:
         blockers.append(silent)
-    found_waits = tuple(reversed({(each.kind, each.namespace, each.name): each for each in reversed(waits)}.values()))
+    found_waits = tuple(
+        reversed(
+            {(each.kind, each.namespace, each.name): each for each in reversed(waits)}.values()
+        )
+    )
     return PodEvictions(
         tuple(_silent_last(tuple(_once(blockers)))),
         tuple(_needs(pods)),
@@ -179,20 +211,31 @@ def of_node(
 
 
 def _silent_last(blockers: Sequence[Blocker]) -> Iterator[Blocker]:
-    """Yield the silence of a node after what refuses an eviction for good, which a drain by Cluster API meets alone."""
+    """Yield the silence of a node after what refuses an eviction for good,
+    which a drain by Cluster API meets alone.
+    """
     refuses = any(each.kind == PDB.kind and not each.now for each in blockers)
     yield from sorted(blockers, key=lambda each: refuses and each.cause == ProblemCause.NODE_SILENT)
 
 
 def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
     """Return why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
-    if (node := find(cluster, NODE, "", name)) is not None and node_health.silence_now(name, cluster):
+    if (node := find(cluster, NODE, "", name)) is not None and node_health.silence_now(
+        name, cluster
+    ):
         already = f" ({ending} already)" if ending else ""
-        reason = f"its kubelet does not report, so evicted pods{already} are not seen to end and VMs cannot migrate"
+        reason = (
+            f"its kubelet does not report, so evicted pods{already} are not seen to end and VMs "
+            "cannot migrate"
+        )
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
-        return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
+        return Blocker(
+            NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT
+        )
     if node is not None and node_health.cannot_end_pods(node):
-        reason = f"its kubelet cannot end pods ({node_health.unready(node)}): {node_health.UNANSWERED}"
+        reason = (
+            f"its kubelet cannot end pods ({node_health.unready(node)}): {node_health.UNANSWERED}"
+        )
         way, cause = sentence(node_health.RESTART_RUNTIME), ProblemCause.NODE_CANNOT_END_PODS
         return Blocker(NODE.kind, "", name, reason, way, now=True, cause=cause)
     return None
@@ -204,19 +247,27 @@ _FENCE: Final = "repair or fence the node"
 def _needs(pods: Sequence[Object]) -> Iterator[Need]:
     bare = sorted(pod.full_name for pod in pods if pod.controller is None)
     if bare:
-        yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
-    keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
+        yield Need(
+            FORCE, tuple(bare), "Pods without a controller are deleted and do not come back."
+        )
+    keeping = [
+        pod
+        for pod in pods
+        if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())
+    ]
     if keeping:
         own = sorted(pod.full_name for pod in keeping if not evicted_pods.keeps_no_data(pod))
         of = f" of {names(own)}" if len(own) < len(keeping) else ""
         none = "pods of KubeVirt keep no data there."
         cost = (
-            f"Data in emptyDir volumes{of} is lost{f'; {none}' if of else '.'}" if own else f"No data is lost: {none}"
+            f"Data in emptyDir volumes{of} is lost{f'; {none}' if of else '.'}"
+            if own
+            else f"No data is lost: {none}"
         )
         yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
 
 
-# --- budgets and pods that do not end ----------------------------------------------------------------------------
+# --- budgets and pods that do not end -------------------------------------------------------------
 
 
 def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
@@ -237,7 +288,15 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         vmi = pod.annotations[launcher_pods.DOMAIN]
         reason = f"its VMI {vmi} does not exist, and KubeVirt refuses to evict the pod without it"
         remedy = "Repair virt-controller and virt-handler, which end such a pod."
-        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.POD_WITHOUT_VMI)
+        return Blocker(
+            POD.kind,
+            pod.namespace,
+            pod.name,
+            reason,
+            remedy,
+            now=False,
+            cause=ProblemCause.POD_WITHOUT_VMI,
+        )
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
     budgets = pod_budgets.selecting(pod, cluster)
@@ -246,42 +305,65 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
             return replacing
         place, cause = (PDB.kind, pod.namespace, budgets[0].name), ProblemCause.SEVERAL_BUDGETS
         which = ", ".join(budget.name for budget in budgets[1:])
-        reason = f"it and {which} select the same pods, and the Eviction API refuses such pods, whatever they allow"
-        remedy = typed("Let one budget alone select each pod", kubectl("describe", PDB, "", pod.namespace))
+        reason = (
+            f"it and {which} select the same pods, and the Eviction API refuses such pods, "
+            "whatever they allow"
+        )
+        remedy = typed(
+            "Let one budget alone select each pod", kubectl("describe", PDB, "", pod.namespace)
+        )
         return Blocker(*place, reason, remedy, now=False, cause=cause)
-    refused = (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
+    refused = (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(
+        pod, cluster
+    )
     last = "" if refused else ending_pods.may_last(pod)
     return Wait(POD.kind, pod.namespace, pod.name, last) if last else refused
 
 
 def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
-    """Return why the pod of a VMI that KubeVirt has not handed over to its node yet stays: its start does not end.
+    """Return why the pod of a VMI that KubeVirt has not handed over to its node yet stays:
+    its start does not end.
 
-    The webhook refuses its eviction until the VMI can migrate, if it has to (pod-eviction-admitter.go#admitLauncherPod).
+    The webhook refuses its eviction until the VMI can migrate, if it has to
+    (pod-eviction-admitter.go#admitLauncherPod).
     """
     vmi = launcher_pods.starting_guest(pod, cluster)
     stuck = stuck_starts.problem(vmi, cluster) if vmi is not None else None
-    if vmi is None or stuck is None or vmis.migratable(vmi) or expand.strategy(vmi, cluster).value != "LiveMigrate":
+    if (
+        vmi is None
+        or stuck is None
+        or vmis.migratable(vmi)
+        or expand.strategy(vmi, cluster).value != "LiveMigrate"
+    ):
         return None
     reason = (
-        f"VM {vmi.full_name} starts here, and KubeVirt refuses to evict its pod before it can migrate; {stuck.reason}"
+        f"VM {vmi.full_name} starts here, and KubeVirt refuses to evict its pod before it can "
+        f"migrate; {stuck.reason}"
     )
-    return Blocker(POD.kind, pod.namespace, pod.name, reason, stuck.remedy, now=True, cause=stuck.cause)
+    return Blocker(
+        POD.kind, pod.namespace, pod.name, reason, stuck.remedy, now=True, cause=stuck.cause
+    )
 
 
 def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:
     if not drain_cleaner.refuses(pod, cluster):
         return None
-    reason = "Strimzi's Drain Cleaner refuses its eviction with an error, on which kubectl drain gives up, and rolls it"
+    reason = (
+        "Strimzi's Drain Cleaner refuses its eviction with an error, on which kubectl drain gives "
+        "up, and rolls it"
+    )
     remedy, cause = "Drain again once Strimzi has moved the pod.", ProblemCause.EVICTION_REFUSED
-    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause, repeatable=True)
+    return Blocker(
+        POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause, repeatable=True
+    )
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
-    """Return why a pod that is being deleted does not go away; None while that may still be a matter of seconds.
+    """Return why a pod that is being deleted does not go away;
+    None while that may still be a matter of seconds.
 
-    ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod that is still there
-    waits for a finalizer, or for a kubelet that does not answer.
+    ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod
+    that is still there waits for a finalizer, or for a kubelet that does not answer.
     """
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
@@ -302,33 +384,58 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
 
 
 def _ending(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
-    """Return until when a pod may stay whose grace period is not over. The guest of a VM has a line of its own."""
+    """Return until when a pod may stay whose grace period is not over.
+
+    The guest of a VM has a line of its own.
+    """
     end = None if evicted_pods.is_of_vm(pod) else ending_pods.of_deleted(pod, cluster)
     if end is None or not end.holds:  # an ordinary roll-out ends long before its grace period does
         return end and Wait(POD.kind, pod.namespace, pod.name, end.reason, until=end.until)
-    place, cause, brief = (pod.namespace, pod.name), ProblemCause.POD_NOT_ENDING, end.left < ending_pods.LONG
-    return Blocker(POD.kind, *place, end.reason, end.remedy, now=True, cause=cause, repeatable=brief)
+    place, cause, brief = (
+        (pod.namespace, pod.name),
+        ProblemCause.POD_NOT_ENDING,
+        end.left < ending_pods.LONG,
+    )
+    return Blocker(
+        POD.kind, *place, end.reason, end.remedy, now=True, cause=cause, repeatable=brief
+    )
 
 
 def _is_silent(pod: Object, cluster: Cluster) -> bool:
-    """Return whether the node of a pod is known not to be Ready: nothing there can report that the pod has ended."""
+    """Return whether the node of a pod is known not to be Ready:
+    nothing there can report that the pod has ended.
+    """
     node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
     return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
 
 
 def _replacing(budgets: Sequence[Object]) -> Blocker | None:
-    """Return that an operator replaces its budget by another one, during which two select the same pod."""
+    """Return that an operator replaces its budget by another one,
+    during which two select the same pod.
+    """
     operators = {operator_budgets.operator(budget) for budget in budgets}
     if len(operators) > 1 or None in operators:
         return None
-    reason = f"{next(iter(operators)).name} is replacing it by {budgets[1].name}, and both select the same pod"  # type: ignore[union-attr]
+    reason = (
+        f"{next(iter(operators)).name} is replacing it by {budgets[1].name}, and both select the "  # type: ignore[union-attr]
+        "same pod"
+    )
     remedy = "Wait until one of them is left, or repair the operator."
     first = budgets[0]
-    return Blocker(PDB.kind, first.namespace, first.name, reason, remedy, now=True, cause=ProblemCause.SEVERAL_BUDGETS)
+    return Blocker(
+        PDB.kind,
+        first.namespace,
+        first.name,
+        reason,
+        remedy,
+        now=True,
+        cause=ProblemCause.SEVERAL_BUDGETS,
+    )
 
 
 def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | None:
-    """Return why the Eviction API refuses to evict the pod because of a budget; None if it evicts it.
+    """Return why the Eviction API refuses to evict the pod because of a budget;
+    None if it evicts it.
 
     Raises:
         Unseen: an operator owns the budget, and what it does about it cannot be determined.
@@ -347,15 +454,33 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
     choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
         role = role_budgets.of_budget(pod, budget, cluster)
-        scaled = "" if pod_budgets.lacks_scale(budget) else role_budgets.advice(pod, budget, choice, cluster)
+        scaled = (
+            ""
+            if pod_budgets.lacks_scale(budget)
+            else role_budgets.advice(pod, budget, choice, cluster)
+        )
         remedy = scaled or f"{_REMEDY_WITHOUT_SCALE}{choice}."
-        stays = f"; pod {pod.name} cannot become ready there, as its node does not report" if choice and silent else ""
+        stays = (
+            f"; pod {pod.name} cannot become ready there, as its node does not report"
+            if choice and silent
+            else ""
+        )
         so = "so no pod can ever be evicted" if role is None else f"and {role.words}"
-        return Blocker(kind, namespace, name, f"{never}, {so}{stays}", remedy, now=False, cause=ProblemCause.BUDGET)
+        return Blocker(
+            kind,
+            namespace,
+            name,
+            f"{never}, {so}{stays}",
+            remedy,
+            now=False,
+            cause=ProblemCause.BUDGET,
+        )
     if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None
     if starting := unhealthy_pods.starting(pod, budget, cluster):
-        return Wait(kind, namespace, name, f"it lets pod {pod.name} go once others are ready: {starting}")
+        return Wait(
+            kind, namespace, name, f"it lets pod {pod.name} go once others are ready: {starting}"
+        )
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
     remedy = f"Wait until its pods are healthy, or repair them{choice}."
     answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)
@@ -364,13 +489,23 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
 
 def _refused(budget: Object, answer: OperatorAnswer, cluster: Cluster) -> Blocker:
     now, since = answer.way is Way.NOW, pod_budgets.refuses_since(budget)
-    reason = f"{answer.reason}{pod_budgets.lasting(since, cluster)}" if now and not answer.awaits else answer.reason
-    found = Blocker(PDB.kind, budget.namespace, budget.name, reason, answer.remedy, now, ProblemCause.BUDGET)
+    reason = (
+        f"{answer.reason}{pod_budgets.lasting(since, cluster)}"
+        if now and not answer.awaits
+        else answer.reason
+    )
+    found = Blocker(
+        PDB.kind, budget.namespace, budget.name, reason, answer.remedy, now, ProblemCause.BUDGET
+    )
     return replace(found, awaits=answer.awaits, passes=answer.passes, since=since)
 
 
 def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
     """Yield each cause at a budget once, however many pods of the node it protects."""
-    several = ProblemCause.SEVERAL_BUDGETS  # named by the first one, whichever the others of a pod are
-    found = {(each.kind, each.id, each.cause == several and each.reason): each for each in reversed(list(blockers))}
+    # named by the first one, whichever the others of a pod are
+    several = ProblemCause.SEVERAL_BUDGETS
+    found = {
+        (each.kind, each.id, each.cause == several and each.reason): each
+        for each in reversed(list(blockers))
+    }
     yield from found.values()

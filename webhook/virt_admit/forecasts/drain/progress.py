@@ -1,4 +1,6 @@
-"""How far a drain is: since when the node is drained and by what, what is left, and when something last moved."""
+"""How far a drain is: since when the node is drained and by what, what is left,
+and when something last moved.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ READS: Final = union(
     },
 )
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
-"""The taint of a cordoned node. The node controller writes its ``timeAdded`` (controller_utils.go#SwapNodeControllerTaint)."""
+"""The taint of a cordoned node. The node controller writes its ``timeAdded``
+(controller_utils.go#SwapNodeControllerTaint).
+"""
 
 FURTHER: Final = {
     state: rank
@@ -50,7 +54,9 @@ FURTHER: Final = {
     )
     for state in states
 }
-"""How far a VM is in each state. A VM that falls back and gets as far again has not made progress."""
+"""How far a VM is in each state. A VM that falls back and gets as far again has not made
+progress.
+"""
 
 
 class DrainCause(enum.StrEnum):
@@ -93,7 +99,11 @@ def start(node: Object, cluster: Cluster) -> DrainStart | None:
     """Return since when a node is being drained, and by what; None: it is not being drained."""
     taints = {taint["key"].text or "": taint for taint in node.at("spec", "taints").items()}
     drain_taint = taints.get(migration_limits.drain_taint(cluster))
-    marks = [clock.instant(taint["timeAdded"].text) for taint in (taints.get(_CORDONED), drain_taint) if taint]
+    marks = [
+        clock.instant(taint["timeAdded"].text)
+        for taint in (taints.get(_CORDONED), drain_taint)
+        if taint
+    ]
     since = min(filter(None, marks), default=None)
     drain = _of_updater(node, cluster) or entry(cluster, _of_machines, node.name)
     if drain is not None:
@@ -115,10 +125,17 @@ def _of_updater(node: Object, cluster: Cluster) -> DrainStart | None:
 
 def _of_machines(cluster: Cluster) -> Mapping[str, DrainStart]:
     """Return the drains of nodes whose Machine is being deleted, by node."""
-    deleted = [machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind) if machine.deleted]
+    deleted = [
+        machine
+        for kind in (CAPI_MACHINE, MACHINE)
+        for machine in cluster.known(kind)
+        if machine.deleted
+    ]
     return {
         machine_nodes.emptied_node(machine, cluster): DrainStart(
-            DrainCause.MACHINE, clock.instant(machine.metadata["deletionTimestamp"].text), machine.name
+            DrainCause.MACHINE,
+            clock.instant(machine.metadata["deletionTimestamp"].text),
+            machine.name,
         )
         for machine in deleted
     }
@@ -138,14 +155,21 @@ class FollowRemaining:
 
 def remaining(node: str, cluster: Cluster) -> FollowRemaining:
     """Return the pods of a node that a drain evicts."""
-    evicted = [pod for pod in entry(cluster, evicted_pods.by_node, node) or () if evicted_pods.is_evicted(pod)]
+    evicted = [
+        pod
+        for pod in entry(cluster, evicted_pods.by_node, node) or ()
+        if evicted_pods.is_evicted(pod)
+    ]
     own = sorted(pod.full_name for pod in evicted if not evicted_pods.is_of_vm(pod))
     of_vms = sorted(pod.full_name for pod in evicted if evicted_pods.is_of_vm(pod))
     return FollowRemaining(tuple(own), tuple(of_vms), cluster.cached(_is_complete))
 
 
 def _is_complete(cluster: Cluster) -> bool:
-    """Return whether all pods and VMIs are known. It is asked for each node, and many clusters decode every object."""
+    """Return whether all pods and VMIs are known.
+
+    It is asked for each node, and many clusters decode every object.
+    """
     return not any(unlisted(cluster, kind) for kind in (POD, VMI))
 
 

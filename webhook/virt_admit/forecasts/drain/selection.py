@@ -7,12 +7,19 @@ from typing import Final, NamedTuple
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    MACHINE_CONFIG_POOL,
+    MACHINE_DEPLOYMENT,
+    NODE,
+)
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import did_you_mean, names
 
 READS: Final = union(
-    machine_pools.READS, machine_nodes.READS, {CAPI_MACHINE: ("metadata.labels",), MACHINE_DEPLOYMENT: ()}
+    machine_pools.READS,
+    machine_nodes.READS,
+    {CAPI_MACHINE: ("metadata.labels",), MACHINE_DEPLOYMENT: ()},
 )
 
 _PREFIXES: Final = ("node/", "nodes/", "no/")
@@ -99,14 +106,20 @@ def _of_pool(name: str, cluster: Cluster) -> tuple[list[str], str]:
     deployments, no_deployments = gather(cluster.list(MACHINE_DEPLOYMENT))
     for pool, own in machine_pools.members(pools, cluster.known(NODE)):
         if pool.name == name:
-            return sorted(node.name for node in own), no_pools  # an unread pool may own some of these nodes
+            # an unread pool may own some of these nodes
+            return sorted(node.name for node in own), no_pools
     named = [deployment for deployment in deployments if deployment.name == name]
     if named:
         machines_unread = gather(cluster.list(CAPI_MACHINE))[1]
         nodes = machine_pools.of_deployments(cluster)
-        return [node for one in named for node in nodes.get((one.namespace, name), ())], machines_unread
+        return [
+            node for one in named for node in nodes.get((one.namespace, name), ())
+        ], machines_unread
     if no_pools or no_deployments:
-        raise LookupError(f"pool {name} was not found, and not all pools could be read: {no_pools or no_deployments}")
+        raise LookupError(
+            f"pool {name} was not found, and not all pools could be read: "
+            f"{no_pools or no_deployments}"
+        )
     known = sorted({found.name for found in (*pools, *deployments)})
     meant = did_you_mean(name, known) if known else None
     hint = f"Did you mean {meant}?" if meant else f"The pools are: {names(known) or 'none'}"

@@ -1,7 +1,8 @@
-"""The command that repairs each problem of a drain, or shows what an administrator has to see first.
+"""The command that repairs each problem of a drain,
+or shows what an administrator has to see first.
 
-No command deletes anything, forces an eviction, or changes a PodDisruptionBudget without its owner: those are edited by
-hand. What shuts a guest down is named as such.
+No command deletes anything, forces an eviction, or changes a PodDisruptionBudget without its owner:
+those are edited by hand. What shuts a guest down is named as such.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     """Return a problem whose remedy ends with the command, if it has one."""
     found = _with_command(problem, vmi, cluster)
     other = changed_disks.safe(found.remedy, vmi, cluster)
-    return found if other == found.remedy else found._replace(remedy=other, command=command_of(other))
+    return (
+        found if other == found.remedy else found._replace(remedy=other, command=command_of(other))
+    )
 
 
 def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
@@ -69,7 +72,11 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, owned, cluster)
     remedy = f"{problem.remedy}{_next_start(owned, command)}"
     if not command:  # nothing owns the VMI, so that nothing would start it again
-        remedy = f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine" if remedy.endswith(SHUT_DOWN) else remedy
+        remedy = (
+            f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine"
+            if remedy.endswith(SHUT_DOWN)
+            else remedy
+        )
         command = about("get", vmi, VMI, "-o", "yaml")
     return problem._replace(remedy=typed(remedy, command), command=command)
 
@@ -79,7 +86,11 @@ _PLACES: Final = (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause
 
 def _restarted(problem: Problem, vmi: Object, host: str) -> Problem:
     """Return a problem with the restart that rids a VM of a host name in its VMI alone."""
-    other = "" if problem.remedy.startswith(UNPIN) else problem.remedy.partition(": kubectl ")[0].rstrip(".")
+    other = (
+        ""
+        if problem.remedy.startswith(UNPIN)
+        else problem.remedy.partition(": kubectl ")[0].rstrip(".")
+    )
     why = f"the node selector of its VMI names {host}, which its VM does not"
     command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
     words = f"{other}, or restart the VM, as {why}" if other else f"restart the VM, as {why}"
@@ -87,10 +98,11 @@ def _restarted(problem: Problem, vmi: Object, host: str) -> Problem:
 
 
 def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return a problem with the command that removes the host name of a VM; None: it is about something else.
+    """Return a problem with the command that removes the host name of a VM; None:
+    it is about something else.
 
-    A VM that is stopped leaves its node at once, while evictionStrategy None counts from its next start.
-    Source: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleAffinityChangeRequest.
+    A VM that is stopped leaves its node at once, while evictionStrategy None counts from its next
+    start. Source: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleAffinityChangeRequest.
     """
     what, found, rest = problem.remedy.partition(" from the VM")
     if not found or not what.startswith(UNPIN):
@@ -105,14 +117,18 @@ def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None
     stop, restart = (virtctl(verb, vm.name, vms.namespace_of(vm)) for verb in ("stop", "restart"))
     live = versions.gate_may_be_on(cluster, versions.Gate.VM_LIVE_UPDATE)
     at_once = ", or at once with vmRolloutStrategy LiveUpdate" if live else ""
-    other = rest.removeprefix(", or ").replace(SHUT_DOWN, f"stop it until the drain is over ({stop})")
+    other = rest.removeprefix(", or ").replace(
+        SHUT_DOWN, f"stop it until the drain is over ({stop})"
+    )
     unpin = f"{what}{found}, which takes effect after its restart ({restart}){at_once}"
     remedy = ", or ".join(filter(None, (other, unpin)))
     return problem._replace(remedy=typed(remedy, command), command=command)
 
 
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:
-    """Return the VM of a VMI whose owners are not known, and that has the name of a VM; else the VMI."""
+    """Return the VM of a VMI whose owners are not known, and that has the name of a VM;
+    else the VMI.
+    """
     if vmi.metadata["ownerReferences"].present:
         return vmi
     try:
@@ -131,26 +147,38 @@ def of_blocker(blocker: Blocker) -> str:
 
 
 def starts_again(vmi: Object) -> str:
-    """Return the command with which the VM of a VMI starts again after a drain; empty: it has no VM."""
+    """Return the command with which the VM of a VMI starts again after a drain; empty:
+    it has no VM.
+    """
     return _patch_vm(vmi, {"spec": {"running": None, "runStrategy": "Always"}})
 
 
 def or_migrates(remedy: str, vmi: Object) -> str:
-    """Return a remedy for a VM that stays off after a drain, with how a drain migrates it instead, if it can migrate.
+    """Return a remedy for a VM that stays off after a drain, with how a drain migrates it instead,
+    if it can migrate.
 
-    Its VMI keeps the eviction strategy with which it was started; the run strategy of the VM counts at once.
+    Its VMI keeps the eviction strategy with which it was started; the run strategy of the VM counts
+    at once.
     """
     command = command_of(remedy)
-    if not command or not _has_vm(vmi) or vmis.migratable(vmi) is not True or "runStrategy" not in command:
+    if (
+        not command
+        or not _has_vm(vmi)
+        or vmis.migratable(vmi) is not True
+        or "runStrategy" not in command
+    ):
         return remedy
-    restart, migrate = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("restart", "migrate"))
+    restart, migrate = (
+        virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("restart", "migrate")
+    )
     words = remedy.removesuffix(f": {command}")
     strategy = f"evictionStrategy LiveMigrate, which takes effect after its restart ({restart})"
     return typed(f"{words}, or {strategy}, or migrate it before the drain ({migrate})", command)
 
 
 def shut_down_by_drains(vmi: Object, strategy: str) -> str:
-    """Return the commands with which drains shut the guest of a VM or a VMI down from its next start on.
+    """Return the commands with which drains shut the guest of a VM or a VMI down from its next
+    start on.
 
     Empty: nothing owns the VMI.
     """
@@ -159,7 +187,9 @@ def shut_down_by_drains(vmi: Object, strategy: str) -> str:
 
 
 def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
-    """Return the command that changes a VM, the VM of a VMI, or its replica set; empty: it has neither."""
+    """Return the command that changes a VM, the VM of a VMI, or its replica set; empty:
+    it has neither.
+    """
     namespace, kind = vms.namespace_of(vmi), kinds.of(vmi)
     if kind is VMIRS:
         return merge_patch(kind, vmi.name, namespace, data)
@@ -170,10 +200,15 @@ def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
 
 
 def _next_start(vmi: Object, command: str) -> str:
-    """Return how a command that changes the template of a VM takes effect; empty: it changes something else."""
+    """Return how a command that changes the template of a VM takes effect; empty:
+    it changes something else.
+    """
     if '"template"' not in command or not _has_vm(vmi):
         return ""
-    return f", which takes effect after its restart ({virtctl('restart', vmi.name, vms.namespace_of(vmi))})"
+    return (
+        ", which takes effect after its restart "
+        f"({virtctl('restart', vmi.name, vms.namespace_of(vmi))})"
+    )
 
 
 def _accept_downtime(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
@@ -185,13 +220,19 @@ def _describe(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
 
 
 def _stop(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
-    return virtctl("stop", vmi.name, vms.namespace_of(vmi)) if _has_vm(vmi) else about("describe", vmi, VMI)
+    return (
+        virtctl("stop", vmi.name, vms.namespace_of(vmi))
+        if _has_vm(vmi)
+        else about("describe", vmi, VMI)
+    )
 
 
 def _migrate(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
     """Return the command that migrates a VM by hand, where it can migrate."""
     can = _has_vm(vmi) and vmis.migratable(vmi)
-    return virtctl("migrate", vmi.name, vms.namespace_of(vmi)) if can else about("describe", vmi, VMI)
+    return (
+        virtctl("migrate", vmi.name, vms.namespace_of(vmi)) if can else about("describe", vmi, VMI)
+    )
 
 
 def _has_vm(vmi: Object) -> bool:
@@ -200,7 +241,13 @@ def _has_vm(vmi: Object) -> bool:
 
 def _await_condition(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
     known = vmis.migratable(vmi) is not None  # a wait for it would end at once
-    return about("wait", vmi, VMI, f"--for=condition={'Ready' if known else 'LiveMigratable'}", "--timeout=5m")
+    return about(
+        "wait",
+        vmi,
+        VMI,
+        f"--for=condition={'Ready' if known else 'LiveMigratable'}",
+        "--timeout=5m",
+    )
 
 
 def _set_model(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
@@ -214,13 +261,21 @@ def _set_model(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
 
 def _see_budget(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     """Return the command that shows a budget, or edits one whose limit no controller can count."""
-    return _of_root("edit" if "minAvailable" in problem.remedy else "describe", PDB)(problem, vmi, cluster)
+    return _of_root("edit" if "minAvailable" in problem.remedy else "describe", PDB)(
+        problem, vmi, cluster
+    )
 
 
 def edit_limits(vmi: Object, cluster: Cluster) -> str:
-    """Return the command that edits the settings of a VM's migrations: those of a MigrationPolicy count first."""
+    """Return the command that edits the settings of a VM's migrations:
+    those of a MigrationPolicy count first.
+    """
     policy = migration_timeouts.policy(vmi, cluster)
-    return about("edit", policy, MIGRATION_POLICY) if policy is not None else edit_configuration(cluster)
+    return (
+        about("edit", policy, MIGRATION_POLICY)
+        if policy is not None
+        else edit_configuration(cluster)
+    )
 
 
 def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
@@ -228,7 +283,9 @@ def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
 
 
 def edit_configuration(cluster: Cluster) -> str:
-    """Return the command that edits the settings of KubeVirt: HyperConverged, where it exists, writes those of KubeVirt."""
+    """Return the command that edits the settings of KubeVirt: HyperConverged, where it exists,
+    writes those of KubeVirt.
+    """
     for read, kind in ((configuration.hyperconverged, HCO), (configuration.kubevirt, KUBEVIRT)):
         found = configuration.known_or_none(read, cluster)
         if found is not None:
@@ -272,9 +329,13 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
     ProblemCause.NOT_REPORTED: _await_condition,
     ProblemCause.NO_MIGRATION: _edit_limits,
     ProblemCause.BUDGET: _see_budget,
-    ProblemCause.SEVERAL_BUDGETS: lambda _problem, vmi, _cluster: kubectl("get", PDB, "", vms.namespace_of(vmi)),
+    ProblemCause.SEVERAL_BUDGETS: lambda _problem, vmi, _cluster: kubectl(
+        "get", PDB, "", vms.namespace_of(vmi)
+    ),
     ProblemCause.QUOTA: _of_root("edit", RESOURCE_QUOTA),
-    ProblemCause.LIMIT_RANGE: lambda _problem, vmi, _cluster: kubectl("edit", LIMIT_RANGE, "", vms.namespace_of(vmi)),
+    ProblemCause.LIMIT_RANGE: lambda _problem, vmi, _cluster: kubectl(
+        "edit", LIMIT_RANGE, "", vms.namespace_of(vmi)
+    ),
     ProblemCause.STOP_OVERDUE: _describe,
     ProblemCause.POD_NOT_ENDING: _describe,
     ProblemCause.MIGRATION_FAILS: _failed,
@@ -291,7 +352,10 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
 
 
 def of_unseen(what: str) -> tuple[str, str]:
-    """Return why an outcome cannot be determined, and the remedy. What has too many terms was read, but not searched."""
+    """Return why an outcome cannot be determined, and the remedy.
+
+    What has too many terms was read, but not searched.
+    """
     if NOT_SEARCHED in what:
         return what, "reduce them, so that they can be judged"
     if what.startswith(network_reach.CHOSEN):

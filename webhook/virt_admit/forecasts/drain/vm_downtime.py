@@ -13,15 +13,21 @@ from virt_admit.model.kubernetes.objects import Object
 READS: Final = {VMI: ("spec.terminationGracePeriodSeconds", "status.phaseTransitionTimestamps")}
 
 START: Final = (5, 30)
-"""Seconds until a new virt-launcher pod runs where the last start is not known: scheduling, attaching volumes, starting
-the container."""
+"""Seconds until a new virt-launcher pod runs where the last start is not known: scheduling,
+attaching volumes, starting the container.
+"""
 GRACE: Final = 180
-"""Seconds that a guest has to shut down, where the VM does not say (KubeVirt's default for VirtualMachines)."""
+"""Seconds that a guest has to shut down, where the VM does not say (KubeVirt's default for
+VirtualMachines).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Downtime:
-    """Whole seconds in which a guest does not run, at least and at most. ``high`` None: without limit."""
+    """Whole seconds in which a guest does not run, at least and at most.
+
+    ``high`` None: without limit.
+    """
 
     low: int
     high: int | None
@@ -41,7 +47,11 @@ def last_start(vmi: Object) -> int | None:
         for each in vmi.at("status", "phaseTransitionTimestamps").items()
     }
     begin, end = times.get("Scheduling"), times.get("Running")
-    return None if begin is None or end is None or end < begin else round((end - begin).total_seconds())
+    return (
+        None
+        if begin is None or end is None or end < begin
+        else round((end - begin).total_seconds())
+    )
 
 
 def grace(vmi: Object) -> int:
@@ -51,7 +61,9 @@ def grace(vmi: Object) -> int:
 
 
 def restart(vmi: Object) -> Downtime:
-    """Return how long a VM is down that is shut down and starts on another node that has room for it."""
+    """Return how long a VM is down that is shut down and starts on another node that has room for
+    it.
+    """
     start = last_start(vmi)
     return Downtime(start or 0, grace(vmi) + (START[1] if start is None else start))
 
@@ -59,12 +71,17 @@ def restart(vmi: Object) -> Downtime:
 def of(row: Forecast) -> Downtime | None:
     """Return the downtime of a VM in a drain of its node alone; None: it cannot be determined.
 
-    A VM that waits for its node is down until its node is uncordoned, and one without room until there is some.
+    A VM that waits for its node is down until its node is uncordoned, and one without room until
+    there is some.
     """
     if row.outcome is VmOutcome.MIGRATES:
         return NONE
     if row.outcome not in SHUT_DOWN:
         return None
     found = restart(row.vmi)
-    goes_on = row.outcome is VmOutcome.RESTARTS and row.placement.is_certain and row.placement.has_candidate
+    goes_on = (
+        row.outcome is VmOutcome.RESTARTS
+        and row.placement.is_certain
+        and row.placement.has_candidate
+    )
     return found if goes_on else Downtime(0 if row.outcome is VmOutcome.STOPS else found.low, None)

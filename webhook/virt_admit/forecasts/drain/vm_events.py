@@ -1,4 +1,6 @@
-"""What may happen to one VM besides a drain: an update of KubeVirt, the loss of its node, a reboot, a migration now."""
+"""What may happen to one VM besides a drain: an update of KubeVirt, the loss of its node, a reboot,
+a migration now.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, MUTATING_CONFIGURATION, NODE, VALIDATING_CONFIGURATION
+from virt_admit.model.kubernetes.kinds import (
+    KUBEVIRT,
+    MUTATING_CONFIGURATION,
+    NODE,
+    VALIDATING_CONFIGURATION,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
@@ -39,7 +46,9 @@ class VmEvent(enum.StrEnum):
 
 
 class EventEffect(enum.StrEnum):
-    """What an event does to a VM, where ``VmOutcome``, ``Reach`` and ``LossOutcome`` have no word for it."""
+    """What an event does to a VM, where ``VmOutcome``,
+    ``Reach`` and ``LossOutcome`` have no word for it.
+    """
 
     NOT_RUNNING = "not running"
     UNKNOWN = "unknown"
@@ -68,7 +77,10 @@ NOT_RUNNING: Final = "it is not running"
 
 
 def not_running(why: str = NOT_RUNNING, remedy: str = "") -> tuple[EventForecast, ...]:
-    """Return the events of a VM that is not on a node. ``remedy``: what makes it run, if something keeps it from that."""
+    """Return the events of a VM that is not on a node.
+
+    ``remedy``: what makes it run, if something keeps it from that.
+    """
     return tuple(EventForecast(event, EventEffect.NOT_RUNNING, why, remedy) for event in VmEvent)
 
 
@@ -77,8 +89,13 @@ def unread(what: str) -> tuple[EventForecast, ...]:
     return tuple(_unknown(event, what) for event in VmEvent)
 
 
-def of_vm(row: Forecast, node: NodePlan, loss: EventForecast, cluster: Cluster) -> tuple[EventForecast, ...]:
-    """Return what each event would do to a VM that runs. ``loss``: what the loss of its node does. Never raises."""
+def of_vm(
+    row: Forecast, node: NodePlan, loss: EventForecast, cluster: Cluster
+) -> tuple[EventForecast, ...]:
+    """Return what each event would do to a VM that runs.
+
+    ``loss``: what the loss of its node does. Never raises.
+    """
     reboot = _reboot(row.vmi, cluster)
     found = (
         EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
@@ -87,14 +104,18 @@ def of_vm(row: Forecast, node: NodePlan, loss: EventForecast, cluster: Cluster) 
         replace(reboot, remedy=changed_disks.remedy(row.vmi, cluster)),
         _migration(row, node, cluster),
     )
-    return tuple(replace(each, remedy=changed_disks.safe(each.remedy, row.vmi, cluster)) for each in found)
+    return tuple(
+        replace(each, remedy=changed_disks.safe(each.remedy, row.vmi, cluster)) for each in found
+    )
 
 
 def _unknown(event: VmEvent, what: str) -> EventForecast:
-    return EventForecast(event, EventEffect.UNKNOWN, f"cannot see {what}", "let virt-admit read it", what)
+    return EventForecast(
+        event, EventEffect.UNKNOWN, f"cannot see {what}", "let virt-admit read it", what
+    )
 
 
-# --- an update of KubeVirt -----------------------------------------------------------------------------------------
+# --- an update of KubeVirt ------------------------------------------------------------------------
 
 
 def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
@@ -103,14 +124,20 @@ def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
         unread = next((blind.what for blind in more_may_exist(cluster, KUBEVIRT)), "")
         reason = "its methods are not known: there is no KubeVirt object"
         return (
-            _unknown(VmEvent.UPDATE, unread) if unread else EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, reason)
+            _unknown(VmEvent.UPDATE, unread)
+            if unread
+            else EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, reason)
         )
     if (removed := removed_operators.kubevirt(cluster)) is not None:
-        return EventForecast(VmEvent.UPDATE, EventEffect.REFUSED, removed.of_vms.reason, removed.of_vms.remedy)
+        return EventForecast(
+            VmEvent.UPDATE, EventEffect.REFUSED, removed.of_vms.reason, removed.of_vms.remedy
+        )
     if lost_launchers.is_gone(vmi, cluster):
         return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, lost_launchers.REASON)
     if not vmis.running(vmi):
-        return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, "an update moves running VMs alone")
+        return EventForecast(
+            VmEvent.UPDATE, EventEffect.NOT_RUNNING, "an update moves running VMs alone"
+        )
     if lost := _lost(vmi, cluster):
         return EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, lost)
     found = workload_updates.update(vmi, methods, cluster)
@@ -131,11 +158,13 @@ _REACH: Final[dict[str, Reach]] = {
 """How an update reaches a VM whose migration, asked for now, would have this effect."""
 
 
-# --- a reboot of the guest -----------------------------------------------------------------------------------------
+# --- a reboot of the guest ------------------------------------------------------------------------
 
 
 def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
-    """Return what a reboot of the guest does: it stays in its pod, unless ``rebootPolicy`` is Terminate."""
+    """Return what a reboot of the guest does: it stays in its pod,
+    unless ``rebootPolicy`` is Terminate.
+    """
     if vmi.deleted:
         return EventForecast(VmEvent.REBOOT, EventEffect.NOT_RUNNING, "it is being stopped")
     if lost := _lost(vmi, cluster):
@@ -146,7 +175,9 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     policy = "rebootPolicy Terminate ends the VMI"
     try:
         if vmis.owner(vmi, "VirtualMachineInstanceReplicaSet"):
-            return EventForecast(VmEvent.REBOOT, EventEffect.RESTARTED, f"{policy}; its replica set makes another")
+            return EventForecast(
+                VmEvent.REBOOT, EventEffect.RESTARTED, f"{policy}; its replica set makes another"
+            )
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen as blind:
         return _unknown(VmEvent.REBOOT, blind.what)
@@ -161,14 +192,22 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
 
 
 def _lost(vmi: Object, cluster: Cluster) -> str:
-    """Return that nothing on the node of a VMI reports; empty: its kubelet or its virt-handler does."""
+    """Return that nothing on the node of a VMI reports; empty:
+    its kubelet or its virt-handler does.
+    """
     node = vmi.at("status", "nodeName").text or ""
     silence = node_health.silence_now(node, cluster) if virt_handlers.is_lost(cluster, node) else ""
-    return f"its node does not report ({silence}), so whether the guest still runs is not known" if silence else ""
+    return (
+        f"its node does not report ({silence}), so whether the guest still runs is not known"
+        if silence
+        else ""
+    )
 
 
 def _waiting(vmi: Object, cluster: Cluster) -> str:
-    """Return that the VM has changes that a reboot of the guest does not apply; empty: none are known."""
+    """Return that the VM has changes that a reboot of the guest does not apply; empty:
+    none are known.
+    """
     try:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
@@ -178,10 +217,13 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
     if vm is None or not migrations.condition_is_true(vm, "RestartRequired"):
         return ""
     said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
-    return f"; changes of its VM wait for a restart, which a reboot is not{f': {cut(said, 200)}' if said else ''}"
+    return (
+        "; changes of its VM wait for a restart, which a reboot is "
+        f"not{f': {cut(said, 200)}' if said else ''}"
+    )
 
 
-# --- a migration that is asked for now -----------------------------------------------------------------------------
+# --- a migration that is asked for now ------------------------------------------------------------
 
 
 def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast:
@@ -189,17 +231,26 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
     if refused:
         return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused, remedy)
     asked = _asked(row.vmi, node, cluster, row.state.others)
-    if row.state.holders and asked.outcome == EventEffect.STARTS:  # it would wait for the same places
-        return replace(asked, reason=f"once there is a place, as {row.state.detail}: {asked.reason}")
+    # it would wait for the same places
+    if row.state.holders and asked.outcome == EventEffect.STARTS:
+        return replace(
+            asked, reason=f"once there is a place, as {row.state.detail}: {asked.reason}"
+        )
     return asked
 
 
 def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> EventForecast:
-    """Return what becomes of a migration of a VM that KubeVirt accepts. ``others``: how many wait before it."""
+    """Return what becomes of a migration of a VM that KubeVirt accepts.
+
+    ``others``: how many wait before it.
+    """
     if vmis.migratable(vmi) is None:
         what = f"condition LiveMigratable of {vmi.full_name}"
-        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, vmis.blocking_reason(vmi), unseen=what)
-    silent = node_health.silence_now(node.name, cluster)  # that is the reason, not the parts of KubeVirt there
+        return EventForecast(
+            VmEvent.MIGRATION, EventEffect.UNKNOWN, vmis.blocking_reason(vmi), unseen=what
+        )
+    # that is the reason, not the parts of KubeVirt there
+    silent = node_health.silence_now(node.name, cluster)
     broken = [each for each in node.control if each.healthy is not True and not silent]
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
@@ -214,7 +265,9 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
         effect = EventEffect.FAILS if fails else EventEffect.REFUSED
         return EventForecast(VmEvent.MIGRATION, effect, _why(found), found.remedy)
     if found.outcome is VmOutcome.UNKNOWN:
-        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, _why(found), found.remedy, found.unseen)
+        return EventForecast(
+            VmEvent.MIGRATION, EventEffect.UNKNOWN, _why(found), found.remedy, found.unseen
+        )
     if broken:
         return _without(broken[0], EventEffect.UNKNOWN)
     if doubts:
@@ -222,16 +275,22 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, reason, unseen=doubts[0])
     slow = vm_states_failures.long_migration(vmi, cluster)
     where = _where(found, others)
-    return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where)
+    return EventForecast(
+        VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where
+    )
 
 
 def _why(asked: Forecast) -> str:
-    """Return the reason of a forecast without the words that someone asks for a migration: the event says that."""
+    """Return the reason of a forecast without the words that someone asks for a migration:
+    the event says that.
+    """
     return asked.reason.removeprefix(f"{vm_outcomes.ASKED}, but ")
 
 
 def _webhooks(node: str, cluster: Cluster) -> ControlPath:
-    """Return what refuses a migration now besides the components of KubeVirt, which are judged by themselves."""
+    """Return what refuses a migration now besides the components of KubeVirt,
+    which are judged by themselves.
+    """
     kept = control_path.of_node(cluster, node).hindrances
     now = (each for each in kept if each.now and not (each.starts or each.evictions))
     return ControlPath((), tuple(each for each in now if each.kind in _CONFIGURATIONS))
@@ -246,7 +305,9 @@ def _without(component: Component, outcome: EventEffect) -> EventForecast:
 
 
 def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
-    """Return why KubeVirt accepts no migration of a VMI now, or needs none, and what helps; empty: it accepts one."""
+    """Return why KubeVirt accepts no migration of a VMI now, or needs none, and what helps; empty:
+    it accepts one.
+    """
     vmi, state = row.vmi, row.state
     phase = vmi.at("status", "phase").text
     if vmi.deleted:
@@ -264,9 +325,15 @@ def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
 
 
 def _under_way(row: Forecast, cluster: Cluster) -> tuple[str, str]:
-    """Return what a migration is doing, or what those before it came to, where the forecast of the drain knows that alone."""
+    """Return what a migration is doing, or what those before it came to, where the forecast of the
+    drain knows that alone.
+    """
     ruled = vm_states_outcomes.ruling(row.vmi, row.state, cluster)
-    if ruled is not None and ruled.effect is StateEffect.UNKNOWN and row.outcome is VmOutcome.BLOCKS:
+    if (
+        ruled is not None
+        and ruled.effect is StateEffect.UNKNOWN
+        and row.outcome is VmOutcome.BLOCKS
+    ):
         why = row.reason.partition(", but ")[2] or row.reason
         return f"{', and ' if why.startswith('its last ') else ': '}{why}", row.remedy
     return (f": {ruled.reason}", "") if ruled is not None else ("", "")
@@ -275,4 +342,10 @@ def _under_way(row: Forecast, cluster: Cluster) -> tuple[str, str]:
 def _where(found: Forecast, ahead: int) -> str:
     nodes: Sequence[str] = found.placement.certain or ()
     queue = f" after {ahead} others that wait for a place" if ahead else ""
-    return f"to {nodes[0]}{queue}" if len(nodes) == 1 else f"to one of {names(nodes)}{queue}" if nodes else found.reason
+    return (
+        f"to {nodes[0]}{queue}"
+        if len(nodes) == 1
+        else f"to one of {names(nodes)}{queue}"
+        if nodes
+        else found.reason
+    )

@@ -1,8 +1,8 @@
 """What a drain of its node does to a VM, from facts where they exist.
 
-A fact is what KubeVirt published on the running VMI: its frozen eviction strategy, its condition ``LiveMigratable``,
-migrations that failed. Where the VM could go is what kube-scheduler would decide now (``room``), because KubeVirt does
-not check it.
+A fact is what KubeVirt published on the running VMI: its frozen eviction strategy, its condition
+``LiveMigratable``, migrations that failed. Where the VM could go is what kube-scheduler would
+decide now (``room``), because KubeVirt does not check it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class VmOutcome(enum.StrEnum):
 
 
 SHUT_DOWN: Final = (VmOutcome.STOPS, VmOutcome.AWAITS_NODE, VmOutcome.RESTARTS)
-"""The outcomes of a VM whose guest the drain shuts down. None of them keeps the drain from ending."""
+"""The outcomes of a VM whose guest the drain shuts down.
+None of them keeps the drain from ending.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ class Forecast:
     state: VmState = AT_REST
     """What the VM is doing now."""
     problems: tuple[Problem, ...] = ()
-    """One for each cause that keeps the VM on its node, each with its id. Empty unless it blocks the drain."""
+    """One for each cause that keeps the VM on its node, each with its id.
+    Empty unless it blocks the drain.
+    """
 
     @property
     def placement(self) -> Placement:
@@ -99,13 +103,16 @@ class Forecast:
 
     @property
     def moves(self) -> bool:
-        """Whether the VM needs a migration target; a VM that is shut down needs a fresh pod, or none."""
+        """Whether the VM needs a migration target; a VM that is shut down needs a fresh pod,
+        or none.
+        """
         return self.outcome not in SHUT_DOWN
 
     @property
     def needs_room(self) -> bool:
         """Whether the drain needs room for the VM on another node."""
-        has_room = self.moves and self.state.placed and not self.may_stop  # else its target pod goes with it
+        # else its target pod goes with it
+        has_room = self.moves and self.state.placed and not self.may_stop
         return self.outcome not in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE) and not has_room
 
 
@@ -121,9 +128,16 @@ class _Verdict(NamedTuple):
 
     @classmethod
     def blocks(cls, problem: Problem, reason: str = "", more: Iterable[Problem] = ()) -> _Verdict:
-        """Return that a problem blocks the drain, with a longer reason if one is given, and further problems."""
+        """Return that a problem blocks the drain, with a longer reason if one is given,
+        and further problems.
+        """
         reason = reason or problem.reason
-        return cls(VmOutcome.BLOCKS, reason, problem.remedy, problems=(problem._replace(reason=reason), *more))
+        return cls(
+            VmOutcome.BLOCKS,
+            reason,
+            problem.remedy,
+            problems=(problem._replace(reason=reason), *more),
+        )
 
     @classmethod
     def unread(cls, blind: Unseen, *, may_stop: bool = True) -> _Verdict:
@@ -139,43 +153,67 @@ _Find = Callable[[bool], SchedulingTarget]
 
 
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
-    """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
+    """Return what a drain of its node would do to the VMI now.
+
+    Never raises: ``UNKNOWN`` if data is missing.
+    """
     find = functools.cache(functools.partial(_target, vmi, cluster))
     return _forecast(vmi, vm_states.of(vmi, cluster), cluster, find)
 
 
 def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
-    """Return what becomes of a migration of a VMI at rest that is asked for now, whatever its eviction strategy.
+    """Return what becomes of a migration of a VMI at rest that is asked for now,
+    whatever its eviction strategy.
 
     ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises.
     """
-    find, state = functools.cache(functools.partial(_target, vmi, cluster)), vm_states.of(vmi, cluster)
+    find, state = (
+        functools.cache(functools.partial(_target, vmi, cluster)),
+        vm_states.of(vmi, cluster),
+    )
     try:
         verdict = _migrate(vmi, state, cluster, find, ASKED)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
     outcome, problems = verdict.outcome, verdict.problems
-    return Forecast(vmi, outcome, verdict.reason, verdict.remedy, find(True), verdict.unseen, False, state, problems)
+    return Forecast(
+        vmi,
+        outcome,
+        verdict.reason,
+        verdict.remedy,
+        find(True),
+        verdict.unseen,
+        False,
+        state,
+        problems,
+    )
 
 
 def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
-    """Yield the forecasts of VMs that arrive on a node, or have left it while their old pod has not ended."""
+    """Yield the forecasts of VMs that arrive on a node,
+    or have left it while their old pod has not ended.
+    """
     for vmi, state in vm_states.visitors(node, cluster):
         find = functools.cache(functools.partial(_target, vmi, cluster))
         if state.state is State.ARRIVED:
             ruled = vm_states_outcomes.ruling(vmi, state, cluster)
             outcome = _OF_VISITORS[ruled.effect if ruled is not None else StateEffect.WAITS]
-            reason, remedy = (ruled.reason, ruled.remedy if state.late else "") if ruled else ("", "")
+            reason, remedy = (
+                (ruled.reason, ruled.remedy if state.late else "") if ruled else ("", "")
+            )
             yield Forecast(vmi, outcome, reason, remedy, find(True), state=state)
         else:
             yield _forecast(vmi, state, cluster, find)
 
 
-_OF_VISITORS: Final = (VmOutcome.MIGRATES, VmOutcome.UNKNOWN, VmOutcome.BLOCKS)  # in the order of StateEffect
+# in the order of StateEffect
+_OF_VISITORS: Final = (VmOutcome.MIGRATES, VmOutcome.UNKNOWN, VmOutcome.BLOCKS)
 
 
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
-    target = start_doubts.without_broken_nodes(candidates.target(vmi, cluster, moves=moves), cluster)
+    target = start_doubts.without_broken_nodes(
+        candidates.target(vmi, cluster, moves=moves), cluster
+    )
     return vm_states_failures.without_impossible(target, vmi, cluster) if moves else target
 
 
@@ -187,11 +225,20 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
     if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_either(vmi, cluster)):
         text = f"{verdict.reason}; {changed_disks.words(other)}"
         verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
-    target, unseen, may_stop = find(verdict.outcome not in SHUT_DOWN), verdict.unseen, verdict.may_stop
-    typed_ones = (typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
+    target, unseen, may_stop = (
+        find(verdict.outcome not in SHUT_DOWN),
+        verdict.unseen,
+        verdict.may_stop,
+    )
+    typed_ones = (
+        typed_remedies.with_command(problem.about(vmi), vmi, cluster)
+        for problem in verdict.problems
+    )
     problems = tuple(or_stays(problem, vmi, state, cluster) for problem in typed_ones)
     remedy = problems[0].remedy if problems else verdict.remedy
-    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, unseen, may_stop, state, problems)
+    return Forecast(
+        vmi, verdict.outcome, verdict.reason, remedy, target, unseen, may_stop, state, problems
+    )
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
@@ -200,7 +247,9 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _Verdict.blocks(stuck)
     ends = "it is being stopped already" if vmi.deleted else _ENDS.get(state.state)
     if ends is not None:
-        return _shut_down(vmi, cluster, find, ends, lost=not vmi.deleted and state.state is State.GONE)
+        return _shut_down(
+            vmi, cluster, find, ends, lost=not vmi.deleted and state.state is State.GONE
+        )
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
@@ -215,7 +264,8 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         if unread:  # it may have a target pod already
             return _Verdict.unread(Unseen(unread))
     if evicted.effect is Effect.REFUSED and state.placed and vmis.migratable(vmi) is False:
-        return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)  # its migration began before
+        # its migration began before
+        return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     if state.state is State.STARTING and evicted.effect in (Effect.REFUSED, Effect.MIGRATES):
         return _Verdict.blocks(vm_problems.not_reported(vmi, evicted.strategy.phrase, cluster))
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
@@ -232,7 +282,9 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
 _ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launchers.REASON}
 
 
-def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find) -> _Verdict:
+def _not_migrated(
+    vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find
+) -> _Verdict:
     if evicted.effect is Effect.ATTENDED:
         blind = f"whether the controller that has to move {vmi.full_name} does so"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
@@ -256,7 +308,9 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     room = () if state.placed else _room(vmi, cluster, find)
     problem = first_known((lambda: vm_states_failures.failing(vmi, cluster), *room))
     if problem is not None:
-        words = f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
+        words = (
+            f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
+        )
         return kept(problem, f"{why}, but {problem.reason}{words}")
     if ruled is not None and ruled.effect is StateEffect.BLOCKS:
         return kept(Problem(ruled.reason, ruled.remedy, ruled.cause))
@@ -278,7 +332,9 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
 
 
 def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:
-    """Return how the migration of a VM that holds a place ends: what waits behind it, waits as long."""
+    """Return how the migration of a VM that holds a place ends: what waits behind it,
+    waits as long.
+    """
 
     def ends(namespace: str, name: str) -> StateEffect:
         try:
@@ -304,18 +360,28 @@ _EFFECTS: Final = {
 }
 
 
-def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Problem, reason: str = "") -> _Verdict:
-    """Return that a VMI cannot migrate because of a problem, with those besides it: each needs a repair of its own."""
+def _kept(
+    vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Problem, reason: str = ""
+) -> _Verdict:
+    """Return that a VMI cannot migrate because of a problem, with those besides it:
+    each needs a repair of its own.
+    """
     # failures of a VMI that no node can take are no further problem
     nowhere = None if state.placed else no_target.reason(find(True), cluster, moves=True)
-    more = [] if nowhere is None or first.cause in (nowhere.cause, ProblemCause.MIGRATION_FAILS) else [nowhere]
+    more = (
+        []
+        if nowhere is None or first.cause in (nowhere.cause, ProblemCause.MIGRATION_FAILS)
+        else [nowhere]
+    )
     if nowhere is not None and first.cause == ProblemCause.MIGRATION_FAILS and first.id is None:
         first = first._replace(cause=nowhere.cause)
     elif nowhere is not None and first.id is not None:
         more = [nowhere]
     refused = [] if state.placed else gather(quotas.refusals(vmi, cluster))[0]
     shown = mark_first(reason or first.reason, vmi, state, cluster)
-    return _Verdict.blocks(first, shown, (*more, *(found for found in refused if found.id != first.id)))
+    return _Verdict.blocks(
+        first, shown, (*more, *(found for found in refused if found.id != first.id))
+    )
 
 
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:
@@ -341,14 +407,17 @@ def _unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str
 
 
 def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
-    """Return what could not be read if more objects of a kind may exist in a namespace; empty: all are known.
+    """Return what could not be read if more objects of a kind may exist in a namespace; empty:
+    all are known.
 
     A namespace is listed once for all of its VMs.
     """
     return functools.cache(lambda kind, namespace: gather(cluster.list(kind, namespace))[1])
 
 
-def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:
+def _shut_down(
+    vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False
+) -> _Verdict:
     if (removed := removed_operators.kubevirt(cluster)) is not None:
         return _Verdict(VmOutcome.STOPS, f"{why}; {removed.of_vms.reason}", removed.of_vms.remedy)
     after = vmis.comes_back(vmi, cluster, lost=lost)
@@ -363,18 +432,26 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
         here = vmi.at("status", "nodeName").text or ""
         causes = problem.reason.removeprefix(no_target.NOWHERE)
         reason = f"{why}; {after.why}, but no other node can ever run it: {causes}"
-        return _Verdict(VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back")
+        return _Verdict(
+            VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back"
+        )
     if problem is not None:
         reason = f"{why}; {after.why}, but only later: {problem.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, problem.remedy, may_stop=lasting is None)
     if unsure := migration_doubts.of_restart(vmi, find(False), cluster):
-        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {unsure.reason}", unsure.remedy)
+        return _Verdict(
+            VmOutcome.RESTARTS, f"{why}; {after.why}, but {unsure.reason}", unsure.remedy
+        )
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 
 def _in_maintenance(vmi: Object, strategy: str) -> _Verdict:
     outcome = _IN_MAINTENANCE[strategy]
-    remedy = typed("start it afterwards", typed_remedies.starts_again(vmi)) if outcome is VmOutcome.STOPS else ""
+    remedy = (
+        typed("start it afterwards", typed_remedies.starts_again(vmi))
+        if outcome is VmOutcome.STOPS
+        else ""
+    )
     return _Verdict(outcome, harvester_maintenance.reason(strategy), remedy)
 
 
@@ -386,7 +463,8 @@ _IN_MAINTENANCE: Final = {
 
 
 def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the migration of a migratable VMI will not complete; None: it will, or that is unknown.
+    """Return why the migration of a migratable VMI will not complete; None: it will,
+    or that is unknown.
 
     KubeVirt gives up such a migration after five minutes and repeats it forever.
     """

@@ -18,7 +18,11 @@ from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 
 READS: Final = union(
-    migratability.READS, stuck_starts.READS, fence_taints.READS, changed_disks.READS, external_movers.READS
+    migratability.READS,
+    stuck_starts.READS,
+    fence_taints.READS,
+    changed_disks.READS,
+    external_movers.READS,
 )
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
@@ -31,11 +35,13 @@ def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Prob
 
 
 def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
-    """Return the reaction to an eviction with what is known of the controller that has to move the VMI."""
+    """Return the reaction to an eviction with what is known of the controller that has to move the
+    VMI.
+    """
     if found.effect is Effect.ATTENDED and (by := external_movers.working(vmi, cluster)):
         reason = (
-            f"{found.strategy.phrase}: Cluster API provider KubeVirt ({by}) drains its guest node for at most 10 min, "
-            f"then deletes the VMI"
+            f"{found.strategy.phrase}: Cluster API provider KubeVirt ({by}) drains its guest node "
+            "for at most 10 min, then deletes the VMI"
         )
         return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
     if (
@@ -45,25 +51,36 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
     ):
         moves = "something outside KubeVirt has to move it, perhaps a controller that uses"
         reason = f"{found.strategy.phrase}: {moves} {by}"
-        return found._replace(effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known")
+        return found._replace(
+            effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known"
+        )
     return found
 
 
 def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:
-    """Return that a VM which starts cannot be evicted yet, with what keeps its pod from starting. ``phrase``: its strategy."""
+    """Return that a VM which starts cannot be evicted yet, with what keeps its pod from starting.
+
+    ``phrase``: its strategy.
+    """
     known = vmis.migratable(vmi) is not None  # KubeVirt makes no target pod before the guest runs
     why = "its guest does not run yet" if known else "has not reported yet whether it can migrate"
     reason = f"{phrase}, but {why}; its eviction is refused until then"
     stuck = stuck_starts.problem(vmi, cluster)
     if stuck is None:
-        wait = "wait until its guest runs" if known else "wait until KubeVirt has reported LiveMigratable"
+        wait = (
+            "wait until its guest runs"
+            if known
+            else "wait until KubeVirt has reported LiveMigratable"
+        )
         return Problem(reason, wait, ProblemCause.NOT_REPORTED)
     said = stuck.reason.removeprefix("its ")
     return stuck._replace(reason=f"{reason}. {'Its ' if said != stuck.reason else ''}{said}")
 
 
 def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Problem, ...]:
-    """Return every reason why a VMI cannot migrate: KubeVirt publishes the first one alone, and all have to be removed."""
+    """Return every reason why a VMI cannot migrate: KubeVirt publishes the first one alone,
+    and all have to be removed.
+    """
     reasons: dict[str, list[Reason]] = {}
     for reason in migratability.assess(vmi, cluster).reasons:
         reasons.setdefault(reason.name, []).append(reason)
@@ -72,7 +89,8 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
         reasons = {published: [], **reasons}
     said = cut(" ".join((vmi.condition("LiveMigratable")["message"].text or "").split()), _LONGEST)
     return tuple(
-        _problem(name, found, said if name == published else "", reaction).about(vmi) for name, found in reasons.items()
+        _problem(name, found, said if name == published else "", reaction).about(vmi)
+        for name, found in reasons.items()
     )
 
 
@@ -81,9 +99,12 @@ _LONGEST: Final = 200
 
 
 _OPT_IN: Final = (
-    f"annotate its template with {migratability.BRIDGE_OPT_IN}, if the network plugin keeps the address of a moved pod"
+    f"annotate its template with {migratability.BRIDGE_OPT_IN}, if the network plugin keeps the "
+    "address of a moved pod"
 )
-"""KubeVirt then migrates a guest with a bridge on the pod network (pkg/network/vmispec/interface.go#VerifyVMIMigratable)."""
+"""KubeVirt then migrates a guest with a bridge on the pod network
+(pkg/network/vmispec/interface.go#VerifyVMIMigratable).
+"""
 
 
 def _problem(name: str, found: list[Reason], said: str, reaction: Reaction) -> Problem:
@@ -91,8 +112,12 @@ def _problem(name: str, found: list[Reason], said: str, reaction: Reaction) -> P
     what = ", ".join(dict.fromkeys(reason.what for reason in found)) or said
     known = f" ({what})" if what else ""
     remedies = dict.fromkeys(_named(reason) for reason in found if reason.remedy)
-    opt_in = _OPT_IN if any(reason.value == "bridge" for reason in found) and len(remedies) == 1 else ""
-    remedy = ", or ".join(filter(None, (" and ".join(remedies), opt_in, "let drains shut the guest down")))
+    opt_in = (
+        _OPT_IN if any(reason.value == "bridge" for reason in found) and len(remedies) == 1 else ""
+    )
+    remedy = ", or ".join(
+        filter(None, (" and ".join(remedies), opt_in, "let drains shut the guest down"))
+    )
     reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{known}"
     return Problem(reason, remedy, name or ProblemCause.NOT_MIGRATABLE)
 
@@ -103,7 +128,9 @@ def _named(reason: Reason) -> str:
 
 
 def together(problems: Sequence[Problem]) -> str:
-    """Return the reasons of all problems of a VM as one text, without repeating what they begin with."""
+    """Return the reasons of all problems of a VM as one text,
+    without repeating what they begin with.
+    """
     first, *more = (problem.reason for problem in problems)
     shared = f"{first.partition(_CANNOT)[0]}{_CANNOT}"
     return "; ".join((first, *(reason.removeprefix(shared) for reason in more)))

@@ -35,16 +35,23 @@ EVICTION_READS: Final = union(
 )
 """The fields that ``evictions`` reads."""
 
-READS: Final = union({VMI: ("spec",)}, EVICTION_READS, vmis.OWNER_READS, migrations.READS, permanent_constraints.READS)
+READS: Final = union(
+    {VMI: ("spec",)},
+    EVICTION_READS,
+    vmis.OWNER_READS,
+    migrations.READS,
+    permanent_constraints.READS,
+)
 """The fields that decide whether and how a VM leaves its node."""
 
-# --- objects that are not running yet -------------------------------------------------------------------------------
+# --- objects that are not running yet -------------------------------------------------------------
 
 
 def awaits_migration(obj: Object, facts: ReviewCache) -> bool:
     """Whether a drain would wait for the VMI of an object to migrate.
 
-    This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known rules out a migration.
+    This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known
+    rules out a migration.
 
     Raises:
         Unseen: the strategy is the cluster's, which is unknown.
@@ -55,7 +62,7 @@ def awaits_migration(obj: Object, facts: ReviewCache) -> bool:
     return wanted == "LiveMigrate"
 
 
-# --- evictions -----------------------------------------------------------------------------------------------------
+# --- evictions ------------------------------------------------------------------------------------
 
 
 class Effect(enum.StrEnum):
@@ -75,7 +82,9 @@ BLOCKING: Final = (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET, Effect.NO_MIG
 
 
 class Reaction(NamedTuple):
-    """What the eviction of one VMI leads to, why, and what helps (empty: nothing has to be done)."""
+    """What the eviction of one VMI leads to, why, and what helps (empty:
+    nothing has to be done).
+    """
 
     effect: Effect
     strategy: Strategy
@@ -119,37 +128,69 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
             limit = _no_migration(cluster)
             if limit is not None:
                 reason = f"{said.phrase}, but {limit.reason}"
-                return Reaction(Effect.NO_MIGRATION, said, reason, limit.remedy, limit.cause, limit.id)
+                return Reaction(
+                    Effect.NO_MIGRATION, said, reason, limit.remedy, limit.cause, limit.id
+                )
             return Reaction(Effect.MIGRATES, said, said.phrase)
     refused = disruption_budgets.blocking(vmi, cluster)
     if refused is not None:
-        return Reaction(Effect.BUDGET, said, refused.reason, refused.remedy, refused.cause, refused.id)
-    hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
+        return Reaction(
+            Effect.BUDGET, said, refused.reason, refused.remedy, refused.cause, refused.id
+        )
+    hindered = (
+        f", cannot migrate: {vmis.blocking_reason(vmi)}"
+        if said.value == "LiveMigrateIfPossible"
+        else ""
+    )
     return Reaction(Effect.SHUTS_DOWN, said, f"{said.phrase}{hindered}")
 
 
 def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
-    """Return what becomes of a VMI that a controller outside KubeVirt moves: one that is marked for long is not moved."""
+    """Return what becomes of a VMI that a controller outside KubeVirt moves:
+    one that is marked for long is not moved.
+    """
     who = vms.mover_name(vmi.labels)
     marked = vmi.at("status", "evacuationNodeName").text
     age = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
-    if not marked or marked != vmi.at("status", "nodeName").text or age is None or age < _MOVED_WITHIN:
-        from virt_admit.model.node_updates.operators import paused_clusters  # noqa: PLC0415 - files alone have no such VM
+    if (
+        not marked
+        or marked != vmi.at("status", "nodeName").text
+        or age is None
+        or age < _MOVED_WITHIN
+    ):
+        # files alone have no such VM
+        from virt_admit.model.node_updates.operators import paused_clusters  # noqa: PLC0415
 
         paused = paused_clusters.of_vmi(vmi, cluster)
-        if paused is not None:  # what Cluster API does after the VMI is gone waits, and the provider may wait as well
+        # what Cluster API does after the VMI is gone waits, and the provider may wait as well
+        if paused is not None:
             reason = (
-                f"{said.phrase}: {who} has to move it, but {paused.title}; whether it does so all the same is not known"
+                f"{said.phrase}: {who} has to move it, but {paused.title}; whether it does so all "
+                "the same is not known"
             )
             return Reaction(Effect.ATTENDED, said, reason, paused.remedy)
         pod = _ready_mover(who, cluster)
-        runs = f"its pod {pod.full_name} is ready, and whether it does so is not known" if pod is not None else ""
+        runs = (
+            f"its pod {pod.full_name} is ready, and whether it does so is not known"
+            if pod is not None
+            else ""
+        )
         reason = f"{said.phrase}: {who} has to move it; {runs or 'whether that runs is not known'}"
-        return Reaction(Effect.ATTENDED, said, reason, "see that its controller acts on status.evacuationNodeName")
+        return Reaction(
+            Effect.ATTENDED,
+            said,
+            reason,
+            "see that its controller acts on status.evacuationNodeName",
+        )
     asked = f"although its eviction was asked for {clock.duration(age)} ago"
     reason = f"{said.phrase}: {who} has to move it, and has not done so {asked}"
-    where = "" if unlisted(cluster, POD) or _runs_here(cluster) else ". It has no pod in this cluster"
-    remedy = "repair that controller; until then migrate the VM by hand, or drain its guest node and delete the VMI"
+    where = (
+        "" if unlisted(cluster, POD) or _runs_here(cluster) else ". It has no pod in this cluster"
+    )
+    remedy = (
+        "repair that controller; until then migrate the VM by hand, or drain its guest node and "
+        "delete the VMI"
+    )
     return Reaction(Effect.EXTERNAL, said, f"{reason}{where}", remedy, ProblemCause.MOVER_IDLE)
 
 
@@ -177,8 +218,11 @@ def _ready_mover(who: str, cluster: Cluster) -> Object | None:
 
 
 def _no_migration(cluster: Cluster) -> Problem | None:
-    """Return why no migration starts; None: they start, or that is unknown, which the outcome of a drain says."""
-    from virt_admit.model.kubevirt.settings import parallel_migrations  # noqa: PLC0415 - `check` of VMs does not need it
+    """Return why no migration starts; None: they start, or that is unknown,
+    which the outcome of a drain says.
+    """
+    # `check` of VMs does not need it
+    from virt_admit.model.kubevirt.settings import parallel_migrations  # noqa: PLC0415
 
     try:
         return cluster.cached(parallel_migrations.none_starts)
@@ -194,9 +238,15 @@ def _repair(vmi: Object, cluster: Cluster) -> str:
 
 
 def demand_conditions(vmi: Object, strategy: Strategy) -> None:
-    """Raise ``Unseen`` if a VMI that may migrate has no conditions: a snapshot may leave them out."""
+    """Raise ``Unseen`` if a VMI that may migrate has no conditions:
+    a snapshot may leave them out.
+    """
     migrates = strategy.value in ("LiveMigrate", "LiveMigrateIfPossible")
-    if migrates and not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
+    if (
+        migrates
+        and not vmi.at("status", "conditions").present
+        and vmi.at("status", "phase").present
+    ):
         raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
 
 
@@ -220,7 +270,9 @@ class Evictions(NamedTuple):
     def remedy(self) -> str:
         """What helps the VMIs that block, as a sentence; empty if none does."""
         remedies = [found.remedy for _, found in self.reactions if found.effect in BLOCKING]
-        first = next((each for each in remedies if each.lower().startswith(changed_disks.DO_NOT)), "")
+        first = next(
+            (each for each in remedies if each.lower().startswith(changed_disks.DO_NOT)), ""
+        )
         if not first and self.having(Effect.REFUSED, Effect.EXTERNAL):
             return "Set LiveMigrateIfPossible or None and restart them, or stop them."
         first = first or next(iter(remedies), "")

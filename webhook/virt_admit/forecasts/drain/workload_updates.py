@@ -1,8 +1,9 @@
 """How running VMs get a new launcher after an update of KubeVirt.
 
-The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate. Otherwise it evicts the
-VMI if ``Evict`` is listed. Otherwise it does nothing. It evicts through the eviction API, so eviction strategies
-apply. Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
+The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate.
+Otherwise it evicts the VMI if ``Evict`` is listed. Otherwise it does nothing. It evicts through the
+eviction API, so eviction strategies apply. Source:
+kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each
 from virt_admit.model.kubernetes.kinds import HCO, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migrations, vmis
+from virt_admit.model.kubevirt.instances import (
+    disruption_budgets,
+    expand,
+    lifecycle,
+    migrations,
+    vmis,
+)
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
@@ -28,7 +35,7 @@ LIVE_MIGRATE: Final = "LiveMigrate"
 EVICT: Final = "Evict"
 METHODS: Final = (LIVE_MIGRATE, EVICT)
 
-# --- what is configured --------------------------------------------------------------------------------------------
+# --- what is configured ---------------------------------------------------------------------------
 
 
 def block(obj: Object) -> Field:
@@ -44,8 +51,8 @@ def listed(obj: Object) -> Field:
 def methods(obj: Object) -> frozenset[str]:
     """Return the effective methods, without names that the controller does not know and skips.
 
-    HyperConverged without a list means ``LiveMigrate``, and only an empty list disables updates. KubeVirt without a
-    list does nothing.
+    HyperConverged without a list means ``LiveMigrate``, and only an empty list disables updates.
+    KubeVirt without a list does nothing.
     """
     field = listed(obj)
     if not field.is_list and kinds.of(obj) is HCO:
@@ -54,7 +61,10 @@ def methods(obj: Object) -> frozenset[str]:
 
 
 def in_force(cluster: Cluster) -> tuple[str, ...] | None:
-    """Return the methods in force; None: unknown. HyperConverged, where it exists, writes those of KubeVirt."""
+    """Return the methods in force; None: unknown.
+
+    HyperConverged, where it exists, writes those of KubeVirt.
+    """
     for read in (configuration.hyperconverged, configuration.kubevirt):
         try:
             found = read(cluster)
@@ -67,10 +77,11 @@ def in_force(cluster: Cluster) -> tuple[str, ...] | None:
 
 def did_you_mean(word: object) -> str | None:
     """Return the method that an unknown word probably means."""
-    return messages.did_you_mean(word, METHODS, {"shutdown": EVICT})  # the old name, still in comments of KubeVirt
+    # the old name, still in comments of KubeVirt
+    return messages.did_you_mean(word, METHODS, {"shutdown": EVICT})
 
 
-# --- the VMIs that it is about -------------------------------------------------------------------------------------
+# --- the VMIs that it is about --------------------------------------------------------------------
 
 
 @cached
@@ -81,13 +92,17 @@ def running(cluster: Cluster) -> Sequence[Object]:
 
 @cached
 def not_migratable(cluster: Cluster) -> Sequence[Object]:
-    """Return the running VMIs that KubeVirt reports as not migratable, without those not reported yet."""
+    """Return the running VMIs that KubeVirt reports as not migratable,
+    without those not reported yet.
+    """
     return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
 
 
 @cached
 def restarting(cluster: Cluster) -> int:
-    """Return how many of the VMIs that cannot migrate are known to start again after an eviction."""
+    """Return how many of the VMIs that cannot migrate are known to start again after an
+    eviction.
+    """
     after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
     return sum(not isinstance(each, Unseen) and each.comes for each in after)
 
@@ -102,14 +117,17 @@ class Evicted(NamedTuple):
 
 
 def evictions(obj: Object, cluster: Cluster) -> Iterator[Evicted]:
-    """Yield the effect of evictions on the running VMIs if this HyperConverged or KubeVirt is applied, by name.
+    """Yield the effect of evictions on the running VMIs if this HyperConverged or KubeVirt is
+    applied, by name.
 
     VMIs are left out if the effect depends on a condition that is not reported yet.
     """
     inherited = configuration.eviction_strategy(cluster, obj).value or ""
     for vmi, migratable, own in cluster.cached(_strategies):
         strategy = inherited if own is None else own
-        if migratable is None and lifecycle.eviction(strategy, True) is not lifecycle.eviction(strategy, False):
+        if migratable is None and lifecycle.eviction(strategy, True) is not lifecycle.eviction(
+            strategy, False
+        ):
             continue
         yield Evicted(vmi, migratable, lifecycle.eviction(strategy, migratable))
 
@@ -134,12 +152,21 @@ def left_to_migrate(cluster: Cluster) -> bool:
 
 
 def moving(cluster: Cluster) -> Sequence[Object]:
-    """Return the outdated VMIs that are migrating now, without those whose migration still waits for a place."""
-    return tuple(vmi for vmi in outdated(cluster) if any(map(_is_moving, migrations.own(vmi, cluster))))
+    """Return the outdated VMIs that are migrating now,
+    without those whose migration still waits for a place.
+    """
+    return tuple(
+        vmi for vmi in outdated(cluster) if any(map(_is_moving, migrations.own(vmi, cluster)))
+    )
 
 
 def _is_moving(migration: Object) -> bool:
-    return migration.at("status", "phase").text not in (None, "", "Pending", *migrations.FINAL_PHASES)
+    return migration.at("status", "phase").text not in (
+        None,
+        "",
+        "Pending",
+        *migrations.FINAL_PHASES,
+    )
 
 
 def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
@@ -147,7 +174,9 @@ def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
 
 
 def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
-    """Return whether a running VMI starts again after a clean shutdown, or what could not be read."""
+    """Return whether a running VMI starts again after a clean shutdown,
+    or what could not be read.
+    """
     return cluster.cached(_after_shutdown)[vmi.namespace, vmi.name]
 
 
@@ -162,7 +191,7 @@ def _comes_back(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
         return unseen
 
 
-# --- how an update reaches one of them ----------------------------------------------------------------------------
+# --- how an update reaches one of them ------------------------------------------------------------
 
 
 class Reach(enum.StrEnum):
@@ -186,10 +215,12 @@ class Update:
 
 
 def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
-    """Return how an update reaches a running VMI with these update methods (``LiveMigrate``, ``Evict``).
+    """Return how an update reaches a running VMI with these update methods (``LiveMigrate``,
+    ``Evict``).
 
-    A migratable VMI migrates if that is listed. Otherwise it is evicted if that is listed, and its eviction strategy
-    decides. Never raises: the result is ``UNKNOWN`` if data is missing or the condition is not reported yet.
+    A migratable VMI migrates if that is listed. Otherwise it is evicted if that is listed, and its
+    eviction strategy decides. Never raises: the result is ``UNKNOWN`` if data is missing or the
+    condition is not reported yet.
     """
     try:
         return _update(vmi, methods, cluster)
@@ -205,7 +236,11 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
         return _migrated(vmi, cluster)
     if EVICT not in methods:
         return Update(
-            vmi, Reach.NEVER, "no update method is listed" if can else f"it cannot migrate: {vmis.blocking_reason(vmi)}"
+            vmi,
+            Reach.NEVER,
+            "no update method is listed"
+            if can
+            else f"it cannot migrate: {vmis.blocking_reason(vmi)}",
         )
     said = expand.strategy(vmi, cluster)
     match lifecycle.eviction(said.value, can):
@@ -215,7 +250,8 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
             return Update(
                 vmi,
                 Reach.NEVER,
-                f"{said.phrase} refuses the eviction, and it cannot migrate: {vmis.blocking_reason(vmi)}",
+                f"{said.phrase} refuses the eviction, and it cannot migrate: "
+                f"{vmis.blocking_reason(vmi)}",
             )
         case Eviction.WAITS:
             return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")

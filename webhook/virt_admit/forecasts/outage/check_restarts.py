@@ -1,4 +1,6 @@
-"""What becomes of the VMs of a node once a health check has confirmed that it is down: the forecast of an outage."""
+"""What becomes of the VMs of a node once a health check has confirmed that it is down:
+the forecast of an outage.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class VmRestart(NamedTuple):
     """None if it cannot be determined."""
     why: str
     nowhere: str = ""
-    """Why no other node can run it just now, although it would restart; empty if one can, or if that is unknown."""
+    """Why no other node can run it just now, although it would restart; empty if one can,
+    or if that is unknown.
+    """
 
 
 def fates(
@@ -47,7 +51,9 @@ def fates(
             yield from (_unconfirmed(vm, never[node]) for vm in found)
         elif loss.vmis(node):
             confirmed = NodeCoverage((Actor(node, "", ""),), ())
-            yield from (_restart(vm, cluster) for vm in lost_vms.lost_vms(loss, {node: confirmed}).vms)
+            yield from (
+                _restart(vm, cluster) for vm in lost_vms.lost_vms(loss, {node: confirmed}).vms
+            )
         try:
             for _ in vmis.on_node(cluster, node):
                 pass
@@ -56,20 +62,27 @@ def fates(
 
 
 def _unconfirmed(vm: LostVm, why: str) -> VmRestart:
-    """Return what becomes of a VM whose node no check confirms down: KubeVirt itself may restart it."""
+    """Return what becomes of a VM whose node no check confirms down:
+    KubeVirt itself may restart it.
+    """
     comes = vm.outcome is LossOutcome.RESTARTS
     return VmRestart(vm.vmi, comes, vm.reason if comes else why)
 
 
 def _runs_kubevirt(cluster: Cluster) -> bool:
-    """Return whether any node has KubeVirt's label. Objects about health checks alone have nodes without it."""
+    """Return whether any node has KubeVirt's label.
+
+    Objects about health checks alone have nodes without it.
+    """
     return any(SCHEDULABLE in node.labels for node in cluster.known(NODE))
 
 
 def _restart(vm: LostVm, cluster: Cluster) -> VmRestart:
     after = lost_vms.fate(vm.vmi, cluster)
     if vm.outcome in _NOWHERE and cluster.cached(_runs_kubevirt):
-        return VmRestart(vm.vmi, after.comes, f"{after.reason}, but only later: {vm.reason}", vm.reason)
+        return VmRestart(
+            vm.vmi, after.comes, f"{after.reason}, but only later: {vm.reason}", vm.reason
+        )
     if vm.outcome is LossOutcome.NEVER:
         return VmRestart(vm.vmi, False, vm.reason)
     return VmRestart(vm.vmi, after.comes, after.reason)

@@ -35,10 +35,22 @@ KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 
 LOOKS_UP: Final[tuple[Kind, ...]] = (
     *KINDS,
-    *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
+    *(
+        kinds.NODE,
+        kinds.MACHINE,
+        kinds.CAPI_MACHINE,
+        kinds.VMI,
+        kinds.VM,
+        kinds.CONFIG_NODE,
+        kinds.SNR_CONFIG,
+    ),
     *(kinds.CAPI_CLUSTER, kinds.KUBEADM, kinds.CLUSTER_VERSION, kinds.INFRASTRUCTURE, kinds.PDB),
     *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
-    *(kind for kind in union(candidates.READS, lost_webhooks.READS) if kind not in (kinds.NODE, kinds.VMI)),
+    *(
+        kind
+        for kind in union(candidates.READS, lost_webhooks.READS)
+        if kind not in (kinds.NODE, kinds.VMI)
+    ),
 )
 """The kinds that an explanation needs from a live cluster."""
 
@@ -91,13 +103,19 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 
     course = timeline.timeline(check, cluster)
     budget = remediation_steps.budget(check, selection)
-    budget = replace(budget, one_by_one=budget.one_by_one or machine_owners.one_by_one(check, selection))
+    budget = replace(
+        budget, one_by_one=budget.one_by_one or machine_owners.one_by_one(check, selection)
+    )
     states = list(unhealthy_objects.unhealthy(check, selection, cluster))
     unhealthy = tuple(seen(states))
     complete = not selection.unseen and len(unhealthy) == len(states)
     blocking = inactive_reasons.obstacles(check, selection, unhealthy, cluster)
     refused = inactive_reasons.refused(check, selection, cluster)
-    never = {name: f"its node is never confirmed down: {why}" for why, nodes in refused.items() for name in nodes}
+    never = {
+        name: f"its node is never confirmed down: {why}"
+        for why, nodes in refused.items()
+        for name in nodes
+    }
     return Explanation(
         check=check,
         selection=selection,
@@ -110,10 +128,18 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
             *(_too_few(budget, len(unhealthy)) if complete else ()),
         ),
         notes=tuple(side_notes.notes(check, selection, cluster)),
-        overlaps=tuple(_overlap(selection, rival) for rival in seen(check_scope.rivals(check, cluster))),
+        overlaps=tuple(
+            _overlap(selection, rival) for rival in seen(check_scope.rivals(check, cluster))
+        ),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
-        fates=tuple(seen(check_restarts.fates(remediation_steps.nodes_of(check, selection, cluster), cluster, never))),
+        fates=tuple(
+            seen(
+                check_restarts.fates(
+                    remediation_steps.nodes_of(check, selection, cluster), cluster, never
+                )
+            )
+        ),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
 
@@ -121,7 +147,9 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 def _demand_health_check(obj: Object) -> None:
     if kinds.of(obj) not in KINDS:
         supported = ", ".join(f"{kind.kind} ({kind.group})" for kind in KINDS)
-        raise ValueError(f"{obj.kind or 'object'} {obj.full_name} cannot be explained. Use one of {supported}")
+        raise ValueError(
+            f"{obj.kind or 'object'} {obj.full_name} cannot be explained. Use one of {supported}"
+        )
 
 
 def _overlap(selection: Selection, rival: WatchedNodes) -> tuple[str, tuple[str, ...]]:
@@ -131,7 +159,9 @@ def _overlap(selection: Selection, rival: WatchedNodes) -> tuple[str, tuple[str,
 
 
 def _exceeded(budget: Budget, unhealthy: int, counted: int) -> Iterator[str]:
-    """Yield a message if more objects are unhealthy now than the limit allows, or if the check itself counts so many."""
+    """Yield a message if more objects are unhealthy now than the limit allows, or if the check
+    itself counts so many.
+    """
     if budget.total is None or budget.most is None or budget.never:
         return
     if unhealthy > budget.most:
@@ -143,4 +173,6 @@ def _exceeded(budget: Budget, unhealthy: int, counted: int) -> Iterator[str]:
 def _too_few(budget: Budget, unhealthy: int) -> Iterator[str]:
     """Yield a message if fewer objects are unhealthy now than the range demands."""
     if unhealthy and not budget.never and unhealthy < budget.least:
-        yield f"{unhealthy} {'is' if unhealthy == 1 else 'are'} unhealthy: fewer than {budget.least}"
+        yield (
+            f"{unhealthy} {'is' if unhealthy == 1 else 'are'} unhealthy: fewer than {budget.least}"
+        )

@@ -1,7 +1,9 @@
-"""Whether a VM takes the room that others need after the loss of a node. Only what is certain is said.
+"""Whether a VM takes the room that others need after the loss of a node.
 
-The sum of free room decides first. Where the sum suffices, the pieces may still be too small: then a VM may fit on so few
-nodes that it has no second one.
+Only what is certain is said.
+
+The sum of free room decides first. Where the sum suffices, the pieces may still be too small: then
+a VM may fit on so few nodes that it has no second one.
 """
 
 from __future__ import annotations
@@ -56,9 +58,16 @@ class Shortage(NamedTuple):
 
 
 def shortage(
-    room: Room, asked: RoomDemand, ahead: Resources, tolerance: Tolerance, cluster: Cluster, *, everything: bool = False
+    room: Room,
+    asked: RoomDemand,
+    ahead: Resources,
+    tolerance: Tolerance,
+    cluster: Cluster,
+    *,
+    everything: bool = False,
 ) -> Shortage | None:
-    """Return the first resource that is certainly short after a loss once a demand is met; None: none is.
+    """Return the first resource that is certainly short after a loss once a demand is met; None:
+    none is.
 
     Args:
         room: the room of the cluster.
@@ -75,7 +84,10 @@ def shortage(
     if room.number(view) < 2:
         return None
     pending = room.pending
-    margins = {key: wanted + ahead.get(key, 0) + pending.get(key, 0) for key, wanted in asked.requests.items()}
+    margins = {
+        key: wanted + ahead.get(key, 0) + pending.get(key, 0)
+        for key, wanted in asked.requests.items()
+    }
     tight = room.tight(margins, tolerance, view)
     found = [
         each
@@ -86,7 +98,9 @@ def shortage(
 
 
 def _in_order(resources: Collection[str]) -> list[str]:
-    return sorted(resources, key=lambda each: (_FIRST.index(each) if each in _FIRST else len(_FIRST), each))
+    return sorted(
+        resources, key=lambda each: (_FIRST.index(each) if each in _FIRST else len(_FIRST), each)
+    )
 
 
 def _short_of(
@@ -98,9 +112,15 @@ def _short_of(
     cluster: Cluster,
     view: RoomView,
 ) -> Shortage | None:
-    wanted, before, pending = asked.requests[resource], ahead.get(resource, 0), room.pending.get(resource, 0)
+    wanted, before, pending = (
+        asked.requests[resource],
+        ahead.get(resource, 0),
+        room.pending.get(resource, 0),
+    )
     margin = wanted + before + pending
-    slacks = sorted(_slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0])
+    slacks = sorted(
+        _slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0]
+    )
     if slacks and not asked.returns:  # on the node that is lost it takes nothing from others
         slacks = [each for each in slacks if each[1] is None] or slacks[1:]
     if not slacks:
@@ -129,7 +149,8 @@ def _slacks(
 
 
 def bound(room: Room, loss: RoomLoss, cluster: Cluster) -> dict[str, int]:
-    """Return what VMs on lost nodes request that no other node can ever run: they wait for their node and need no room.
+    """Return what VMs on lost nodes request that no other node can ever run: they wait for their
+    node and need no room.
 
     VMs of which that cannot be determined count as such.
     """
@@ -150,7 +171,9 @@ def _returning_on(room: Room, node: str) -> Iterator[tuple[str, str, Shape]]:
 
 
 def _has_other_node(namespace: str, name: str, loss: RoomLoss, cluster: Cluster) -> bool:
-    """Return whether it is certain that a node that is not lost may run a VM, whatever is free there."""
+    """Return whether it is certain that a node that is not lost may run a VM,
+    whatever is free there.
+    """
     try:
         vmi = cluster.get(VMI, namespace, name)
         return vmi is not None and next(_other_nodes(vmi, loss, cluster), None) is not None
@@ -165,7 +188,9 @@ def _other_nodes(vmi: Object, loss: RoomLoss, cluster: Cluster) -> Iterator[str]
         for claim in (*launcher_pod.claims(given.spec), *launcher_pod.attached_claims(given.spec))
     ]
     for host in permanent_constraints.hosts(given, cluster):
-        unmounted = (claim for claim in claims if claim.refusal(host.name, host.labels, moment=False))
+        unmounted = (
+            claim for claim in claims if claim.refusal(host.name, host.labels, moment=False)
+        )
         if host.name not in loss.nodes and not host.refusal and next(unmounted, None) is None:
             yield host.name
 
@@ -181,7 +206,7 @@ def grows(cluster: Cluster) -> bool:
         return True
 
 
-# --- the pieces of free room -------------------------------------------------------------------------------------
+# --- the pieces of free room ----------------------------------------------------------------------
 
 
 class OnlyPlaces(NamedTuple):
@@ -195,7 +220,8 @@ class OnlyPlaces(NamedTuple):
 
 
 def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces | None:
-    """Return the nodes with room for a new VM, if the loss of each of them certainly leaves one VM without memory.
+    """Return the nodes with room for a new VM,
+    if the loss of each of them certainly leaves one VM without memory.
 
     Raises:
         Unseen: a node does not report what it offers.
@@ -212,17 +238,23 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
         if not room.ledger.nodes[name].can_be_lost:
             return None
         elsewhere = slots - memory[name].free // wanted
-        if elsewhere > _at_most_as_large(room, name, wanted) or elsewhere != as_large(room, name, wanted, cluster):
+        if elsewhere > _at_most_as_large(room, name, wanted) or elsewhere != as_large(
+            room, name, wanted, cluster
+        ):
             return None
     if not asked.returns:
         return None
-    others = sorted((wanted - each.free, name) for name, each in memory.items() if name not in places)
+    others = sorted(
+        (wanted - each.free, name) for name, each in memory.items() if name not in places
+    )
     missing, other = next(((lack, name) for lack, name in others if lack > 0), (0, ""))
     return OnlyPlaces(tuple(sorted(places)), other, missing)
 
 
 def _known_places(room: Room, asked: RoomDemand) -> list[str]:
-    """Return the nodes with room, computed once for VMs of one size: nothing else is as costly in a full cluster."""
+    """Return the nodes with room, computed once for VMs of one size:
+    nothing else is as costly in a full cluster.
+    """
     known: dict[Hashable, list[str]] = room.memo.setdefault(_places, {})
     key = tuple(asked.requests.items()), asked.view
     if key not in known:
@@ -236,7 +268,10 @@ _MOST_SIZES: Final = 256
 
 
 def _places(room: Room, asked: RoomDemand) -> list[str]:
-    """Return the nodes with room for a new VM. Empty also if there are so many that the loss of one matters to no VM."""
+    """Return the nodes with room for a new VM.
+
+    Empty also if there are so many that the loss of one matters to no VM.
+    """
     wanted, asked_for = asked.requests[MEMORY], tuple(asked.requests.items())
     places: list[str] = []
     most = 0
@@ -255,7 +290,9 @@ def _places(room: Room, asked: RoomDemand) -> list[str]:
 
 
 def _at_most_as_large(room: Room, node: str, memory: int) -> int:
-    """Return how many VMs of a node start again and request as much memory, without a look at each of them."""
+    """Return how many VMs of a node start again and request as much memory,
+    without a look at each of them.
+    """
     return sum(
         number
         for shape, number in room.ledger.held(node).items()
@@ -263,10 +300,13 @@ def _at_most_as_large(room: Room, node: str, memory: int) -> int:
     )
 
 
-def as_large(room: Room, node: str, memory: int, cluster: Cluster, loss: RoomLoss | None = None) -> int:
+def as_large(
+    room: Room, node: str, memory: int, cluster: Cluster, loss: RoomLoss | None = None
+) -> int:
     """Return how many VMs of a node certainly need as much memory on another one after its loss."""
     lost = loss or RoomLoss(frozenset((node,)))
     return sum(
-        dict(shape.requests).get(MEMORY, 0) >= memory and _has_other_node(namespace, name, lost, cluster)
+        dict(shape.requests).get(MEMORY, 0) >= memory
+        and _has_other_node(namespace, name, lost, cluster)
         for namespace, name, shape in _returning_on(room, node)
     )

@@ -1,4 +1,6 @@
-"""How much room an object asks for that it does not have yet: a VM that starts or grows, a pool with more replicas."""
+"""How much room an object asks for that it does not have yet: a VM that starts or grows,
+a pool with more replicas.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ class RoomDemand:
 
     @functools.cached_property
     def returns(self) -> bool:
-        """Whether it is certain that its VMs start on another node after the loss of theirs. Mostly nothing asks."""
+        """Whether it is certain that its VMs start on another node after the loss of theirs.
+
+        Mostly nothing asks.
+        """
         return _returns(self.obj, self.cluster)
 
 
@@ -65,11 +70,16 @@ def demand(obj: Object, old: Object | None, cluster: Cluster) -> RoomDemand | No
     if last is None or not last.is_of(obj, old):
         versions = ref(obj), None if old is None else ref(old)
         last = room.memo[demand] = _LastDemand(*versions, *_demand(obj, old, room.vms, cluster))
-    return RoomDemand(last.requests, _view(obj), last.number, obj, cluster) if last.requests else None
+    return (
+        RoomDemand(last.requests, _view(obj), last.number, obj, cluster) if last.requests else None
+    )
 
 
 class _LastDemand(NamedTuple):
-    """What an object of the last review asked for. The memo outlives reviews, so it does not keep their objects alive."""
+    """What an object of the last review asked for.
+
+    The memo outlives reviews, so it does not keep their objects alive.
+    """
 
     obj: ref[Object]
     old: ref[Object] | None
@@ -77,15 +87,21 @@ class _LastDemand(NamedTuple):
     number: int
 
     def is_of(self, obj: Object, old: Object | None) -> bool:
-        return self.obj() is obj and (self.old is None if old is None else self.old is not None and self.old() is old)
+        return self.obj() is obj and (
+            self.old is None if old is None else self.old is not None and self.old() is old
+        )
 
 
-def _demand(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
+def _demand(
+    obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster
+) -> tuple[Resources, int]:
     asked, number = (_of_vm if kinds.of(obj) is VM else _of_set)(obj, old, ledger, cluster)
     return {resource: amount for resource, amount in asked.items() if amount > 0}, number
 
 
-def _of_vm(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
+def _of_vm(
+    obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster
+) -> tuple[Resources, int]:
     namespace = vms.namespace_of(obj)
     starts = _starts(obj)
     if ledger.runs(namespace, obj.name):
@@ -102,8 +118,13 @@ def _of_vm(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) 
     return size(obj, cluster), 1
 
 
-def _of_set(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
-    """Return the demand of a pool or replica set. Replicas that run without a known old version are not new."""
+def _of_set(
+    obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster
+) -> tuple[Resources, int]:
+    """Return the demand of a pool or replica set.
+
+    Replicas that run without a known old version are not new.
+    """
     replicas = _replicas(obj)
     before = _replicas(old) if old is not None else min(replicas, _running_of(obj, ledger))
     each = size(obj, cluster)
@@ -140,20 +161,28 @@ def _starts(obj: Object) -> bool:
 
 def _returns(obj: Object, cluster: Cluster) -> bool:
     """Return whether it is certain that the VM starts on another node after the loss of its own."""
-    if kinds.of(obj) is not VMIRS and vms.run_strategy(vms.vm_spec(obj)) not in ("Always", "RerunOnFailure"):
+    if kinds.of(obj) is not VMIRS and vms.run_strategy(vms.vm_spec(obj)) not in (
+        "Always",
+        "RerunOnFailure",
+    ):
         return False
     return _has_two_nodes(obj, cluster)
 
 
 def _has_two_nodes(obj: Object, cluster: Cluster) -> bool:
-    hosts = (host for host in permanent_constraints.hosts(expand(obj, cluster), cluster) if not host.refusal)
+    hosts = (
+        host
+        for host in permanent_constraints.hosts(expand(obj, cluster), cluster)
+        if not host.refusal
+    )
     return len(tuple(itertools.islice(hosts, 2))) > 1
 
 
 def _view(obj: Object) -> RoomView:
     spec = vms.vmi_spec(obj).map
     return RoomView(
-        tolerant=spec.get("tolerations") is not None, highest=HIGHEST if spec.get("priorityClassName") else None
+        tolerant=spec.get("tolerations") is not None,
+        highest=HIGHEST if spec.get("priorityClassName") else None,
     )
 
 
@@ -170,7 +199,7 @@ def _more(new: Resources, old: Resources) -> Resources:
     return {key: value - old.get(key, 0) for key, value in new.items()}
 
 
-# --- the objects of one run --------------------------------------------------------------------------------------
+# --- the objects of one run -----------------------------------------------------------------------
 
 
 class Run(NamedTuple):
@@ -228,11 +257,14 @@ def _demands(cluster: Cluster) -> Iterator[tuple[Object, RoomDemand]]:
             yield obj, asked
 
 
-# --- what was admitted a moment ago ------------------------------------------------------------------------------
+# --- what was admitted a moment ago ---------------------------------------------------------------
 
 
-def remembered(obj: Object, old: Object | None, known: RecentStart | None, cluster: Cluster) -> RecentStart | None:
-    """Return what to remember of an object that was admitted; None: it asks for nothing that its pods do not show.
+def remembered(
+    obj: Object, old: Object | None, known: RecentStart | None, cluster: Cluster
+) -> RecentStart | None:
+    """Return what to remember of an object that was admitted; None:
+    it asks for nothing that its pods do not show.
 
     Args:
         obj: a VM, a pool or a replica set.
@@ -249,8 +281,10 @@ def remembered(obj: Object, old: Object | None, known: RecentStart | None, clust
     if kinds.of(obj) is not VM:
         return _of_members(obj, known, asked, ledger)
     before = ledger.taken(vms.namespace_of(obj), obj.name)
-    turned_on = _starts(obj) and (old is None or not _starts(old))  # perhaps while its last VMI ends
-    if not before and (known is not None or asked is not None or turned_on):  # nothing of it is counted elsewhere
+    # perhaps while its last VMI ends
+    turned_on = _starts(obj) and (old is None or not _starts(old))
+    # nothing of it is counted elsewhere
+    if not before and (known is not None or asked is not None or turned_on):
         return RecentStart(identity(obj), size(obj, cluster), before) if _starts(obj) else None
     if asked is None:
         return known
@@ -265,34 +299,51 @@ def _of_members(
         return None
     if asked is None or not asked.number:
         return known
-    before = sum(1 for vmi in _members(identity(obj), ledger) if ledger.taken(vms.namespace_of(obj), vmi))
+    before = sum(
+        1 for vmi in _members(identity(obj), ledger) if ledger.taken(vms.namespace_of(obj), vmi)
+    )
     left = outstanding(known, ledger) if known is not None else {}
-    more = known.number - (before - int(known.before)) if known is not None and isinstance(known.before, int) else 0
+    more = (
+        known.number - (before - int(known.before))
+        if known is not None and isinstance(known.before, int)
+        else 0
+    )
     return RecentStart(identity(obj), together(left, [asked.requests]), before, asked.number + more)
 
 
 def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
-    """Return what an admitted object asks for and its pods do not show yet; empty: they show all of it."""
+    """Return what an admitted object asks for and its pods do not show yet; empty:
+    they show all of it.
+    """
     _, namespace, name = start.identity
     if isinstance(start.before, Taken):
         return start.requests if ledger.taken(namespace, name) == start.before else {}
     now = sum(1 for vmi in _members(start.identity, ledger) if ledger.taken(namespace, vmi))
     left = min(start.number, start.number - (now - start.before))
-    return {key: amount * left // start.number for key, amount in start.requests.items()} if left > 0 else {}
+    return (
+        {key: amount * left // start.number for key, amount in start.requests.items()}
+        if left > 0
+        else {}
+    )
 
 
-def ahead_of(obj: Object, old: Object | None, asked: RoomDemand, cluster: Cluster) -> list[Resources]:
-    """Return what objects that were admitted a moment ago ask for and their pods do not show yet."""
+def ahead_of(
+    obj: Object, old: Object | None, asked: RoomDemand, cluster: Cluster
+) -> list[Resources]:
+    """Return what objects that were admitted a moment ago ask for and their pods do not show
+    yet.
+    """
     recent = cluster.cached(recent_starts)
     if not recent:
         return []
     own, ledger = identity(obj), room_of(cluster).vms
-    is_more = old is not None and (kinds.of(obj) is not VM or not asked.number)  # than it asked for before
+    # than it asked for before
+    is_more = old is not None and (kinds.of(obj) is not VM or not asked.number)
     found = (outstanding(start, ledger) for start in recent if is_more or start.identity != own)
     return [each for each in found if each]
 
 
-# --- the field that decides --------------------------------------------------------------------------------------
+# --- the field that decides -----------------------------------------------------------------------
 
 
 def field_of(obj: Object, resource: str, asked: RoomDemand) -> Field:
@@ -311,7 +362,11 @@ def _fields(domain: Field, resource: str) -> Iterator[Field]:
     if resource == MEMORY:
         yield from (domain.at("memory", "guest"), domain.at("resources", "requests", "memory"))
     elif resource == CPU:
-        yield from (domain.at("resources", "requests", "cpu"), domain.at("cpu", "sockets"), domain.at("cpu", "cores"))
+        yield from (
+            domain.at("resources", "requests", "cpu"),
+            domain.at("cpu", "sockets"),
+            domain.at("cpu", "cores"),
+        )
     else:
         for kind in ("gpus", "hostDevices"):
             for device in domain.at("devices", kind).items():

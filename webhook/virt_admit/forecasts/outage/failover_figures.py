@@ -1,4 +1,6 @@
-"""The failover that is left, as figures: which nodes and zones may be lost, and the VMs that would not come back."""
+"""The failover that is left, as figures: which nodes and zones may be lost,
+and the VMs that would not come back.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,19 @@ class FailoverFigures:
     zones: Mapping[str, bool | None]
     """The same for each zone; empty: there are not two."""
     capacity: Mapping[str, int]
-    """What can still start at most with one node lost, by resource; negative: short. Empty: not known."""
+    """What can still start at most with one node lost, by resource; negative: short. Empty:
+    not known.
+    """
     without: Mapping[FailoverCause, int]
     """VMs that do not restart after the loss of their node, by cause. Empty: not known."""
     zone_vms: Mapping[str, int]
-    """VMs that do not restart after the loss of their zone. Empty: not known, or there are not two zones."""
+    """VMs that do not restart after the loss of their zone. Empty: not known,
+    or there are not two zones.
+    """
     seconds: Seconds | None
-    """Until the last VM restarts after the loss of the node where that takes longest. None: no VM restarts."""
+    """Until the last VM restarts after the loss of the node where that takes longest. None:
+    no VM restarts.
+    """
     spare_nodes: int | None
     largest: int | None
     """The memory of the largest VM that finds a node now, in bytes. None: not known."""
@@ -75,7 +83,9 @@ def figures(cluster: Cluster) -> FailoverFigures:
         zones={zone: one.survives for zone, one in zones.items()},
         capacity=known,
         without=_without(found.values()) if counted else {},
-        zone_vms={zone: sum(_without([one]).values()) for zone, one in zones.items()} if counted else {},
+        zone_vms={zone: sum(_without([one]).values()) for zone, one in zones.items()}
+        if counted
+        else {},
         seconds=max((one.slowest for one in found.values()), key=time_parts.length, default=None),
         spare_nodes=sums.spare_nodes if sums is not None else None,
         largest=sums.largest if sums is not None else None,
@@ -90,7 +100,10 @@ def _zones(cluster: Cluster) -> dict[str, Outage]:
 
 
 def _without(found: Iterable[Outage]) -> dict[FailoverCause, int]:
-    """Return the VMs without failover. Where chance decides who waits for room, the least number counts."""
+    """Return the VMs without failover.
+
+    Where chance decides who waits for room, the least number counts.
+    """
     number: Counter[FailoverCause] = Counter()
     for one in found:
         own = Counter(_CAUSES[vm.outcome] for vm in one.vms if vm.outcome in _CAUSES)
@@ -101,6 +114,10 @@ def _without(found: Iterable[Outage]) -> dict[FailoverCause, int]:
 
 
 def not_survived(found: FailoverFigures) -> list[tuple[str, str]]:
-    """Return the nodes whose loss the cluster does not certainly survive, each with the reason, the worst first."""
-    named = sorted((verdict is None, name) for name, verdict in found.nodes.items() if verdict is not True)
+    """Return the nodes whose loss the cluster does not certainly survive, each with the reason,
+    the worst first.
+    """
+    named = sorted(
+        (verdict is None, name) for name, verdict in found.nodes.items() if verdict is not True
+    )
     return [(name, found.reasons.get(name, "")) for _, name in named]

@@ -42,7 +42,9 @@ class FailoverFinding(NamedTuple):
     max_action: Action
 
 
-def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) -> Iterator[FailoverFinding]:
+def findings(
+    obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster
+) -> Iterator[FailoverFinding]:
     """Yield what is certainly short once an object runs.
 
     Args:
@@ -57,13 +59,16 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
     room = failover_room.room(cluster)
     run = failover_demand.run(cluster)
     ahead = run.ahead.get(failover_demand.identity(obj), {}) if run.ahead else {}
-    short = failover.shortage(room, asked, ahead, wanted.tolerance, cluster, everything=wanted.everything)
+    short = failover.shortage(
+        room, asked, ahead, wanted.tolerance, cluster, everything=wanted.everything
+    )
     early = None
     if short is None or not short.crosses:
         early = _with_recent(obj, old, room, asked, ahead, wanted, cluster)
     found = short if early is None else early
     if found is not None:
-        if found.crosses or not (wanted.silent or ahead):  # else another object of the same run has the finding
+        # else another object of the same run has the finding
+        if found.crosses or not (wanted.silent or ahead):
             yield FailoverFinding(
                 failover_demand.field_of(obj, found.resource, asked).path,
                 tuple(_messages(obj, old, found, asked, run, wanted.tolerance, cluster)),
@@ -75,19 +80,31 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
 
 
 def _with_recent(
-    obj: Object, old: Object | None, room: Room, asked: RoomDemand, ahead: Resources, wanted: Wanted, cluster: Cluster
+    obj: Object,
+    old: Object | None,
+    room: Room,
+    asked: RoomDemand,
+    ahead: Resources,
+    wanted: Wanted,
+    cluster: Cluster,
 ) -> Shortage | None:
-    """Return the shortage to which VMs lead that were admitted a moment ago and have no pods yet; None: they do not."""
+    """Return the shortage to which VMs lead that were admitted a moment ago and have no pods yet;
+    None: they do not.
+    """
     recent = failover_demand.ahead_of(obj, old, asked, cluster)
     if not recent:
         return None
     first = recent_starts.together(ahead, recent)
-    short = failover.shortage(room, asked, first, wanted.tolerance, cluster, everything=wanted.everything)
+    short = failover.shortage(
+        room, asked, first, wanted.tolerance, cluster, everything=wanted.everything
+    )
     return short if short is not None and short.crosses else None
 
 
 def _strongest(crosses: bool, seen: bool, cluster: Cluster) -> Action:
-    """Return the strongest action: room may grow where nodes are added, and a VM that is only starting may not stay."""
+    """Return the strongest action: room may grow where nodes are added, and a VM that is only
+    starting may not stay.
+    """
     if not crosses or failover.grows(cluster):
         return Action.AUDIT
     return Action.DENY if seen else Action.WARN
@@ -114,7 +131,11 @@ def _messages(
         yield from _of_the_run(short, run, run.ahead.get(failover_demand.identity(obj), {}), effect)
         return
     value = failover_remedy.largest(obj, old, short, asked, cluster)
-    most = f"Use at most {value}{_unit(obj, short, asked)}, stop VMs" if value is not None else "Stop VMs"
+    most = (
+        f"Use at most {value}{_unit(obj, short, asked)}, stop VMs"
+        if value is not None
+        else "Stop VMs"
+    )
     yield f"{amount} more: once this VM runs, {effect}: {missing}. {most} or add a node; {see}."
     yield f"{amount} more: once this VM runs, {effect}: {missing}. {most} or add a node."
     yield f"{amount} more: {effect}: {missing}. {most} or add a node."
@@ -135,23 +156,38 @@ def _of_the_run(short: Shortage, run: Run, ahead: Resources, effect: str) -> Ite
     total = run.total.get(short.resource, 0)
     room = max(0, short.room + ahead.get(short.resource, 0))
     start = run.that_fit(short.resource, room)
-    needs = f"the {count(run.number, 'new VM')} of this run need {show(short.resource, total)} of {short.resource}"
+    needs = (
+        f"the {count(run.number, 'new VM')} of this run need {show(short.resource, total)} of "
+        f"{short.resource}"
+    )
     remedy = f"Start at most {start} of them" if start else "Stop VMs or add a node first"
     yield f"{needs}, {show(short.resource, room)} can start before {effect}. {remedy}."
     yield f"{needs}, {show(short.resource, room)} can start. {remedy}."
 
 
-def _only_place(obj: Object, asked: RoomDemand, room: Room, cluster: Cluster) -> Iterator[FailoverFinding]:
+def _only_place(
+    obj: Object, asked: RoomDemand, room: Room, cluster: Cluster
+) -> Iterator[FailoverFinding]:
     places = failover.only_places(room, asked, cluster)
     if places is None:
         return
     decisive: Field = failover_demand.field_of(obj, MEMORY, asked)
     amount, where = show(MEMORY, asked.requests[MEMORY]), names(places.nodes, 63)
     if len(places.nodes) == 1:
-        problem = f"{amount}: only {where} has room for this VM, so it does not restart when {where} is lost"
+        problem = (
+            f"{amount}: only {where} has room for this VM, so it does not restart when {where} is "
+            "lost"
+        )
     else:
-        problem = f"{amount}: only {where} have room for this VM, and the loss of one of them leaves a VM without room"
-    free = f" or free {show(MEMORY, places.missing)} on {places.other}" if places.other else " or add a node"
+        problem = (
+            f"{amount}: only {where} have room for this VM, and the loss of one of them leaves a "
+            "VM without room"
+        )
+    free = (
+        f" or free {show(MEMORY, places.missing)} on {places.other}"
+        if places.other
+        else " or add a node"
+    )
     yield FailoverFinding(
         decisive.path,
         (f"{problem}. Make it smaller{free}.", f"{problem}. Make it smaller."),

@@ -1,4 +1,6 @@
-"""The node or zone whose loss leaves the most VMs without room, as far as that is certain without placing each VM."""
+"""The node or zone whose loss leaves the most VMs without room,
+as far as that is certain without placing each VM.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,22 @@ class WorstLoss(NamedTuple):
     resource: str
     needed: int
     free: int
-    """On the nodes that are left: on all of them together, or, for a size, in pieces of that size."""
+    """On the nodes that are left: on all of them together, or, for a size,
+    in pieces of that size.
+    """
     size: int = 0
-    """The size of the VMs of which some find no node, where the sum suffices; 0: the sum is short."""
+    """The size of the VMs of which some find no node, where the sum suffices; 0:
+    the sum is short.
+    """
     vms: int = 0
     """The VMs of this size or larger on the lost nodes."""
     places: int = 0
     """The places of this size on the others."""
 
 
-def worst(room: Room, tolerance: Tolerance, cluster: Cluster, *, everything: bool = False) -> WorstLoss | None:
+def worst(
+    room: Room, tolerance: Tolerance, cluster: Cluster, *, everything: bool = False
+) -> WorstLoss | None:
     """Return the loss with the largest shortage; None: no loss certainly leaves VMs without room.
 
     Raises:
@@ -39,7 +47,10 @@ def worst(room: Room, tolerance: Tolerance, cluster: Cluster, *, everything: boo
     view = RoomView(everything=everything)
     if room.number(view) < 2:
         return None
-    short = sorted(_short(room, tolerance, cluster, view), key=lambda each: (each.free - each.needed, str(each.loss)))
+    short = sorted(
+        _short(room, tolerance, cluster, view),
+        key=lambda each: (each.free - each.needed, str(each.loss)),
+    )
     for resource in dict.fromkeys((MEMORY, CPU, *(each.resource for each in short))):
         found = [each for each in short if each.resource == resource]
         if found:
@@ -47,7 +58,9 @@ def worst(room: Room, tolerance: Tolerance, cluster: Cluster, *, everything: boo
     return next(_in_pieces(room, tolerance, cluster, view), None)
 
 
-def _short(room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomView) -> Iterator[WorstLoss]:
+def _short(
+    room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomView
+) -> Iterator[WorstLoss]:
     """Yield the losses after which less is free than VMs need together."""
     for resource in _needed(room):
         free = room.free(resource, view)
@@ -63,11 +76,21 @@ def _short(room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomView) -
 
 def _needed(room: Room) -> list[str]:
     """Return the resources that VMs which start again ask for."""
-    return sorted({name for node in room.ledger.nodes for name in room.ledger.sums(node).by_role.get(Role.RETURNS, {})})
+    return sorted(
+        {
+            name
+            for node in room.ledger.nodes
+            for name in room.ledger.sums(node).by_role.get(Role.RETURNS, {})
+        }
+    )
 
 
-def _in_pieces(room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomView) -> Iterator[WorstLoss]:
-    """Yield the losses after which the free memory suffices, but not in pieces as large as the VMs, the worst first."""
+def _in_pieces(
+    room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomView
+) -> Iterator[WorstLoss]:
+    """Yield the losses after which the free memory suffices, but not in pieces as large as the VMs,
+    the worst first.
+    """
     memory = room.amounts(MEMORY, view)
     found = []
     for weight, loss in room.losses(MEMORY, tolerance, view):
@@ -75,12 +98,21 @@ def _in_pieces(room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomVie
         for number, size in enumerate(sizes, 1):
             if number < len(sizes) and sizes[number] == size:
                 continue
-            places = sum(each.free // size for name, each in memory.items() if name not in loss.nodes)
+            places = sum(
+                each.free // size for name, each in memory.items() if name not in loss.nodes
+            )
             if number > places:
-                moving = sum(failover.as_large(room, name, size, cluster, loss) for name in loss.nodes)
+                moving = sum(
+                    failover.as_large(room, name, size, cluster, loss) for name in loss.nodes
+                )
                 if moving > places:
                     free = sum(each.free for name, each in memory.items() if name not in loss.nodes)
-                    found.append((places - moving, WorstLoss(loss, MEMORY, weight, free, size, moving, places)))
+                    found.append(
+                        (
+                            places - moving,
+                            WorstLoss(loss, MEMORY, weight, free, size, moving, places),
+                        )
+                    )
                     break
     yield from (each for _, each in sorted(found, key=lambda each: (each[0], str(each[1].loss))))
 
@@ -94,7 +126,9 @@ def _sizes(room: Room, loss: RoomLoss) -> Iterator[int]:
                 yield from (size for _ in range(number))
 
 
-def worst_now(tolerance: Tolerance, cluster: Cluster, *, everything: bool = False) -> WorstLoss | None:
+def worst_now(
+    tolerance: Tolerance, cluster: Cluster, *, everything: bool = False
+) -> WorstLoss | None:
     """Return the worst loss as the cluster is now. Most changes leave it equal.
 
     Raises:
@@ -107,7 +141,9 @@ def worst_now(tolerance: Tolerance, cluster: Cluster, *, everything: bool = Fals
     return keep(cluster, (worst_now, tolerance, everything), find)
 
 
-def cached_worst(tolerance: Tolerance, cluster: Cluster, room: Room, *, everything: bool = False) -> WorstLoss | None:
+def cached_worst(
+    tolerance: Tolerance, cluster: Cluster, room: Room, *, everything: bool = False
+) -> WorstLoss | None:
     """Return ``worst``, computed once for each state of the cluster."""
     key = "worst", tolerance, everything
     if key not in room.memo:

@@ -1,4 +1,6 @@
-"""The largest VM, or the most replicas, that leave enough room: tried with the same size that decided."""
+"""The largest VM, or the most replicas, that leave enough room:
+tried with the same size that decided.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ _LEAST: Final = 64 * _MI
 _TRIES: Final = 4
 
 
-def largest(obj: Object, old: Object | None, short: Shortage, asked: RoomDemand, cluster: Cluster) -> object:
-    """Return the value of the field that decides with which the VM leaves enough room; None: there is none, or the field
-    is not a number."""
+def largest(
+    obj: Object, old: Object | None, short: Shortage, asked: RoomDemand, cluster: Cluster
+) -> object:
+    """Return the value of the field that decides with which the VM leaves enough room; None: there
+    is none, or the field is not a number.
+    """
     decisive = failover_demand.field_of(obj, short.resource, asked)
     for value in _smaller(decisive, short, asked):
         try:
@@ -53,13 +58,16 @@ def _smaller(decisive: Field, short: Shortage, asked: RoomDemand) -> Iterator[ob
         yield from _quantities(decisive, short.missing, _cpu)
 
 
-def _quantities(decisive: Field, missing: int, written: Callable[[int], str | None]) -> Iterator[str]:
+def _quantities(
+    decisive: Field, missing: int, written: Callable[[int], str | None]
+) -> Iterator[str]:
     try:
         exact = parse_quantity(decisive.value, integers=True)
     except (TypeError, ValueError):
         return
     amount = int(exact * 1000) if written is _cpu else int(exact)
-    for number in range(1, _TRIES + 1):  # what KubeVirt adds grows with the size, mostly by less than it shrinks
+    # what KubeVirt adds grows with the size, mostly by less than it shrinks
+    for number in range(1, _TRIES + 1):
         value = written(amount - missing * number)
         if value is None:
             return

@@ -1,7 +1,9 @@
-"""How much room the loss of nodes or of a zone leaves for the VMs that start again: the sum of what is free.
+"""How much room the loss of nodes or of a zone leaves for the VMs that start again:
+the sum of what is free.
 
-Nothing fits where the sum is short, so a shortage is certain. The opposite is not: the free room may be in pieces. The sum
-does not change when VMs move, so a migration or a drain never turns a yes into a no.
+Nothing fits where the sum is short, so a shortage is certain. The opposite is not: the free room
+may be in pieces. The sum does not change when VMs move, so a migration or a drain never turns a yes
+into a no.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from virt_admit.model.scheduler.room_totals import (
 
 T = TypeVar("T")
 
-READS: Final = union(vm_ledger.READS, expand_module.READS, launcher_resources.READS, {VMI: ("spec",)})
+READS: Final = union(
+    vm_ledger.READS, expand_module.READS, launcher_resources.READS, {VMI: ("spec",)}
+)
 
 
 class RoomLoss(NamedTuple):
@@ -50,7 +54,9 @@ class RoomLoss(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """What a loss takes of the free room: what was free on the nodes, and what their VMs need on others."""
+    """What a loss takes of the free room: what was free on the nodes,
+    and what their VMs need on others.
+    """
 
     weight: int
     loss: RoomLoss
@@ -80,9 +86,13 @@ class Room:
         """
         return self._totals(view).number
 
-    def tight(self, margins: Mapping[str, int], tolerance: Tolerance, view: RoomView = VMS_ALONE) -> Collection[str]:
-        """Return the resources of which perhaps less than a margin is free after a loss. The sums show that without a look
-        at single nodes, except for zones and a reserve."""
+    def tight(
+        self, margins: Mapping[str, int], tolerance: Tolerance, view: RoomView = VMS_ALONE
+    ) -> Collection[str]:
+        """Return the resources of which perhaps less than a margin is free after a loss.
+
+        The sums show that without a look at single nodes, except for zones and a reserve.
+        """
         if tolerance.zones or tolerance.reserve:
             return margins
         _, free, heaviest, *_ = self._totals(view)
@@ -93,8 +103,9 @@ class Room:
         ]
 
     def has_other_places(self, memory: int, view: RoomView = VMS_ALONE) -> bool:
-        """Return whether the loss of any node leaves more places of so much memory than it has VMs, as far as that shows
-        without a look at single nodes."""
+        """Return whether the loss of any node leaves more places of so much memory than it has VMs,
+        as far as that shows without a look at single nodes.
+        """
         totals = self._totals(view)
         missing = totals.heaviest.get(PODS, 0) + 1
         others = totals.largest[:-1]  # the largest node may be the lost one
@@ -107,7 +118,8 @@ class Room:
         return missing <= 0
 
     def open(self, view: RoomView = VMS_ALONE) -> Collection[str]:
-        """Return the nodes on which VMs may run, whether or not they are cordoned or Ready at the moment.
+        """Return the nodes on which VMs may run,
+        whether or not they are cordoned or Ready at the moment.
 
         Raises:
             Unseen: one of them does not report what it offers.
@@ -115,7 +127,8 @@ class Room:
         return self.by_node(view)
 
     def by_node(self, view: RoomView = VMS_ALONE) -> ByNode:
-        """Return the amounts of each resource that a node offers or holds, by node on which VMs may run.
+        """Return the amounts of each resource that a node offers or holds,
+        by node on which VMs may run.
 
         Raises:
             Unseen: a node does not report what it offers.
@@ -123,14 +136,17 @@ class Room:
         return self._table(view)[1]
 
     def amounts(self, resource: str, view: RoomView = VMS_ALONE) -> Mapping[str, Amounts]:
-        """Return what is free and what needs another place after a loss, by node on which VMs may run.
+        """Return what is free and what needs another place after a loss,
+        by node on which VMs may run.
 
         Raises:
             Unseen: a node does not report what it offers.
         """
         key = "amounts", resource, view
         if key not in self.memo:
-            self.memo[key] = {name: each.get(resource, NOTHING) for name, each in self.by_node(view).items()}
+            self.memo[key] = {
+                name: each.get(resource, NOTHING) for name, each in self.by_node(view).items()
+            }
         found: Mapping[str, Amounts] = self.memo[key]
         return found
 
@@ -161,7 +177,9 @@ class Room:
     def _effective(self, view: RoomView) -> RoomView:
         """Return the view with what the VMs of the cluster demand."""
         every = self.ledger.derive(VmDemands, VmDemands, lambda demands: demands.every)
-        priorities = [each for each in (view.highest, *(highest for highest, _ in every)) if each is not None]
+        priorities = [
+            each for each in (view.highest, *(highest for highest, _ in every)) if each is not None
+        ]
         tolerant = view.tolerant or any(tolerant for _, tolerant in every)
         return view._replace(highest=max(priorities, default=None), tolerant=tolerant)
 
@@ -170,17 +188,24 @@ class Room:
         """What VMs that start at the moment ask for and no node holds yet."""
         return self.ledger.sums("").by_role.get(Role.RETURNS, {})
 
-    def losses(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> Sequence[Weighed]:
-        """Return the losses that the cluster must survive, the heaviest first. None if nothing would be left.
+    def losses(
+        self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE
+    ) -> Sequence[Weighed]:
+        """Return the losses that the cluster must survive, the heaviest first.
 
-        Of several nodes or zones at once only the heaviest sets are tried. Without VMs that are bound to their node the
-        heaviest one decides.
+        None if nothing would be left.
+
+        Of several nodes or zones at once only the heaviest sets are tried. Without VMs that are
+        bound to their node the heaviest one decides.
         """
         key = "losses", resource, tolerance, view
         if key not in self.memo:
             every = self.by_node(view)
             weights = weights_of(resource, every, self.ledger)
-            found = (*_of_nodes(weights, tolerance.nodes, len(every)), *self._of_zones(weights, tolerance.zones))
+            found = (
+                *_of_nodes(weights, tolerance.nodes, len(every)),
+                *self._of_zones(weights, tolerance.zones),
+            )
             self.memo[key] = sorted(found, key=lambda each: (-each.weight, sorted(each.loss.nodes)))
         losses: Sequence[Weighed] = self.memo[key]
         return losses
@@ -191,18 +216,25 @@ class Room:
             zones.setdefault(self.ledger.nodes[name].zone, set()).add(name)
         if number < 1 or number >= len(zones) or "" in zones:
             return
-        weighed = sorted(((sum(weights[name] for name in names), zone) for zone, names in zones.items()), reverse=True)
+        weighed = sorted(
+            ((sum(weights[name] for name in names), zone) for zone, names in zones.items()),
+            reverse=True,
+        )
         if number == 1:
             for weight, zone in weighed:
                 yield Weighed(weight, RoomLoss(frozenset(zones[zone]), zone))
             return
         for lost in _heaviest_sets({zone: weight for weight, zone in weighed}, number):
             nodes = frozenset(name for zone in lost for name in zones[zone])
-            yield Weighed(sum(weights[name] for name in nodes), RoomLoss(nodes, " and ".join(sorted(lost))))
+            yield Weighed(
+                sum(weights[name] for name in nodes), RoomLoss(nodes, " and ".join(sorted(lost)))
+            )
 
     def reserve(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> int:
         """Return how much of a resource must stay free."""
-        offered = sum((self.ledger.nodes[name].allocatable or {}).get(resource, 0) for name in self.open(view))
+        offered = sum(
+            (self.ledger.nodes[name].allocatable or {}).get(resource, 0) for name in self.open(view)
+        )
         return -(-offered * tolerance.reserve // 100)
 
 
@@ -218,7 +250,10 @@ def _of_nodes(weights: Mapping[str, int], number: int, among: int) -> Iterator[W
 
 
 def _heaviest_sets(weights: Mapping[str, int], number: int) -> Iterator[tuple[str, ...]]:
-    """Yield the heaviest sets of so many names, the heaviest first. The next one replaces one name by the next lighter."""
+    """Yield the heaviest sets of so many names, the heaviest first.
+
+    The next one replaces one name by the next lighter.
+    """
     names = sorted(weights, key=lambda name: (-weights[name], name))
 
     def weighed(places: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
@@ -233,7 +268,10 @@ def _heaviest_sets(weights: Mapping[str, int], number: int) -> Iterator[tuple[st
         yield tuple(names[place] for place in places)
         for index, place in enumerate(places):
             following = (*places[:index], place + 1, *places[index + 1 :])
-            if place + 1 < (places[index + 1] if index + 1 < number else len(names)) and following not in known:
+            if (
+                place + 1 < (places[index + 1] if index + 1 < number else len(names))
+                and following not in known
+            ):
                 known.add(following)
                 heapq.heappush(queue, weighed(following))
 
@@ -265,12 +303,18 @@ def _room(cluster: Cluster) -> Room | Unseen:
     ledger = vms.ledger.copy() if computed else vms.ledger
     for node, shape in computed.values():
         ledger.add(node, shape)
-    return Room(ledger, vms, {key: each for key, each in computed.items() if each[1].role is Role.RETURNS})
+    return Room(
+        ledger, vms, {key: each for key, each in computed.items() if each[1].role is Role.RETURNS}
+    )
 
 
-def _computed(vms: VmLedger, cluster: Cluster) -> Iterator[tuple[tuple[str, str], tuple[str, Shape]]]:
-    """Yield the VMIs that have no pod, in the size that KubeVirt computes. One whose size cannot be determined counts as
-    nothing: a shortage stays certain without it."""
+def _computed(
+    vms: VmLedger, cluster: Cluster
+) -> Iterator[tuple[tuple[str, str], tuple[str, Shape]]]:
+    """Yield the VMIs that have no pod, in the size that KubeVirt computes.
+
+    One whose size cannot be determined counts as nothing: a shortage stays certain without it.
+    """
     for namespace, name in vms.without_pod():
         check_time()
         vmi = find(cluster, VMI, namespace, name)

@@ -1,8 +1,10 @@
 """Who acts after the loss of a node, when its pods are gone, and which health check refuses.
 
-Sources: medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile,
+Sources:
+medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile,
 #isControlPlaneRemediationAllowed; medik8s/common:pkg/etcd/etcd.go; openshift/machine-api-operator:
-pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go.
+pkg/controller/machine/drain_controller.go;
+kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.control import control_plane_turn, owner_turns
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
-from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
+from virt_admit.forecasts.outage.time_parts import (
+    POD_GONE,
+    Detach,
+    Part,
+    Seconds,
+    detection,
+    seconds,
+    total,
+)
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import (
     exclusions,
@@ -30,7 +40,11 @@ from virt_admit.forecasts.remediation import (
     unhealthy_objects,
 )
 from virt_admit.forecasts.remediation.coverage import CHECKS
-from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator, stages
+from virt_admit.forecasts.remediation.first_remediator import (
+    FirstRemediator,
+    first_remediator,
+    stages,
+)
 from virt_admit.forecasts.remediation.reactivation import Reactivation
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
@@ -68,7 +82,9 @@ class Actor:
     reactivation: Reactivation | None = None
     """What makes it act, if the check itself is changed."""
     begun: str = ""
-    """What goes on already, of a node that is lost: the parts count from now. Empty: it has not acted yet."""
+    """What goes on already, of a node that is lost: the parts count from now. Empty:
+    it has not acted yet.
+    """
 
     @property
     def at(self) -> Seconds | None:
@@ -80,7 +96,10 @@ class Actor:
         """Why the pods never go, as a sentence about the check."""
         words = {_WAITS: "postpones it", remediation_agents.WITHOUT: "cannot remediate it"}
         own = (word for begin, word in words.items() if self.refuses.startswith(begin))
-        return f"{self.check} {'can do no more' if self.begun else next(own, 'refuses')}: {self.refuses}"
+        return (
+            f"{self.check} {'can do no more' if self.begun else next(own, 'refuses')}: "
+            f"{self.refuses}"
+        )
 
     @property
     def certain(self) -> bool:
@@ -89,7 +108,9 @@ class Actor:
 
 
 _WAITS: Final = "it waits for the "
-"""Of ``inactive_reasons.upgrade``: the operator acts after the update of the node, or of the cluster."""
+"""Of ``inactive_reasons.upgrade``: the operator acts after the update of the node,
+or of the cluster.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +125,9 @@ class NodeCoverage:
     def first(self) -> Actor | None:
         """The check that certainly acts first; None: none certainly acts."""
         acting = [(actor.at or Seconds(0, 0), actor) for actor in self.actors if actor.certain]
-        return min(acting, key=lambda each: (each[0].low, each[0].high is None), default=(None, None))[1]
+        return min(
+            acting, key=lambda each: (each[0].low, each[0].high is None), default=(None, None)
+        )[1]
 
     @property
     def unattended(self) -> bool:
@@ -147,8 +170,13 @@ class _Watch:
 def coverage(node: str, loss: Loss) -> NodeCoverage:
     """Return which health checks act after the loss of a node, and which refuse."""
     known, unseen = loss.cluster.cached(_watches)
-    found = (*(_actor(each, node, loss) for each in known if node in each.nodes), *_harvester(node, loss))
-    return NodeCoverage(found, tuple(dict.fromkeys((*unseen, *outside_checks.outside(node, loss.cluster)))))
+    found = (
+        *(_actor(each, node, loss) for each in known if node in each.nodes),
+        *_harvester(node, loss),
+    )
+    return NodeCoverage(
+        found, tuple(dict.fromkeys((*unseen, *outside_checks.outside(node, loss.cluster))))
+    )
 
 
 def _harvester(node: str, loss: Loss) -> Iterator[Actor]:
@@ -163,14 +191,22 @@ def _harvester(node: str, loss: Loss) -> Iterator[Actor]:
         return
     refuses = loss.stopped or policy.idle
     try:
-        refuses = refuses or ("" if harvester_reset.left(loss.lost, loss.cluster) else "none of its own pods is left")
+        refuses = refuses or (
+            "" if harvester_reset.left(loss.lost, loss.cluster) else "none of its own pods is left"
+        )
     except Unseen as blind:
         unseen = (blind.what,)
     if refuses:
         remedy = policy.remedy if policy.idle else ""
-        yield Actor(node, harvester_reset.TITLE, "Harvester", refuses=refuses, unseen=unseen, remedy=remedy)
+        yield Actor(
+            node, harvester_reset.TITLE, "Harvester", refuses=refuses, unseen=unseen, remedy=remedy
+        )
         return
-    parts = detection(loss), Part("waited", policy.wait, policy.wait), Part("pod gone", 0, _HARVESTER_LATE)
+    parts = (
+        detection(loss),
+        Part("waited", policy.wait, policy.wait),
+        Part("pod gone", 0, _HARVESTER_LATE),
+    )
     yield Actor(node, harvester_reset.TITLE, "Harvester", parts, unseen=unseen)
 
 
@@ -189,7 +225,10 @@ def _watches(cluster: Cluster) -> tuple[tuple[_Watch, ...], tuple[str, ...]]:
 def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
     check, selection = watch.check, watch.selection
     direct = check.kind is kinds.NHC
-    nodes = {(obj.name if direct else machine_nodes.node_name(obj, cluster)): obj for obj in selection.objects}
+    nodes = {
+        (obj.name if direct else machine_nodes.node_name(obj, cluster)): obj
+        for obj in selection.objects
+    }
     states = list(unhealthy_objects.unhealthy(check, selection, cluster))
     unhealthy = [state for state in states if not isinstance(state, Unseen)]
     lasting = list(inactive_reasons.lasting(check, cluster))
@@ -198,7 +237,11 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
     if check.kind is kinds.CAPI_MHC:
         lasting += inactive_reasons.stopped_cluster(check, cluster)
     reasons = [reason for reason in lasting if isinstance(reason, str)]
-    refused = {node: why for why, some in inactive_reasons.refused(check, selection, cluster).items() for node in some}
+    refused = {
+        node: why
+        for why, some in inactive_reasons.refused(check, selection, cluster).items()
+        for node in some
+    }
     unsure: Mapping[str, str] = {}
     if direct:
         excluded = {node.name: exclusions.state(node, cluster) for node in selection.objects}
@@ -215,7 +258,10 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         refused,
         unsure,
         {
-            each.owner: f"whether {each.owner} remediates it: {each.machine.name} waits for that {each.lasts}"
+            each.owner: (
+                f"whether {each.owner} remediates it: {each.machine.name} waits for that "
+                f"{each.lasts}"
+            )
             for each in reported_status.refusals(check, selection, cluster)
         },
         tuple(dict.fromkeys(reason.what for reason in lasting if isinstance(reason, Unseen))),
@@ -225,16 +271,20 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
 
 
 def _cooldown(check: HealthCheck) -> Seconds:
-    """Return how long a NodeHealthCheck in a storm waits after its limit is met (#evaluateStormRecovery)."""
+    """Return how long a NodeHealthCheck in a storm waits after its limit is met
+    (#evaluateStormRecovery).
+    """
     if check.kind is not kinds.NHC or not inactive_reasons.in_storm(check):
         return Seconds(0, 0)
     try:
-        return Seconds(0, parse_duration(check.obj.at("spec", "stormCooldownDuration").value) // SECOND)
+        return Seconds(
+            0, parse_duration(check.obj.at("spec", "stormCooldownDuration").value) // SECOND
+        )
     except ValueError:
         return Seconds(0, None)
 
 
-# --- what a check does about one node ----------------------------------------------------------------------------
+# --- what a check does about one node -------------------------------------------------------------
 
 
 def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
@@ -243,8 +293,17 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     remediator = course.stage.name if course.stage is not None else ""
     machine = _machine_of(view, node, loss.cluster) if _deletes(view, course) else None
     begun = machine_replacement.deletion(machine, node, loss)
-    if not begun and (failed := failed_remediations.of_node(check.obj, node, loss.cluster, view.nodes[node])):
-        return Actor(node, view.title, remediator, refuses=failed.reason, remedy=failed.remedy, begun=failed.reason)
+    if not begun and (
+        failed := failed_remediations.of_node(check.obj, node, loss.cluster, view.nodes[node])
+    ):
+        return Actor(
+            node,
+            view.title,
+            remediator,
+            refuses=failed.reason,
+            remedy=failed.remedy,
+            begun=failed.reason,
+        )
     refuses, unseen = (loss.stopped, ()) if begun else _refusal(view, node, loss)
     freed = refuses or _freed(view, course, machine, node, loss)
     if not begun:
@@ -255,10 +314,14 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
         seen = (view.watch, view.budget, node, _down(view, loss), loss.cluster)
         again = None if begun else reactivation.reactivation(*seen)
         remedy = remedy or (again.remedy if again else "")
-        return Actor(node, view.title, remediator, (), freed, Detach.UNKNOWN, unseen, remedy, again, begun)
+        return Actor(
+            node, view.title, remediator, (), freed, Detach.UNKNOWN, unseen, remedy, again, begun
+        )
     if begun:
         ends = Part("remediated", *freed.takes), freed.gone
-        return Actor(node, view.title, remediator, ends, "", freed.detach, freed.unseen, begun=begun)
+        return Actor(
+            node, view.title, remediator, ends, "", freed.detach, freed.unseen, begun=begun
+        )
     wait = (timeline.patience(check) or 0) // SECOND
     parts = [detection(loss), Part("waited", wait, wait)]
     if view.cooldown.high != 0:
@@ -280,12 +343,22 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
             else ()
         ),
     )
-    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen, *late))
+    return Actor(
+        node,
+        view.title,
+        remediator,
+        tuple(parts),
+        "",
+        freed.detach,
+        (*unseen, *freed.unseen, *late),
+    )
 
 
 def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:
     check = view.watch.check
-    return first_remediator(check, view.stages, view.nodes[node] if check.kind is kinds.NHC else None, cluster)
+    return first_remediator(
+        check, view.stages, view.nodes[node] if check.kind is kinds.NHC else None, cluster
+    )
 
 
 def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
@@ -301,11 +374,20 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
     limited = view.budget.refuses(down)
     if limited:
         return limited, view.unread if view.budget.least > 1 else ()
-    unseen = view.unread if view.budget.most is None or down + len(view.unread) > view.budget.most else ()
+    unseen = (
+        view.unread
+        if view.budget.most is None or down + len(view.unread) > view.budget.most
+        else ()
+    )
     if view.budget.most is None:
         unseen = (*unseen, f"how many nodes {view.title} selects")
-    elif len(_known_down(view, loss)) + max(view.counted - len(view.unhealthy), 0) > view.budget.most:
-        unseen = (*unseen, f"which Machines {view.title} counts as unhealthy: its status says {view.counted}")
+    elif (
+        len(_known_down(view, loss)) + max(view.counted - len(view.unhealthy), 0) > view.budget.most
+    ):
+        unseen = (
+            *unseen,
+            f"which Machines {view.title} counts as unhealthy: its status says {view.counted}",
+        )
     if check.kind is not kinds.NHC:
         unseen = (*unseen, *filter(None, (view.left.get(machine_owners.title(view.nodes[node])),)))
     unseen = (*unseen, *filter(None, (view.unsure.get(node),)))
@@ -323,18 +405,28 @@ def _known_down(view: _Watch, loss: Loss) -> frozenset[str]:
 
 
 def _turn(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
-    """Return why it is not the turn of a node, or of its Machine, and what could not be read of that. Empty: it is."""
+    """Return why it is not the turn of a node, or of its Machine,
+    and what could not be read of that. Empty: it is.
+    """
     check = view.watch.check
     if check.kind is kinds.CAPI_MHC and machine_owners.decide(check):
         spent = detection(loss).low + (timeline.patience(check) or 0) // SECOND
-        return owner_turns.refusal(owner_turns.Marked(view.nodes[node], view.nodes, view.unhealthy, spent, loss))
+        return owner_turns.refusal(
+            owner_turns.Marked(view.nodes[node], view.nodes, view.unhealthy, spent, loss)
+        )
     if check.kind is not kinds.NHC:
         return "", ()
-    members = {each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects}
-    return control_plane_turn.refusal(node, members, view.unhealthy, loss) if node in members else ("", ())
+    members = {
+        each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects
+    }
+    return (
+        control_plane_turn.refusal(node, members, view.unhealthy, loss)
+        if node in members
+        else ("", ())
+    )
 
 
-# --- how the pods go ---------------------------------------------------------------------------------------------
+# --- how the pods go ------------------------------------------------------------------------------
 
 
 def _deletes(view: _Watch, course: FirstRemediator) -> bool:
@@ -344,7 +436,9 @@ def _deletes(view: _Watch, course: FirstRemediator) -> bool:
     return course.step.kind is kinds.MDR_TEMPLATE
 
 
-def _freed(view: _Watch, course: FirstRemediator, machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
+def _freed(
+    view: _Watch, course: FirstRemediator, machine: Object | None, node: str, loss: Loss
+) -> FreedPods | str:
     """Return how the pods of a node go after its remediator begins; as text why they never go."""
     stage, step = course.stage, course.step
     if stage is None:
@@ -356,15 +450,20 @@ def _freed(view: _Watch, course: FirstRemediator, machine: Object | None, node: 
         own = view.nodes.get(node)
         measured = [own] if own is not None and view.watch.check.kind is kinds.NHC else None
         takes = remediators.snr_duration(loss.cluster, measured) // SECOND
-        return FreedPods(Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True))
-    if kind is kinds.FAR_TEMPLATE:  # it fails for good after its tries, or another remediator goes on
+        return FreedPods(
+            Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True)
+        )
+    # it fails for good after its tries, or another remediator goes on
+    if kind is kinds.FAR_TEMPLATE:
         tries = seconds(stage.takes) if stage is view.stages[-1] else Seconds(0, None)
         return FreedPods(tries, POD_GONE, _strategy(step, loss.cluster, automatic=False))
     return FreedPods(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
 
 
 def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach:
-    """Return how the remediator frees volumes: by the out-of-service taint, or by deleting pods alone."""
+    """Return how the remediator frees volumes: by the out-of-service taint,
+    or by deleting pods alone.
+    """
     try:
         template = step.template(cluster) if step is not None else None
     except Unseen:
@@ -376,25 +475,41 @@ def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach
         return Detach.AT_ONCE
     if strategy in (None, "Automatic") and automatic:
         release = versions.parse_version(cluster.server_version)
-        return Detach.AT_ONCE if release is None or release >= _SINCE_OUT_OF_SERVICE else Detach.FORCED
+        return (
+            Detach.AT_ONCE if release is None or release >= _SINCE_OUT_OF_SERVICE else Detach.FORCED
+        )
     return Detach.FORCED
 
 
 def _machine_of(view: _Watch, node: str, cluster: Cluster) -> Object | None:
     if view.watch.check.kind is not kinds.NHC:
         return view.nodes.get(node)
-    return next((each for each in cluster.known(kinds.MACHINE) if machine_nodes.node_name(each, cluster) == node), None)
+    return next(
+        (
+            each
+            for each in cluster.known(kinds.MACHINE)
+            if machine_nodes.node_name(each, cluster) == node
+        ),
+        None,
+    )
 
 
 def by_hand(loss: Loss) -> tuple[Part, ...]:
-    """Return the parts until the pods are gone if an administrator sets the out-of-service taint at once."""
+    """Return the parts until the pods are gone if an administrator sets the out-of-service taint at
+    once.
+    """
     return detection(loss), POD_GONE
 
 
 def evicted(node: str, loss: Loss) -> int | None:
-    """Return after how many seconds at most the pods of a lost node without own tolerations are marked for deletion.
+    """Return after how many seconds at most the pods of a lost node without own tolerations are
+    marked for deletion.
 
     None: never.
     """
     delay = loss.taint_delay(node)
-    return None if delay is None else (detection(loss).high or 0) + delay + machine_replacement.TOLERATED
+    return (
+        None
+        if delay is None
+        else (detection(loss).high or 0) + delay + machine_replacement.TOLERATED
+    )

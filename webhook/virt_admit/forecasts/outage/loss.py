@@ -27,11 +27,14 @@ ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
 
 _STAY: Final = frozenset(("DaemonSet", "Node", "VirtualMachineInstance", "Pod"))
-"""Owners whose pods need no room after a loss: pods of daemons and static pods belong to their node. Launcher pods are
-counted as VMs, and the pods that attach their volumes with them."""
+"""Owners whose pods need no room after a loss: pods of daemons and static pods belong to their
+node. Launcher pods are counted as VMs, and the pods that attach their volumes with them.
+"""
 
 SLOW_ZONE: Final = 50
-"""Nodes up to which the node controller deletes no pod in a zone in trouble (``large-cluster-size-threshold``)."""
+"""Nodes up to which the node controller deletes no pod in a zone in trouble
+(``large-cluster-size-threshold``).
+"""
 _UNHEALTHY_SHARE: Final = (55, 100)
 """The share of not ready nodes from which a zone is in trouble (``unhealthy-zone-threshold``)."""
 _BETWEEN_TAINTS: Final = 10
@@ -39,8 +42,10 @@ _BETWEEN_TAINTS: Final = 10
 _BETWEEN_SLOW_TAINTS: Final = 100
 """The same in a large zone in trouble (``secondary-node-eviction-rate``)."""
 _NOTICED_APART: Final = 15
-"""Seconds between the first and the last node that is noticed: 10 s of the Lease, and 5 s until the next look. Meanwhile a
-zone that is lost as a whole counts as in trouble, so none of its nodes is tainted."""
+"""Seconds between the first and the last node that is noticed: 10 s of the Lease, and 5 s until the
+next look. Meanwhile a zone that is lost as a whole counts as in trouble, so none of its nodes is
+tainted.
+"""
 
 
 class Quorum(NamedTuple):
@@ -51,7 +56,9 @@ class Quorum(NamedTuple):
     left: int
     """Without those that are down already."""
     kept: bool | None
-    """Whether more than half of them are left. None: nodes that are not Ready, or were not read, decide."""
+    """Whether more than half of them are left. None: nodes that are not Ready, or were not read,
+    decide.
+    """
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,10 @@ class Loss:
 
     @functools.cached_property
     def scheduler(self) -> FilterPipeline:
-        """kube-scheduler's filters over what is left. Target pods of migrations that end with their source are gone."""
+        """kube-scheduler's filters over what is left.
+
+        Target pods of migrations that end with their source are gone.
+        """
         left = self.cluster.cached(_with_drivers).without_nodes(self.lost)
         return left.without_pods(self._orphans(left))
 
@@ -96,7 +106,10 @@ class Loss:
         owned = self.cluster.cached(_owned_pods)
         state = candidates.scheduler(self.cluster).state
         return tuple(
-            replace(pod, node="") for node in self.nodes for pod in state.pods.get(node, ()) if pod.full_name in owned
+            replace(pod, node="")
+            for node in self.nodes
+            for pod in state.pods.get(node, ())
+            if pod.full_name in owned
         )
 
     def vmis(self, node: str) -> tuple[Object, ...]:
@@ -134,14 +147,19 @@ class Loss:
 
     @property
     def stopped(self) -> str:
-        """Why the API stops, so that no controller acts; empty: it goes on, or that is not known."""
+        """Why the API stops, so that no controller acts; empty: it goes on,
+        or that is not known.
+        """
         quorum = self.quorum
         if quorum.kept is not False:
             return ""
         are = "is" if 1 in (quorum.left, quorum.nodes) else "are"
         down = self._not_up(False)
         why = f" ({names(down, 200)})" if down else ""
-        return f"the API stops: {quorum.left} of {count(quorum.nodes, 'control-plane node')} {are} left{why}"
+        return (
+            f"the API stops: {quorum.left} of {count(quorum.nodes, 'control-plane node')} {are} "
+            f"left{why}"
+        )
 
     @functools.cached_property
     def leader_moves(self) -> bool:
@@ -149,10 +167,12 @@ class Loss:
         return not self.lost.isdisjoint(control_plane.members(self.cluster))
 
     def taint_delay(self, node: str) -> int | None:
-        """Return how many seconds at most pass from the moment at which a lost node is noticed until it is tainted.
+        """Return how many seconds at most pass from the moment at which a lost node is noticed
+        until it is tainted.
 
         None: kube-controller-manager taints none in its zone, so it deletes no pod
-        (pkg/controller/nodelifecycle/node_lifecycle_controller.go#ComputeZoneState, #ReducedQPSFunc).
+        (pkg/controller/nodelifecycle/node_lifecycle_controller.go#ComputeZoneState,
+        #ReducedQPSFunc).
         """
         zones = self._zones
         if all(zone.ready == 0 for zone in zones.values()):
@@ -165,8 +185,9 @@ class Loss:
         return None if total <= SLOW_ZONE else others * _BETWEEN_SLOW_TAINTS + _NOTICED_APART
 
     def taints_the_first(self, node: str) -> bool:
-        """Return whether one lost node of a zone is tainted although its zone is in trouble: it is noticed before the
-        others, and tainted at once (``tests/upstream/clocks.py``)."""
+        """Return whether one lost node of a zone is tainted although its zone is in trouble: it is
+        noticed before the others, and tainted at once (``tests/upstream/clocks.py``).
+        """
         return self.taint_delay(node) is None and any(zone.ready for zone in self._zones.values())
 
     def in_zone_of(self, node: str) -> Iterator[str]:
@@ -181,7 +202,9 @@ class Loss:
         zone_of = self.cluster.cached(_zone_of)
         for node in self.nodes:
             zone = found.get(zone_of.get(node, ()), _Zone(1, 1))
-            found[zone_of.get(node, ())] = zone._replace(ready=zone.ready - (node in ready or node not in zone_of))
+            found[zone_of.get(node, ())] = zone._replace(
+                ready=zone.ready - (node in ready or node not in zone_of)
+            )
         return found
 
 
@@ -203,7 +226,9 @@ def every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
 
 def _ready(cluster: Cluster) -> frozenset[str]:
     nodes = every_node(cluster)[0].items()
-    return frozenset(name for name, node in nodes if node.condition("Ready")["status"].text in (None, "True"))
+    return frozenset(
+        name for name, node in nodes if node.condition("Ready")["status"].text in (None, "True")
+    )
 
 
 def _zone_of(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
@@ -225,12 +250,16 @@ def _zones(cluster: Cluster) -> Mapping[tuple[str, ...], _Zone]:
 
 def of_zone(cluster: Cluster, zone: str, key: str) -> Iterable[str]:
     """Return the names of the nodes whose label ``key`` names this zone, sorted."""
-    return sorted(name for name, node in every_node(cluster)[0].items() if node.labels.get(key) == zone)
+    return sorted(
+        name for name, node in every_node(cluster)[0].items() if node.labels.get(key) == zone
+    )
 
 
 def zones(cluster: Cluster, key: str) -> Iterable[str]:
     """Return the zones that the nodes name, sorted."""
-    return sorted({node.labels[key] for node in every_node(cluster)[0].values() if key in node.labels})
+    return sorted(
+        {node.labels[key] for node in every_node(cluster)[0].values() if key in node.labels}
+    )
 
 
 def _owned_pods(cluster: Cluster) -> frozenset[str]:
@@ -255,12 +284,15 @@ def _second_pods(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
         if len(some) > 1:
             here = cluster.cached(_node_of_vmi).get(vmi, "")
             found.setdefault(here, []).extend(
-                f"{pod.namespace or 'default'}/{pod.name}" for pod in some if pod.at("spec", "nodeName").text != here
+                f"{pod.namespace or 'default'}/{pod.name}"
+                for pod in some
+                if pod.at("spec", "nodeName").text != here
             )
     return {node: tuple(names) for node, names in found.items()}
 
 
 def _node_of_vmi(cluster: Cluster) -> Mapping[tuple[str, str], str]:
     return {
-        (vmi.namespace or "default", vmi.name): vmi.at("status", "nodeName").text or "" for vmi in cluster.known(VMI)
+        (vmi.namespace or "default", vmi.name): vmi.at("status", "nodeName").text or ""
+        for vmi in cluster.known(VMI)
     }

@@ -74,7 +74,9 @@ class LostVm:
     fresh: bool = False
     """Whether it comes back without the data of some disks."""
     cause: str = ""
-    """What else than health checks and nodes keeps it from starting: ``DISK`` or that of ``lost_webhooks``."""
+    """What else than health checks and nodes keeps it from starting:
+    ``DISK`` or that of ``lost_webhooks``.
+    """
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
@@ -107,13 +109,20 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
     except Unseen as unseen:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
     if paused:
-        return Fate(False, LossOutcome.OFF, f"its replica set {paused} is paused", "set its spec.paused to false")
+        return Fate(
+            False,
+            LossOutcome.OFF,
+            f"its replica set {paused} is paused",
+            "set its spec.paused to false",
+        )
     if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
         return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
     if after.comes and (copied := lost_storage.unfinished(vmi)):
         return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
     if after.comes and (held := stuck_starts.after_loss(vmi, cluster)) is not None:
-        return Fate(False, LossOutcome.OFF, f"it does not start now either: {held.reason}", held.remedy)
+        return Fate(
+            False, LossOutcome.OFF, f"it does not start now either: {held.reason}", held.remedy
+        )
     if after.comes and (refused := stuck_starts.refused_again(vmi, cluster)) is not None:
         return Fate(False, LossOutcome.NEVER, refused.reason, refused.remedy)
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
@@ -124,13 +133,17 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
     return Fate(False, LossOutcome.OFF if strategy else LossOutcome.LOST, after.why, after.remedy)
 
 
-# --- the time line -----------------------------------------------------------------------------------------------
+# --- the time line --------------------------------------------------------------------------------
 
 
 def start(vmi: Object) -> Part:
     """Return how long a VM takes to start: as its last start took, else an assumed range."""
     took = _last_start(vmi)
-    return Part("started", *START) if took is None else Part("started", took, max(took + 1, took * 3 // 2))
+    return (
+        Part("started", *START)
+        if took is None
+        else Part("started", took, max(took + 1, took * 3 // 2))
+    )
 
 
 def is_estimated(vmi: Object) -> bool:
@@ -139,7 +152,9 @@ def is_estimated(vmi: Object) -> bool:
 
 
 def _last_start(vmi: Object) -> int | None:
-    begin = clock.instant(migrations.entered(vmi, "Pending")) or clock.instant(migrations.entered(vmi, "Scheduling"))
+    begin = clock.instant(migrations.entered(vmi, "Pending")) or clock.instant(
+        migrations.entered(vmi, "Scheduling")
+    )
     end = clock.instant(migrations.entered(vmi, "Running"))
     if begin is None or end is None or end < begin:
         return None
@@ -148,14 +163,19 @@ def _last_start(vmi: Object) -> int | None:
 
 def detach(vmi: Object, pod: Pod, how: Detach, cluster: Cluster) -> Part:
     """Return how long the volumes of a VM keep it waiting after its pod is gone."""
-    held = how is not Detach.AT_ONCE and [claim for claim in pod.claims if _is_held(vmi, claim, cluster)]
+    held = how is not Detach.AT_ONCE and [
+        claim for claim in pod.claims if _is_held(vmi, claim, cluster)
+    ]
     if not held:
         return Part("detached", 0, 0)
     return Part("detached", DETACH if how is Detach.FORCED else 0, DETACH)
 
 
 def _is_held(vmi: Object, name: str, cluster: Cluster) -> bool:
-    """Return whether a volume may be attached to one node alone. Yes also if the claim cannot be read."""
+    """Return whether a volume may be attached to one node alone.
+
+    Yes also if the claim cannot be read.
+    """
     try:
         claim = cluster.get(PVC, vms.namespace_of(vmi), name)
         if claim is None or not volume_attachments.is_of_one_node(claim):
@@ -169,7 +189,11 @@ def _is_held(vmi: Object, name: str, cluster: Cluster) -> bool:
 def loses_data(vmi: Object) -> bool:
     """Return whether a VM has disks that a new pod starts with empty or as in their image."""
     kinds_of_volumes = ("containerDisk", "emptyDisk", "ephemeral")
-    return any(volume[kind].present for volume in vmi.at("spec", "volumes").items() for kind in kinds_of_volumes)
+    return any(
+        volume[kind].present
+        for volume in vmi.at("spec", "volumes").items()
+        for kind in kinds_of_volumes
+    )
 
 
 def guest_memory(vmi: Object) -> int:
@@ -178,7 +202,7 @@ def guest_memory(vmi: Object) -> int:
     return amounts(memory)[MEMORY]
 
 
-# --- all VMs of a loss -------------------------------------------------------------------------------------------
+# --- all VMs of a loss ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +247,22 @@ def lost_vms(loss: Loss, coverages: Mapping[str, NodeCoverage]) -> LostVms:
     """Return what becomes of each VM of the lost nodes."""
     cases = [_case(vmi, node, loss) for node in loss.nodes for vmi in loss.vmis(node)]
     bound = {id(case.vmi): why for case in cases if (why := _bound(case, loss))}
-    placeable = [case.returning for case in cases if case.returning is not None and id(case.vmi) not in bound]
+    placeable = [
+        case.returning for case in cases if case.returning is not None and id(case.vmi) not in bound
+    ]
     room = _room(placeable, {id(case.vmi) for case in cases if case.fate.comes is None}, loss)
     silent = lost_webhooks.silent(loss) if cases else ()
-    rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), ""), silent) for case in cases)
+    rows = (
+        _row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), ""), silent)
+        for case in cases
+    )
     return LostVms(tuple(rows), room)
 
 
 def _room(placeable: Sequence[ReturningVm], doubtful: Collection[int], loss: Loss) -> RoomLeft:
-    """Return the room for VMs, of which some perhaps do not need it: it is not known whether they start, or
-    whether any node can ever run them."""
+    """Return the room for VMs, of which some perhaps do not need it: it is not known whether they
+    start, or whether any node can ever run them.
+    """
     found = room_left.room(placeable, loss)
     if found.fits is not False:
         return found
@@ -250,7 +280,9 @@ def _room(placeable: Sequence[ReturningVm], doubtful: Collection[int], loss: Los
 
 def _case(vmi: Object, node: str, loss: Loss) -> _Case:
     found = fate(vmi, loss.cluster)
-    return _Case(vmi, node, found, returning(vmi, loss.cluster) if found.comes is not False else None)
+    return _Case(
+        vmi, node, found, returning(vmi, loss.cluster) if found.comes is not False else None
+    )
 
 
 def _bound(case: _Case, loss: Loss) -> str:
@@ -258,7 +290,11 @@ def _bound(case: _Case, loss: Loss) -> str:
     if case.returning is None:
         return ""
     pod = case.returning.fresh.pod
-    if case.returning.fresh.plain and loss.scheduler.accepting(pod) and not loss.scheduler.lacking(pod.requests):
+    if (
+        case.returning.fresh.plain
+        and loss.scheduler.accepting(pod)
+        and not loss.scheduler.lacking(pod.requests)
+    ):
         return ""
     if not room_left.is_bound(case.returning, loss):
         return ""
@@ -267,19 +303,37 @@ def _bound(case: _Case, loss: Loss) -> str:
 
 
 def _row(
-    case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str, silent: Sequence[SilentWebhook]
+    case: _Case,
+    loss: Loss,
+    coverage: NodeCoverage,
+    room: RoomLeft,
+    bound: str,
+    silent: Sequence[SilentWebhook],
 ) -> LostVm:
     vmi, node, found = case.vmi, case.node, case.fate
     fresh = found.comes is not False and loses_data(vmi)
     if found.comes is False or case.returning is None:
         return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
     pod, comes = case.returning.fresh.pod, found.comes is True
-    by_hand = total(_from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss))
-    coverage = next_vmis.with_kubevirt(vmi, coverage, detach(vmi, pod, Detach.FORCED, loss.cluster), loss)
+    by_hand = total(
+        _from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss)
+    )
+    coverage = next_vmis.with_kubevirt(
+        vmi, coverage, detach(vmi, pod, Detach.FORCED, loss.cluster), loss
+    )
     first = coverage.first
 
     def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
-        return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
+        return LostVm(
+            vmi,
+            node,
+            outcome,
+            reason,
+            remedy,
+            fresh=fresh,
+            returning=case.returning,
+            **more,  # type: ignore[arg-type]
+        )
 
     disk = lost_storage.of(vmi, pod.claims, loss)
     gone = disk is not None and disk.certain
@@ -288,21 +342,38 @@ def _row(
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
         why, way = unattended_vms.why_and_remedy(node, pod, loss, coverage, room, bound)
-        held = bound or gone or pod.full_name in room.nowhere or stuck_starts.fails(vmi, loss.cluster)
+        held = (
+            bound or gone or pod.full_name in room.nowhere or stuck_starts.fails(vmi, loss.cluster)
+        )
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
-        return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
+        return row(
+            LossOutcome.NODE,
+            f"no other node can run it: {bound}",
+            lost_storage.elsewhere(pod, loss),
+        )
     if comes and disk is not None and disk.certain:
         return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
     if comes and (full := room.nowhere.get(pod.full_name, "")):
-        return row(LossOutcome.ROOM, f"no node takes it: {full}", start_doubts.opens(full, pod.fault, loss.cluster))
+        return row(
+            LossOutcome.ROOM,
+            f"no node takes it: {full}",
+            start_doubts.opens(full, pod.fault, loss.cluster),
+        )
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:
         unseen = (disk.unseen,) if disk is not None and disk.unseen else ()
-        return row(LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand, unseen=unseen)
+        return row(
+            LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand, unseen=unseen
+        )
     if doubts or first is None:
-        return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
+        return row(
+            LossOutcome.UNKNOWN,
+            doubts[0][0],
+            by_hand=by_hand,
+            unseen=tuple(what for _, what in doubts if what),
+        )
     return row(
         LossOutcome.RESTARTS,
         f"{found.reason}; {first.begun or f'{first.check} acts'}",
@@ -312,18 +383,27 @@ def _row(
     )
 
 
-def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss: Loss) -> Iterator[tuple[str, str]]:
+def _doubts(
+    case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss: Loss
+) -> Iterator[tuple[str, str]]:
     """Yield why it cannot be determined whether a VM restarts, each with what could not be read."""
     if case.fate.comes is None:
         yield case.fate.reason, case.fate.unseen
     if loss.quorum_doubt:
         yield loss.quorum_doubt, ""
     if hidden := lost_webhooks.unread(loss.cluster):
-        yield "not all admission webhooks could be read, and one of them may keep VMs from starting", hidden
+        yield (
+            "not all admission webhooks could be read, and one of them may keep VMs from starting",
+            hidden,
+        )
     if coverage.first is None:
         unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
-        begun = next((actor for actor in coverage.actors if actor.begun and not actor.refuses), None)
-        why = f"{begun.begun}, and it is not known {names(begun.unseen)}" if begun is not None else ""
+        begun = next(
+            (actor for actor in coverage.actors if actor.begun and not actor.refuses), None
+        )
+        why = (
+            f"{begun.begun}, and it is not known {names(begun.unseen)}" if begun is not None else ""
+        )
         yield why or f"it is not known which health check acts for {case.node}", names(unseen)
     if room.fits is not True and pod not in room.safe:
         if room.fits is False:
@@ -333,14 +413,23 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
 
 
 def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
-    """Return why a pod may not start where it is placed, which nothing that places it knows; None: no doubt."""
+    """Return why a pod may not start where it is placed, which nothing that places it knows; None:
+    no doubt.
+    """
     takes = loss.scheduler.accepting(pod).__contains__
-    network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(pod, loss.scheduler, loss.cluster)
+    network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(
+        pod, loss.scheduler, loss.cluster
+    )
     return network or start_doubts.volumes(node, pod.namespace, pod.claims, loss.cluster)
 
 
 def _from_pod_gone(
-    parts: Sequence[Part], how: Detach, vm: ReturningVm, node: str, loss: Loss, hook: SilentWebhook | None = None
+    parts: Sequence[Part],
+    how: Detach,
+    vm: ReturningVm,
+    node: str,
+    loss: Loss,
+    hook: SilentWebhook | None = None,
 ) -> tuple[Part, ...]:
     """Return the whole time line of a VM, given its parts until its pod is gone."""
     gone, pod = total(parts).low, vm.fresh.pod
@@ -351,11 +440,14 @@ def _from_pod_gone(
     return (*parts, *waits, *next_vmis.waits(vm.vmi, detached, loss.cluster), start(vm.vmi))
 
 
-def _controllers_lost(node: str, gone: int, loss: Loss, hook: SilentWebhook | None) -> Iterator[Part]:
-    """Yield the wait for what a start needs and whose pods are all on lost nodes: virt-controller, a webhook.
+def _controllers_lost(
+    node: str, gone: int, loss: Loss, hook: SilentWebhook | None
+) -> Iterator[Part]:
+    """Yield the wait for what a start needs and whose pods are all on lost nodes: virt-controller,
+    a webhook.
 
-    Its Deployment creates other pods once the old ones are marked for deletion: when the node's taint is no longer
-    tolerated, or when their remediator frees the node.
+    Its Deployment creates other pods once the old ones are marked for deletion: when the node's
+    taint is no longer tolerated, or when their remediator frees the node.
 
     Args:
         node: the lost node of the VM.
@@ -364,7 +456,13 @@ def _controllers_lost(node: str, gone: int, loss: Loss, hook: SilentWebhook | No
         hook: a webhook that the start waits for.
     """
     nodes = loss.cluster.cached(_controllers)
-    what = "virt-controller" if nodes and nodes <= loss.lost else hook.webhook.title if hook is not None else ""
+    what = (
+        "virt-controller"
+        if nodes and nodes <= loss.lost
+        else hook.webhook.title
+        if hook is not None
+        else ""
+    )
     if not what:
         return
     evicted = health_actors.evicted(node, loss)

@@ -1,8 +1,8 @@
 """How the pods of a lost node go when its Machine is deleted: the dead node is drained first.
 
-Budgets are honored and KubeVirt refuses the eviction of VMs that must migrate, so the drain ends when the deletion time of
-these pods has passed: of an unreachable node no other end is awaited. Sources:
-openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode;
+Budgets are honored and KubeVirt refuses the eviction of VMs that must migrate, so the drain ends
+when the deletion time of these pods has passed: of an unreachable node no other end is awaited.
+Sources: openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode;
 kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#drainNode,
 :core/reconcilers/machine/drain/filters.go#shouldSkipPod #drainLabelFilter.
 """
@@ -39,9 +39,13 @@ _UNDRAINED: Final = {
 }
 """The annotation of a Machine whose node is not drained."""
 TOLERATED: Final = 300
-"""Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
+"""Seconds that a pod without its own toleration stays on an unreachable node
+(defaulttolerationseconds).
+"""
 _GRACE: Final = 30
-"""Seconds that KubeVirt gives a guest of a VMI without its own grace period (DefaultGracePeriodSeconds)."""
+"""Seconds that KubeVirt gives a guest of a VMI without its own grace period
+(DefaultGracePeriodSeconds).
+"""
 _LAUNCHER_GRACE: Final = 30
 """Seconds that virt-launcher gets in addition (template.go#renderLaunchManifest)."""
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -62,7 +66,8 @@ class FreedPods(NamedTuple):
 
 
 def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
-    """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first.
+    """Return how the pods of a node go when its Machine is deleted:
+    its controller drains the dead node first.
 
     Of a deletion that has begun the time counts from now.
     """
@@ -73,7 +78,10 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
         return _freed()
     limit = _drain_timeout(machine, loss.cluster)
     if limit is None and (held := next(_held_for_good(node, loss), None)):
-        return f"the drain of the dead node never ends: nothing deletes pod {held.pod.full_name}, and {held.why}"
+        return (
+            f"the drain of the dead node never ends: nothing deletes pod {held.pod.full_name}, and "
+            f"{held.why}"
+        )
     refusing, perhaps, unread = _refusing(node, loss)
     ends = _drain_end(refusing, node, loss)
     if ends is None and limit is None:
@@ -81,20 +89,23 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
             first = f"whether {node} is tainted before its zone counts as in trouble"
             return _freed(first)
         return (
-            "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
-            "deletes their pods"
+            "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and "
+            "nothing else deletes their pods"
         )
     if limit is not None and ends is None:
         return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
-    unseen = unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
+    unseen = (
+        unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
+    )
     return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, ends, limit, unseen)
 
 
-# --- a deletion that has begun -----------------------------------------------------------------------------------
+# --- a deletion that has begun --------------------------------------------------------------------
 
 
 def deletion(machine: Object | None, node: str, loss: Loss) -> str:
-    """Return since when the Machine of a node that does not report is being deleted, and until when its drain may wait.
+    """Return since when the Machine of a node that does not report is being deleted,
+    and until when its drain may wait.
 
     Empty: it is not being deleted.
     """
@@ -108,22 +119,30 @@ def deletion(machine: Object | None, node: str, loss: Loss) -> str:
 
 
 def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss) -> Iterator[str]:
-    """Yield that a check should have deleted the Machine of a lost node long ago: what keeps it from that is not known.
+    """Yield that a check should have deleted the Machine of a lost node long ago: what keeps it
+    from that is not known.
 
     ``wait``: the seconds for which the node must be lost before.
     """
     found, now = find(loss.cluster, NODE, "", node), clock.now(loss.cluster)
     lost = (
-        node_phases.unready_since(found) if found is not None and node_health.silence_now(node, loss.cluster) else None
+        node_phases.unready_since(found)
+        if found is not None and node_health.silence_now(node, loss.cluster)
+        else None
     )
     limit = datetime.timedelta(seconds=wait) + _SETTLED
     if machine is not None and lost is not None and now is not None and now - lost > limit:
         since = duration(now - lost)
-        yield f"why {check} has not deleted Machine {machine.name}, whose node has been lost for {since}"
+        yield (
+            f"why {check} has not deleted Machine {machine.name}, whose node has been lost for "
+            f"{since}"
+        )
 
 
 def _left(machine: Object, loss: Loss) -> int | None:
-    """Return how many seconds the drain of a Machine may still wait; None: without a limit, or it has ended."""
+    """Return how many seconds the drain of a Machine may still wait; None: without a limit,
+    or it has ended.
+    """
     limit, now = machine_drain.ends(machine), clock.now(loss.cluster)
     drained = machine_drain.is_drained(machine) or machine_drain.volume_wait(machine) is not None
     if limit is None or now is None or drained:
@@ -138,15 +157,21 @@ def _age(machine: Object, loss: Loss) -> datetime.timedelta | None:
 _SETTLED: Final = datetime.timedelta(minutes=10)
 """Owners of hooks act within minutes, and volumes of pods that are gone are detached within six."""
 _SLOW: Final = datetime.timedelta(minutes=30)
-"""After that a deletion that nothing is known to hold up takes longer than a drain and the end of an instance."""
+"""After that a deletion that nothing is known to hold up takes longer than a drain and the end of
+an instance.
+"""
 
 
 def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | str:
-    """Return how a deletion goes on that has begun: a text where it waits for something without a limit."""
+    """Return how a deletion goes on that has begun:
+    a text where it waits for something without a limit.
+    """
     if waits := _hook(machine, loss) or _volumes(machine, loss):
         return f"{begun}, and {waits}"
     if hooks := _hooks(machine)[1]:
-        return _freed(f"whether its owner removes hook {names(hooks, 120)} of Machine {machine.name}")
+        return _freed(
+            f"whether its owner removes hook {names(hooks, 120)} of Machine {machine.name}"
+        )
     if machine_drain.is_drained(machine) or _is_undrained(machine):
         return _ending(machine, begun, loss)
     held, left = list(_holding(node, loss)), _left(machine, loss)
@@ -157,16 +182,26 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
     if certain := [each for each in held if each.certain]:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         return (
-            f"{begun}, and its drain waits without a limit for pod {certain[0].pod.full_name}{more}: {certain[0].why}"
+            f"{begun}, and its drain waits without a limit for pod "
+            f"{certain[0].pod.full_name}{more}: {certain[0].why}"
         )
-    return _freed(f"whether the drain of Machine {machine.name} ends: pod {held[0].pod.full_name}: {held[0].why}")
+    return _freed(
+        f"whether the drain of Machine {machine.name} ends: pod {held[0].pod.full_name}: "
+        f"{held[0].why}"
+    )
 
 
 def _ending(machine: Object, begun: str, loss: Loss) -> FreedPods:
-    """Return the end of a deletion that nothing is known to hold up, unless it lasts too long for that."""
+    """Return the end of a deletion that nothing is known to hold up,
+    unless it lasts too long for that.
+    """
     age = _age(machine, loss)
     said = machine_drain.condition(machine, "Deleting")["reason"].text
-    return _freed(f"why {begun}{f' ({said})' if said else ''}") if age is None or age > _SLOW else _freed()
+    return (
+        _freed(f"why {begun}{f' ({said})' if said else ''}")
+        if age is None or age > _SLOW
+        else _freed()
+    )
 
 
 def _freed(*unseen: str) -> FreedPods:
@@ -174,13 +209,21 @@ def _freed(*unseen: str) -> FreedPods:
 
 
 def _hooks(machine: Object) -> tuple[str, tuple[str, ...]]:
-    """Return the hooks that a Machine waits for now, and the step of its deletion before which it does."""
+    """Return the hooks that a Machine waits for now,
+    and the step of its deletion before which it does.
+    """
     before = machine_drain.holding_hooks(machine)
-    return ("pre-drain", before) if before else ("pre-terminate", machine_drain.terminating_hooks(machine))
+    return (
+        ("pre-drain", before)
+        if before
+        else ("pre-terminate", machine_drain.terminating_hooks(machine))
+    )
 
 
 def _hook(machine: Object, loss: Loss) -> str:
-    """Return the hooks that a Machine waits for without a limit; empty: none, or their owners may still act."""
+    """Return the hooks that a Machine waits for without a limit; empty: none,
+    or their owners may still act.
+    """
     (step, hooks), age = _hooks(machine), _age(machine, loss)
     if not hooks or age is None or age < _SETTLED:
         return ""
@@ -190,28 +233,42 @@ def _hook(machine: Object, loss: Loss) -> str:
 def _volumes(machine: Object, loss: Loss) -> str:
     """Return that a Machine waits for volumes that nothing detaches; empty: it does not.
 
-    Nothing deletes the pods of a dead node before its Machine is gone, so their volumes stay attached. Releases that skip
-    this wait on an unreachable node do not report it (machine_controller.go#shouldWaitForNodeVolumes).
+    Nothing deletes the pods of a dead node before its Machine is gone, so their volumes stay
+    attached. Releases that skip this wait on an unreachable node do not report it
+    (machine_controller.go#shouldWaitForNodeVolumes).
     """
     age = clock.since(machine_drain.volume_wait(machine), loss.cluster)
     if age is None or age < _SETTLED or machine_drain.detach_timeout(machine) is not None:
         return ""
     return (
-        f"has waited {int(age.total_seconds() // 60)} min for volumes to be detached, which nothing does on a dead node: "
-        "nodeVolumeDetachTimeout is not set"
+        f"has waited {int(age.total_seconds() // 60)} min for volumes to be detached, which "
+        "nothing does on a dead node: nodeVolumeDetachTimeout is not set"
     )
 
 
 def remedy(machine: Object | None, node: str, loss: Loss) -> str:
-    """Return what lets the deletion of a Machine end; empty: nothing about the Machine holds it up."""
+    """Return what lets the deletion of a Machine end; empty:
+    nothing about the Machine holds it up.
+    """
     if machine is None:
         return ""
     kind = CAPI_MACHINE if kinds.of(machine) is CAPI_MACHINE else MACHINE
     if not deletion(machine, node, loss):
-        held = _drain_timeout(machine, loss.cluster) is None and next(_held_for_good(node, loss), None)
-        way = f"set nodeDrainTimeout of {machine_drain.limited_by(machine)}, or " if kind is CAPI_MACHINE else ""
+        held = _drain_timeout(machine, loss.cluster) is None and next(
+            _held_for_good(node, loss), None
+        )
+        way = (
+            f"set nodeDrainTimeout of {machine_drain.limited_by(machine)}, or "
+            if kind is CAPI_MACHINE
+            else ""
+        )
         return (
-            f"{way}let pod {held.pod.full_name} be evicted: {held.remedy[:1].lower()}{held.remedy[1:]}" if held else ""
+            (
+                f"{way}let pod {held.pod.full_name} be evicted: "
+                f"{held.remedy[:1].lower()}{held.remedy[1:]}"
+            )
+            if held
+            else ""
         )
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
@@ -221,9 +278,14 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
 
 
 def _undrain(machine: Object, kind: Kind, node: str) -> str:
-    or_limit = f", or set nodeDrainTimeout of {machine_drain.limited_by(machine)}" if kind is CAPI_MACHINE else ""
+    or_limit = (
+        f", or set nodeDrainTimeout of {machine_drain.limited_by(machine)}"
+        if kind is CAPI_MACHINE
+        else ""
+    )
     return typed(
-        f"as a decision, confirm that {node} is powered off, then end the drain of its Machine{or_limit}",
+        f"as a decision, confirm that {node} is powered off, then end the drain of its "
+        f"Machine{or_limit}",
         about("annotate", machine, kind, f"{_UNDRAINED[kind]}="),
     )
 
@@ -232,7 +294,7 @@ def _is_undrained(machine: Object) -> bool:
     return any(machine.annotation(key).present for key in _UNDRAINED.values())
 
 
-# --- what holds a drain ------------------------------------------------------------------------------------------
+# --- what holds a drain ---------------------------------------------------------------------------
 
 
 class HeldPod(NamedTuple):
@@ -246,7 +308,8 @@ class HeldPod(NamedTuple):
 
 
 def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
-    """Yield the pods for which a drain that runs waits: their eviction is refused, and nothing else deletes them.
+    """Yield the pods for which a drain that runs waits: their eviction is refused,
+    and nothing else deletes them.
 
     Of an unreachable node no end of a pod is awaited that is being deleted.
     """
@@ -266,11 +329,15 @@ def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 
 _TAINTED: Final = 300
-"""Seconds in which the node controller deletes a pod whose toleration has ended, also where it taints slowly."""
+"""Seconds in which the node controller deletes a pod whose toleration has ended,
+also where it taints slowly.
+"""
 
 
 def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
-    """Yield the pods for which a drain would wait forever after the loss of a node that reports now."""
+    """Yield the pods for which a drain would wait forever after the loss of a node that reports
+    now.
+    """
     for pod in _evicted(node, loss):
         if pod.deleted or evicted_pods.is_of_vm(pod) or tolerated(pod, 0) is not None:
             continue
@@ -281,12 +348,17 @@ def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 def _evicted(node: str, loss: Loss) -> Iterator[Object]:
     for pod in entry(loss.cluster, evicted_pods.by_node, node) or ():
-        if evicted_pods.is_evicted(pod) and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip":
+        if (
+            evicted_pods.is_evicted(pod)
+            and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip"
+        ):
             yield pod
 
 
 def _goes_unhealthy(pod: Object, loss: Loss) -> bool:
-    """Return whether its budget lets a pod go once it is not ready, as all pods of a lost node are."""
+    """Return whether its budget lets a pod go once it is not ready,
+    as all pods of a lost node are.
+    """
     budgets = pod_budgets.selecting(pod, loss.cluster)
     return len(budgets) == 1 and eviction_policy.is_always(budgets[0])
 
@@ -304,9 +376,14 @@ def _held(pod: Object, loss: Loss) -> HeldPod | None:
 
 
 def _held_vm(pod: Object, loss: Loss) -> HeldPod | None:
-    """Return that KubeVirt refuses to evict the pod of a VM; None: it is another pod, or is evicted."""
+    """Return that KubeVirt refuses to evict the pod of a VM; None: it is another pod,
+    or is evicted.
+    """
     name = vm_ledger.vmi_name(pod)
-    vmi = next((each for each in loss.vmis(pod.at("spec", "nodeName").text or "") if each.name == name), None)
+    vmi = next(
+        (each for each in loss.vmis(pod.at("spec", "nodeName").text or "") if each.name == name),
+        None,
+    )
     if vmi is None or vmi.namespace != pod.namespace:
         return None
     try:
@@ -323,9 +400,11 @@ def _drain_timeout(machine: Object | None, cluster: Cluster) -> int | None:
 
 
 def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
-    """Return how many seconds after the loss a drain of a dead node ends at the earliest; None: never.
+    """Return how many seconds after the loss a drain of a dead node ends at the earliest; None:
+    never.
 
-    KubeVirt refuses the eviction of VMs that must migrate. Their pods are skipped once their deletion time has passed.
+    KubeVirt refuses the eviction of VMs that must migrate. Their pods are skipped once their
+    deletion time has passed.
     """
     if not refusing:
         return 0
@@ -334,7 +413,9 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     stays = [tolerated(vmi, TOLERATED) for vmi in refusing]
     grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
     ends = [
-        None if seconds is None else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
+        None
+        if seconds is None
+        else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
         for seconds, period in zip(stays, grace, strict=True)
     ]
     known = [end for end in ends if end is not None]
@@ -342,8 +423,10 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
 
 
 def _perhaps_first(node: str, loss: Loss) -> bool:
-    """Return whether chance decides on the VMs of a node in a zone in trouble. Where several nodes have VMs, the drain of
-    all but one of them never ends."""
+    """Return whether chance decides on the VMs of a node in a zone in trouble.
+
+    Where several nodes have VMs, the drain of all but one of them never ends.
+    """
     others = (name for name in loss.in_zone_of(node) if name != node)
     if not loss.taints_the_first(node) or any(_refusing(other, loss)[0] for other in others):
         return False
@@ -351,7 +434,9 @@ def _perhaps_first(node: str, loss: Loss) -> bool:
 
 
 def _refusing(node: str, loss: Loss) -> tuple[list[Object], list[Object], tuple[str, ...]]:
-    """Return the VMIs of a node whose eviction KubeVirt refuses, those of which that is not known, and why."""
+    """Return the VMIs of a node whose eviction KubeVirt refuses, those of which that is not known,
+    and why.
+    """
     refusing: list[Object] = []
     perhaps: list[Object] = []
     unread: dict[str, None] = {}
@@ -371,7 +456,9 @@ def _stays(vmi: Object, cluster: Cluster) -> bool:
 
 
 def tolerated(obj: Object, default: int) -> int | None:
-    """Return how many seconds a pod, or the pod of a VMI, stays on an unreachable node; None: forever."""
+    """Return how many seconds a pod, or the pod of a VMI, stays on an unreachable node; None:
+    forever.
+    """
     for toleration in obj.at("spec", "tolerations").items():
         key, effect = toleration["key"].text, toleration["effect"].text
         if key in (None, "", UNREACHABLE) and effect in (None, "", "NoExecute"):

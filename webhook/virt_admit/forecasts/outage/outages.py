@@ -86,22 +86,30 @@ class Outage:
     @property
     def slowest(self) -> Seconds | None:
         """When the last VM runs again. None: no VM restarts."""
-        return max((vm.at for vm in self.vms if vm.at is not None), key=time_parts.length, default=None)
+        return max(
+            (vm.at for vm in self.vms if vm.at is not None), key=time_parts.length, default=None
+        )
 
     @property
     def overcommit(self) -> float:
-        """The guest memory of the VMs that start again, as a multiple of what their pods request; 0: no VM says both.
+        """The guest memory of the VMs that start again, as a multiple of what their pods request;
+        0: no VM says both.
 
         Guests on hugepages have memory of their own, which pods request as another resource.
         """
         pods = [
             (vm.vmi, vm.returning.fresh.pod.requests.get(MEMORY, 0))
             for vm in self.vms
-            if vm.returning is not None and not vm.vmi.at("spec", "domain", "memory", "hugepages").present
+            if vm.returning is not None
+            and not vm.vmi.at("spec", "domain", "memory", "hugepages").present
         ]
         sizes = [(lost_vms.guest_memory(vmi), requested) for vmi, requested in pods]
         known = [(guest, requested) for guest, requested in sizes if guest and requested]
-        return sum(guest for guest, _ in known) / sum(requested for _, requested in known) if known else 0.0
+        return (
+            sum(guest for guest, _ in known) / sum(requested for _, requested in known)
+            if known
+            else 0.0
+        )
 
     def having(self, *outcomes: LossOutcome) -> tuple[LostVm, ...]:
         """Return the VMs with one of these outcomes."""
@@ -123,7 +131,9 @@ class Outages:
     total: int
     """The number of sets that the question is about."""
     capacity: dict[str, int | None]
-    """What can still start before the loss leaves too little, by sum; negative: short. None: not known."""
+    """What can still start before the loss leaves too little, by sum; negative: short. None:
+    not known.
+    """
 
     @property
     def quorum(self) -> Quorum:
@@ -140,16 +150,33 @@ def outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Ou
     every, unread = loss.every_node(cluster)
     sets, total, complete = _sets(question, cluster)
     if question.nodes:
-        question = question._replace(nodes=sets[0])  # each node once, without the prefixes of kubectl
+        # each node once, without the prefixes of kubectl
+        question = question._replace(nodes=sets[0])
     work = partial(_try, cluster=cluster, alone=len(sets) == 1)
     tried = sorted(first_alone(in_order, work, sets), key=lambda each: each.badness)
-    found = [each.outage or outage(each.nodes, cluster) for each in tried if each.outage or each is tried[0]]
+    found = [
+        each.outage or outage(each.nodes, cluster)
+        for each in tried
+        if each.outage or each is tried[0]
+    ]
     verdicts = {each.survives for each in found}
-    survives = False if False in verdicts else None if None in verdicts or not found or not complete else True
-    because = tuple(dict.fromkeys(why for each in found if each.survives is survives for why in each.because))
+    survives = (
+        False
+        if False in verdicts
+        else None
+        if None in verdicts or not found or not complete
+        else True
+    )
+    because = tuple(
+        dict.fromkeys(why for each in found if each.survives is survives for why in each.because)
+    )
     if not complete and survives is not False:
         because = (*because, f"not every set of nodes was tried: {len(tried):,} of {total:,}")
-    unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *(w for each in tried for w in each.unseen))))
+    unseen = tuple(
+        dict.fromkeys(
+            (*_unread(question, every, unread), *(w for each in tried for w in each.unseen))
+        )
+    )
     if survives and question.nodes == () and unread:
         survives = None
     return Outages(
@@ -171,12 +198,16 @@ class _Tried(NamedTuple):
     badness: tuple[Any, ...]
     unseen: tuple[str, ...]
     outage: Outage | None
-    """None: it is survived, as most are. With their VMs they take much memory, and one of them at most is shown."""
+    """None: it is survived, as most are. With their VMs they take much memory,
+    and one of them at most is shown.
+    """
 
 
 def _try(nodes: tuple[str, ...], cluster: Cluster, *, alone: bool) -> _Tried:
     found = outage(nodes, cluster)
-    return _Tried(nodes, _badness(found), found.unseen, found if alone or not found.survives else None)
+    return _Tried(
+        nodes, _badness(found), found.unseen, found if alone or not found.survives else None
+    )
 
 
 _MOST_CAUSES: Final = 20
@@ -197,7 +228,8 @@ def _sets(question: Question, cluster: Cluster) -> tuple[list[tuple[str, ...]], 
     if question.zone is not None:
         return [_zone(question.zone, question.zone_key, cluster)], 1, True
     every = sorted(
-        {*loss.every_node(cluster)[0], *vmis.occupied(cluster)}, key=lambda name: (-_held(name, cluster), name)
+        {*loss.every_node(cluster)[0], *vmis.occupied(cluster)},
+        key=lambda name: (-_held(name, cluster), name),
     )
     size = min(question.worst or 1, len(every))
     sets = list(itertools.islice(itertools.combinations(every, size), MOST_SETS)) if size else []
@@ -216,7 +248,9 @@ def _zone(zone: str, key: str, cluster: Cluster) -> tuple[str, ...]:
 
 
 def _held(name: str, cluster: Cluster) -> int:
-    """Return the memory that the pods of a node request: sets of the fullest nodes are tried first."""
+    """Return the memory that the pods of a node request:
+    sets of the fullest nodes are tried first.
+    """
     return candidates.scheduler(cluster).state.used.get(name, {}).get(MEMORY, 0)
 
 
@@ -227,7 +261,7 @@ def _choose(every: int, size: int) -> int:
     return found
 
 
-# --- one loss ----------------------------------------------------------------------------------------------------
+# --- one loss -------------------------------------------------------------------------------------
 
 
 def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
@@ -247,19 +281,26 @@ def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
     survives, because = _verdict(lost, rows, room, unread, stranded)
     unseen = tuple(dict.fromkeys((*unread, *doubts)))
     actors = tuple(actor for name in lost.nodes for actor in watched[name].actors)
-    plain = Loss(lost.nodes, cluster)  # without what was derived: 500 losses would keep 500 copies of the cluster
+    # without what was derived: 500 losses would keep 500 copies of the cluster
+    plain = Loss(lost.nodes, cluster)
     return Outage(plain, survives, because, rows, room, actors, unseen, stranded)
 
 
 def _verdict(
-    lost: Loss, rows: Sequence[LostVm], room: RoomLeft, unread: Sequence[str], stranded: Sequence[Stranded]
+    lost: Loss,
+    rows: Sequence[LostVm],
+    room: RoomLeft,
+    unread: Sequence[str],
+    stranded: Sequence[Stranded],
 ) -> tuple[bool | None, tuple[str, ...]]:
     causes = [*_no(lost, rows, room), *_losing(stranded, certain=True)]
     if causes:
         return False, tuple(causes)
     doubts = [*_perhaps(lost, rows, room), *_losing(stranded, certain=False)]
     if doubts or unread:
-        return None, tuple(dict.fromkeys((*doubts, *(f"not all could be read: {what}" for what in unread))))
+        return None, tuple(
+            dict.fromkeys((*doubts, *(f"not all could be read: {what}" for what in unread)))
+        )
     return True, ()
 
 
@@ -270,14 +311,21 @@ def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
         yield "; ".join((room.because, *_fenced(lost)))
     for outcome in NOT_BACK:
         some = [vm for vm in rows if vm.outcome is outcome]
-        said = lost.stopped if outcome is LossOutcome.NEVER else outcome is LossOutcome.ROOM and room.fits is False
+        said = (
+            lost.stopped
+            if outcome is LossOutcome.NEVER
+            else outcome is LossOutcome.ROOM and room.fits is False
+        )
         if some and not said:
             verb = (
-                str(outcome) if len(some) == 1 else str(outcome).replace("restarts", "restart").replace("waits", "wait")
+                str(outcome)
+                if len(some) == 1
+                else str(outcome).replace("restarts", "restart").replace("waits", "wait")
             )
-            are = {"lost": "is lost" if len(some) == 1 else "are lost", "never restart": "never restart"}.get(
-                verb, verb
-            )
+            are = {
+                "lost": "is lost" if len(some) == 1 else "are lost",
+                "never restart": "never restart",
+            }.get(verb, verb)
             yield f"{count(len(some), 'VM')} {are}: {some[0].reason}"
 
 
@@ -294,7 +342,9 @@ def _perhaps(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str
         yield room.because
     unknown = [vm for vm in rows if vm.outcome is LossOutcome.UNKNOWN]
     if unknown:
-        yield f"the outcome for {count(len(unknown), 'VM')} cannot be determined: {unknown[0].reason}"
+        yield (
+            f"the outcome for {count(len(unknown), 'VM')} cannot be determined: {unknown[0].reason}"
+        )
 
 
 def _losing(stranded: Sequence[Stranded], *, certain: bool) -> Iterator[str]:
@@ -302,13 +352,19 @@ def _losing(stranded: Sequence[Stranded], *, certain: bool) -> Iterator[str]:
     some = [(disk, lost) for disk, lost in stranded if lost.certain is certain]
     if some:
         disk, lost = some[0]
-        who = f"{disk.vmi.full_name} on {disk.node}" if len(some) == 1 else f"{count(len(some), 'VM')} on other nodes"
+        who = (
+            f"{disk.vmi.full_name} on {disk.node}"
+            if len(some) == 1
+            else f"{count(len(some), 'VM')} on other nodes"
+        )
         its = "its disk" if len(some) == 1 else "their disks"
         yield f"{who} {'cannot' if certain else 'may not be able to'} use {its}: {lost.reason}"
 
 
 def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:
-    """Return the kinds of which more objects may exist, although every one of them must be known for a yes."""
+    """Return the kinds of which more objects may exist,
+    although every one of them must be known for a yes.
+    """
     found = (*(gather(cluster.list(kind))[1] for kind in (NODE, POD)), vmis.unread(cluster))
     return tuple(dict.fromkeys(what for what in found if what))
 
@@ -324,20 +380,32 @@ def _rank(vm: LostVm) -> tuple[int, int, str]:
 def _badness(found: Outage) -> tuple[int, int, int, tuple[bool, int, int], tuple[str, ...]]:
     """Return a key that sorts the worst loss first.
 
-    By answer, then VMs that do not come back, then missing memory, then the time until the last VM restarts.
+    By answer, then VMs that do not come back, then missing memory, then the time until the last VM
+    restarts.
     """
     verdict = {False: 0, None: 1, True: 2}[found.survives]
     missing = sum(short.amount for short in found.room.short if short.resource == MEMORY)
     bounded, high, low = time_parts.length(found.slowest)
     slowness = not bounded, -high, -low
-    return verdict, -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)), -missing, slowness, found.nodes
+    return (
+        verdict,
+        -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)),
+        -missing,
+        slowness,
+        found.nodes,
+    )
 
 
-# --- what can still start ----------------------------------------------------------------------------------------
+# --- what can still start -------------------------------------------------------------------------
 
 
-def capacity(question: Question, found: Sequence[Outage], cluster: Cluster) -> dict[str, int | None]:
-    """Return what can still start at most, by sum, until the loss leaves VMs without room. None: not known."""
+def capacity(
+    question: Question, found: Sequence[Outage], cluster: Cluster
+) -> dict[str, int | None]:
+    """Return what can still start at most, by sum, until the loss leaves VMs without room.
+
+    None: not known.
+    """
     sums = None if cluster.cached(_unread_kinds) else start_capacity.host_sums(cluster)
     if sums is None:
         return dict.fromkeys(CAPACITY)
@@ -349,4 +417,8 @@ def capacity(question: Question, found: Sequence[Outage], cluster: Cluster) -> d
 
 def amount(resource: str, value: int) -> str:
     """Return an amount for people: ``14Gi of memory``, ``3 pods``."""
-    return f"{show(resource, value)} {resource}" if resource == PODS else f"{show(resource, value)} of {resource}"
+    return (
+        f"{show(resource, value)} {resource}"
+        if resource == PODS
+        else f"{show(resource, value)} of {resource}"
+    )

@@ -1,4 +1,6 @@
-"""VMs that were admitted a moment ago and whose pods do not exist yet: each of a burst would be judged without the others."""
+"""VMs that were admitted a moment ago and whose pods do not exist yet: each of a burst would be
+judged without the others.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ class RecentStart(NamedTuple):
 
 
 def recent_starts(_cluster: Cluster) -> Sequence[RecentStart]:
-    """Return the VMs that were admitted a moment ago. The webhook provides them; elsewhere there are none."""
+    """Return the VMs that were admitted a moment ago.
+
+    The webhook provides them; elsewhere there are none.
+    """
     return ()
 
 

@@ -1,4 +1,6 @@
-"""Which VMs ran when the room for the loss of one node ran out: also those that no admission saw, started by a button."""
+"""Which VMs ran when the room for the loss of one node ran out: also those that no admission saw,
+started by a button.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,15 @@ _MOST_LOSSES: Final = 8
 
 
 class Reserve(NamedTuple):
-    """What is left for one lost node, by sums. Cordons and nodes that are not Ready at the moment change nothing."""
+    """What is left for one lost node, by sums.
+
+    Cordons and nodes that are not Ready at the moment change nothing.
+    """
 
     left: Mapping[str, tuple[int, str]]
-    """By resource what can start before a loss leaves VMs short, negative: it does, and the node that is lost."""
+    """By resource what can start before a loss leaves VMs short, negative: it does,
+    and the node that is lost.
+    """
     running: frozenset[tuple[str, str]]
     """The VMIs, by namespace and name."""
 
@@ -37,7 +44,9 @@ class ReserveCrossing(NamedTuple):
 
 
 def reserve(cluster: Cluster) -> Reserve | None:
-    """Return what is left; None: something cannot be read, there is one node, or an autoscaler may add nodes."""
+    """Return what is left; None: something cannot be read, there is one node,
+    or an autoscaler may add nodes.
+    """
     try:
         room = failover_room.room(cluster)
         if room.number() < 2 or failover.grows(cluster):
@@ -57,7 +66,9 @@ def _least(resource: str, room: Room, cluster: Cluster) -> tuple[int, str]:
 
 
 def crossing(before: Reserve, now: Reserve) -> ReserveCrossing | None:
-    """Return that the room ran out between two moments; None: it did not, or it was short before."""
+    """Return that the room ran out between two moments; None: it did not,
+    or it was short before.
+    """
     for resource, (left, node) in now.left.items():
         if left < 0 <= before.left[resource][0]:
             return ReserveCrossing(resource, -left, node, now.running - before.running)

@@ -1,7 +1,7 @@
 """Whether the VMs of lost nodes find a place on what is left at the same time, and what is short.
 
-First fit decreasing over plain pods gives a certain yes without the cost of the filters. Sums and slots give a certain
-no. Everything else is a bounded search.
+First fit decreasing over plain pods gives a certain yes without the cost of the filters. Sums and
+slots give a certain no. Everything else is a bounded search.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Short(NamedTuple):
 
     resource: str
     amount: int
-    """Millicores of CPU, else whole units. What the nodes lack together, or what the largest VM lacks on the best one."""
+    """Millicores of CPU, else whole units. What the nodes lack together, or what the largest VM
+    lacks on the best one.
+    """
     vms: int
     """The least number of VMs that find no place."""
 
@@ -68,7 +70,8 @@ def room(vms: Sequence[ReturningVm], loss: Loss) -> RoomLeft:
 
 
 def _as_far_as_read(found: RoomLeft, vms: Sequence[ReturningVm], loss: Loss) -> RoomLeft:
-    """Return an answer without what it could not know: the size of a VM, or the nodes that its namespace allows.
+    """Return an answer without what it could not know: the size of a VM,
+    or the nodes that its namespace allows.
 
     A no stays where the VMs that were read find no place without the others.
     """
@@ -87,11 +90,13 @@ def _plain(pod: Pod) -> FreshPod:
     return FreshPod(pod, (), sized=True, plain=True)
 
 
-# --- certain yes -------------------------------------------------------------------------------------------------
+# --- certain yes ----------------------------------------------------------------------------------
 
 
 def _quickly(fresh: Sequence[FreshPod], loss: Loss) -> dict[str, str] | None:
-    """Return a node for each pod by first fit decreasing; None: not found, or more than labels and room decides."""
+    """Return a node for each pod by first fit decreasing; None: not found,
+    or more than labels and room decides.
+    """
     filters = loss.scheduler
     if filters.unseen or not filters.complete:
         return None
@@ -134,7 +139,7 @@ def _weight(pod: Pod, filters: FilterPipeline) -> tuple[float, str]:
     return max(shares, default=0.0), pod.full_name
 
 
-# --- all answers -------------------------------------------------------------------------------------------------
+# --- all answers ----------------------------------------------------------------------------------
 
 
 class _Search:
@@ -146,7 +151,9 @@ class _Search:
         self.targets = {vm.fresh.pod.full_name: target(vm, loss) for vm in vms}
         self.names = {vm.fresh.pod.full_name: vm.vmi.full_name for vm in vms}
         self.items = [_item(target) for target in self.targets.values()]
-        self.unseen = tuple(dict.fromkeys(what for each in self.targets.values() for what in _unseen(each, loss)))
+        self.unseen = tuple(
+            dict.fromkeys(what for each in self.targets.values() for what in _unseen(each, loss))
+        )
 
     def result(self) -> RoomLeft:
         nowhere = {name: why for name, each in self.targets.items() if (why := self._nowhere(each))}
@@ -161,11 +168,15 @@ class _Search:
             if alone.preempting:
                 because = "VMs find a place only if kube-scheduler preempts pods of lower priority"
             because = self._preempting() or because
-            return RoomLeft(None, {}, nowhere, self._apart(self.items, ()), (), because, self.unseen)
+            return RoomLeft(
+                None, {}, nowhere, self._apart(self.items, ()), (), because, self.unseen
+            )
         return self._with_others(alone, nowhere)
 
     def _preempting(self) -> str:
-        """Return which VM has a place only after preemption, and whom that shuts down; empty: none."""
+        """Return which VM has a place only after preemption, and whom that shuts down; empty:
+        none.
+        """
         for name, found in self.targets.items():
             problem = preemption_effects.problem(found, self.loss.cluster, self.loss.preemption)
             if problem is not None:
@@ -182,37 +193,56 @@ class _Search:
         others = [item for item in others if item.nodes or item.uncertain]
         together = fits([*self.items, *others], self.loss)
         if together.fits:
-            return RoomLeft(True, together.placed, nowhere, frozenset(together.placed), (), "", self.unseen)
+            return RoomLeft(
+                True, together.placed, nowhere, frozenset(together.placed), (), "", self.unseen
+            )
         unread = dict.fromkeys(what for pod in rivals for what in self.filters.unread_links(pod))
         if together.fits is None and unread:
-            because = f"whether other pods keep each other off depends on what could not be read: {names(unread)}"
+            because = (
+                "whether other pods keep each other off depends on what could not be read: "
+                f"{names(unread)}"
+            )
             unseen = (*self.unseen, *unread)
-            return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, unseen)
+            return RoomLeft(
+                None, alone.placed, nowhere, self._apart(self.items, others), (), because, unseen
+            )
         first = [item for item in others if item.pod.priority > highest]
         if first and fits(first, self.loss).fits and self._never([*self.items, *first]):
             because = "pods of higher priority restart first and take the room"
-            return RoomLeft(False, {}, nowhere, self._apart(self.items, others), self._short({}, first), because)
+            return RoomLeft(
+                False, {}, nowhere, self._apart(self.items, others), self._short({}, first), because
+            )
         because = (
-            f"the VMs alone find a place, but {len(others)} other pods restart too: room depends on who starts first"
+            f"the VMs alone find a place, but {len(others)} other pods restart too: room depends "
+            "on who starts first"
         )
-        return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, self.unseen)
+        return RoomLeft(
+            None, alone.placed, nowhere, self._apart(self.items, others), (), because, self.unseen
+        )
 
     def _never(self, items: Sequence[Item]) -> bool:
-        """Return whether pods certainly do not find a place together, and can preempt none that runs."""
+        """Return whether pods certainly do not find a place together,
+        and can preempt none that runs.
+        """
         if self.loss.preemption.outranks_running(item.pod for item in items):
             return False
         return _packed(items, self.loss).fits is False
 
     def _nowhere(self, found: SchedulingTarget) -> str:
-        """Return why certainly no node takes a pod, alone; empty: one does, others may open one, or it is unknown."""
+        """Return why certainly no node takes a pod, alone; empty: one does, others may open one,
+        or it is unknown.
+        """
         pod = found.pod
         if found.placement.certain != () or ((pod.affinity or pod.spread) and len(self.items) > 1):
             return ""
-        return start_doubts.best_refusal(found, self.filters) or "no node that is left runs KubeVirt"
+        return (
+            start_doubts.best_refusal(found, self.filters) or "no node that is left runs KubeVirt"
+        )
 
     def _first(self, items: Sequence[Item]) -> frozenset[str]:
-        """Return the pods that certainly find a place although not all do: of the highest priorities, or with room for
-        all that could go there."""
+        """Return the pods that certainly find a place although not all do: of the highest
+        priorities, or with room for all that could go there.
+        """
         safe: frozenset[str] = frozenset()
         for priority in sorted({item.pod.priority for item in items}, reverse=True):
             upper = [item for item in items if item.pod.priority >= priority]
@@ -255,7 +285,8 @@ class _Search:
 def is_bound(vm: ReturningVm, loss: Loss) -> bool | None:
     """Return whether no node that is left can ever run a VM; None: that is not known.
 
-    Capacity, cordons and readiness pass; a disk of a lost node, a selector or a device that others lack does not.
+    Capacity, cordons and readiness pass; a disk of a lost node, a selector or a device that others
+    lack does not.
     """
     fresh = vm.fresh
     pod = fresh.pod if fresh.sized else replace(fresh.pod, requests={})
@@ -281,7 +312,12 @@ def _unseen(found: SchedulingTarget, loss: Loss) -> Iterable[str]:
 
 
 def _item(found: SchedulingTarget) -> Item:
-    return Item(found.pod, found.placement.candidates, uncertain=not found.placement.is_certain, gone=found.gone)
+    return Item(
+        found.pod,
+        found.placement.candidates,
+        uncertain=not found.placement.is_certain,
+        gone=found.gone,
+    )
 
 
 def _of_pod(pod: Pod, loss: Loss) -> Item:
@@ -290,7 +326,10 @@ def _of_pod(pod: Pod, loss: Loss) -> Item:
 
 
 def fits(items: Sequence[Item], loss: Loss) -> Packing:
-    """Return whether pods find a place at the same time. None also where preemption may make room."""
+    """Return whether pods find a place at the same time.
+
+    None also where preemption may make room.
+    """
     packed = _packed(items, loss)
     if packed.fits is False and loss.preemption.may_fit(items):
         return replace(packed, fits=None, preempting=True)
@@ -314,7 +353,9 @@ def bounds_say_no(items: Sequence[Item], filters: FilterPipeline) -> bool:
 
 
 def _bounds(items: Sequence[Item], filters: FilterPipeline) -> Iterable[Short]:
-    """Yield what the nodes lack together, and the least number of pods without a place, for each resource."""
+    """Yield what the nodes lack together, and the least number of pods without a place,
+    for each resource.
+    """
     reach = sorted({name for item in items for name in item.nodes})
     if any(filters.state.nodes[name].allocatable is None for name in reach):
         return
@@ -344,7 +385,9 @@ def _over_sum(wanted: Sequence[int], free: int) -> int:
 
 
 def _over_slots(wanted: Sequence[int], rooms: Sequence[int]) -> int:
-    """Return how many certainly find no place because so large a size does not fit on single nodes."""
+    """Return how many certainly find no place because so large a size does not fit on single
+    nodes.
+    """
     most = 0
     for size in sorted(set(wanted)):
         places = sum(room // size for room in rooms)
@@ -353,11 +396,14 @@ def _over_slots(wanted: Sequence[int], rooms: Sequence[int]) -> int:
 
 
 def shortage(items: Sequence[Item], loss: Loss, least: int) -> tuple[Short, ...]:
-    """Return what is short for pods that do not fit: what nodes lack together, else what the largest pod lacks.
+    """Return what is short for pods that do not fit: what nodes lack together,
+    else what the largest pod lacks.
 
     ``least``: the number of pods that certainly find no place, whatever the bounds say.
     """
-    hosts = [name for name, node in loss.scheduler.state.nodes.items() if SCHEDULABLE in node.labels]
+    hosts = [
+        name for name, node in loss.scheduler.state.nodes.items() if SCHEDULABLE in node.labels
+    ]
     found = {short.resource: short for short in _bounds(_on(items, hosts), loss.scheduler)}
     for item in items:
         for resource, amount in _least_missing(item, loss.scheduler, hosts):
@@ -365,7 +411,9 @@ def shortage(items: Sequence[Item], loss: Loss, least: int) -> tuple[Short, ...]
             if not known.amount or not item.nodes:
                 found[resource] = known._replace(amount=max(known.amount, amount))
     return tuple(
-        short._replace(vms=max(short.vms, least)) for _, short in sorted(found.items()) if short.amount or short.vms
+        short._replace(vms=max(short.vms, least))
+        for _, short in sorted(found.items())
+        if short.amount or short.vms
     )
 
 
@@ -374,7 +422,9 @@ def _on(items: Sequence[Item], hosts: Sequence[str]) -> list[Item]:
     return [item if item.nodes else replace(item, nodes=tuple(hosts)) for item in items]
 
 
-def _least_missing(item: Item, filters: FilterPipeline, hosts: Sequence[str]) -> list[tuple[str, int]]:
+def _least_missing(
+    item: Item, filters: FilterPipeline, hosts: Sequence[str]
+) -> list[tuple[str, int]]:
     """Return what a pod without a node lacks on the node that lacks least."""
     if item.nodes:
         return []

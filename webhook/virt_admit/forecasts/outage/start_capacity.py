@@ -1,7 +1,8 @@
-"""What can still start before a loss of nodes leaves VMs without room: sums over the nodes that run VMs just now.
+"""What can still start before a loss of nodes leaves VMs without room:
+sums over the nodes that run VMs just now.
 
-Wherever a VM starts, the room after a loss falls by its size: by what the lost nodes had free, and by what their VMs need
-elsewhere. Fragmentation may leave less, so each figure is an upper bound.
+Wherever a VM starts, the room after a loss falls by its size: by what the lost nodes had free, and
+by what their VMs need elsewhere. Fragmentation may leave less, so each figure is an upper bound.
 """
 
 from __future__ import annotations
@@ -25,19 +26,27 @@ CAPACITY: Final = (MEMORY, CPU, PODS)
 
 @dataclass(frozen=True)
 class HostSums:
-    """What is free on each node that runs VMs, and what its VMs need elsewhere after its loss, by resource and node."""
+    """What is free on each node that runs VMs, and what its VMs need elsewhere after its loss,
+    by resource and node.
+    """
 
     free: Mapping[str, Mapping[str, int]]
     needs: Mapping[str, Mapping[str, int]]
 
     def _weights(self, resource: str) -> dict[str, int]:
         """Return what the loss of each node takes of the free room."""
-        return {name: free + self.needs[resource][name] for name, free in self.free[resource].items()}
+        return {
+            name: free + self.needs[resource][name] for name, free in self.free[resource].items()
+        }
 
     def left(self, resource: str, nodes: Collection[str]) -> int:
-        """Return what can still start at most before the loss of these nodes leaves VMs short; negative: it does now."""
+        """Return what can still start at most before the loss of these nodes leaves VMs short;
+        negative: it does now.
+        """
         weights = self._weights(resource)
-        return sum(self.free[resource].values()) - sum(weights[name] for name in nodes if name in weights)
+        return sum(self.free[resource].values()) - sum(
+            weights[name] for name in nodes if name in weights
+        )
 
     def left_after_worst(self, resource: str, number: int) -> int:
         """Return the same for the loss of any so many nodes."""
@@ -58,27 +67,42 @@ class HostSums:
     def largest(self) -> int:
         """The memory of the largest VM that finds a node now, in bytes."""
         return max(
-            (free for name, free in self.free[MEMORY].items() if self.free[PODS][name] and self.free[CPU][name]),
+            (
+                free
+                for name, free in self.free[MEMORY].items()
+                if self.free[PODS][name] and self.free[CPU][name]
+            ),
             default=0,
         )
 
 
 @cached
 def host_sums(cluster: Cluster) -> HostSums | None:
-    """Return the sums over the nodes on which VMs may start now; None: a node does not report what it offers."""
+    """Return the sums over the nodes on which VMs may start now; None:
+    a node does not report what it offers.
+    """
     state, needs = candidates.scheduler(cluster).state, _needs(cluster)
     hosts = {name: node for name, node in state.nodes.items() if _is_open(node, name in needs)}
     if any(node.allocatable is None for node in hosts.values()):
         return None
     free = {name: state.free(node) for name, node in hosts.items()}
     return HostSums(
-        {resource: {name: max(0, free[name].get(resource, 0)) for name in hosts} for resource in CAPACITY},
-        {resource: {name: needs.get(name, {}).get(resource, 0) for name in hosts} for resource in CAPACITY},
+        {
+            resource: {name: max(0, free[name].get(resource, 0)) for name in hosts}
+            for resource in CAPACITY
+        },
+        {
+            resource: {name: needs.get(name, {}).get(resource, 0) for name in hosts}
+            for resource in CAPACITY
+        },
     )
 
 
 def _is_open(node: Node, runs_vms: bool) -> bool:
-    """Return whether VMs may start on a node. One with lasting taints counts only if VMs that tolerate them run there."""
+    """Return whether VMs may start on a node.
+
+    One with lasting taints counts only if VMs that tolerate them run there.
+    """
     serves = node.labels.get(SCHEDULABLE) == "true" and node.ready and not node.cordoned
     return serves and (not node.taints or runs_vms)
 

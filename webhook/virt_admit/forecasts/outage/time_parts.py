@@ -1,4 +1,6 @@
-"""The parts of the time line from the loss of a node to the restart of its VMs, in whole seconds."""
+"""The parts of the time line from the loss of a node to the restart of its VMs,
+in whole seconds.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Detach(enum.Enum):
 
 
 def length(span: Seconds | None) -> tuple[bool, int, int]:
-    """Return a key that sorts spans by their upper end: none first, those that nothing bounds last."""
+    """Return a key that sorts spans by their upper end: none first,
+    those that nothing bounds last.
+    """
     return (False, -1, -1) if span is None else (span.high is None, span.high or 0, span.low)
 
 
@@ -68,9 +72,11 @@ def total(parts: Iterable[Part]) -> Seconds:
 def detection(loss: Loss) -> Part:
     """Return how long it takes until Ready is Unknown.
 
-    Counted from the last renewal of the node's Lease, at most 10 s before the loss. kube-controller-manager looks every 5 s.
-    A new leader counts from its own first look (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old
-    one. All parts that kube-controller-manager decides are checked against its own controllers: ``tests/upstream/clocks.py``.
+    Counted from the last renewal of the node's Lease, at most 10 s before the loss.
+    kube-controller-manager looks every 5 s. A new leader counts from its own first look
+    (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old one. All parts that
+    kube-controller-manager decides are checked against its own controllers:
+    ``tests/upstream/clocks.py``.
     """
     grace = timeline.grace_period(loss.cluster) // SECOND
     return Part(DETECTED, grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
@@ -78,7 +84,9 @@ def detection(loss: Loss) -> Part:
 
 _PERIOD: Final = 5
 _LEASE: Final = 27
-"""``leader-elect-lease-duration`` of 15 s, a retry after 2 s, and up to 10 s from the last renewal of the node to the loss."""
+"""``leader-elect-lease-duration`` of 15 s, a retry after 2 s, and up to 10 s from the last renewal
+of the node to the loss.
+"""
 POD_GONE: Final = Part("pod gone", 0, 20)
 """PodGC looks every 20 s (podgc/gc_controller.go#gcTerminating)."""
 NODE_GONE: Final = Part("pod gone", 40, 60)

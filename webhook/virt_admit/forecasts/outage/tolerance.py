@@ -1,7 +1,7 @@
 """Which losses a cluster must survive.
 
-Rules declare it. It is written here, because importing the models of KubeVirt and kube-scheduler takes as long as
-``check`` of a whole file, which mostly knows no node.
+Rules declare it. It is written here, because importing the models of KubeVirt and kube-scheduler
+takes as long as ``check`` of a whole file, which mostly knows no node.
 """
 
 from __future__ import annotations

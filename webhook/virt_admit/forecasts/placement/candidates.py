@@ -1,7 +1,7 @@
 """Where the VMs of a cluster could go just now: kube-scheduler's filters over launcher pods.
 
-Every statement has three answers. A node refuses a VM for a reason that is certain, or it accepts it after everything
-was read, or it is undetermined because something could not be read.
+Every statement has three answers. A node refuses a VM for a reason that is certain, or it accepts
+it after everything was read, or it is undetermined because something could not be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ from virt_admit.model.kubevirt.instances import networks as instance_networks
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
-from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, left_selectors, migration_target
+from virt_admit.model.kubevirt.launcher import (
+    launcher_pod,
+    launcher_resources,
+    left_selectors,
+    migration_target,
+)
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find, keep_of
 from virt_admit.model.messages import names
@@ -54,7 +59,13 @@ READS: Final = union(
     vmis.READS,
     volumes.READS,
     {
-        NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
+        NODE: (
+            "metadata.labels",
+            "spec.unschedulable",
+            "spec.taints",
+            "status.allocatable",
+            *CONDITIONS,
+        ),
         POD: (
             "metadata.labels",
             "metadata.ownerReferences",
@@ -84,7 +95,7 @@ READS: Final = union(
 """The fields that decide where the VMs of a cluster could go."""
 
 
-# --- the state that kube-scheduler would see ---------------------------------------------------------------------
+# --- the state that kube-scheduler would see ------------------------------------------------------
 
 
 def scheduler(cluster: Cluster) -> FilterPipeline:
@@ -93,7 +104,10 @@ def scheduler(cluster: Cluster) -> FilterPipeline:
 
 
 def whole_scheduler(cluster: Cluster) -> FilterPipeline:
-    """Read the scheduler's state from all pods of a cluster. Use ``scheduler``, which remembers it."""
+    """Read the scheduler's state from all pods of a cluster.
+
+    Use ``scheduler``, which remembers it.
+    """
     read = cluster.cached(_read_state)
     bound = [pod.with_most(read.most_terms) for pod in read.bound]
     state = SchedulerSnapshot.of(read.nodes, bound, read.namespaces)
@@ -129,14 +143,18 @@ def _read_state(cluster: Cluster) -> _ReadState:
     moving = [pod for pod in each(cluster, VMI, scheduler_reads.moving) if pod is not None]
     namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}
     most = search_cost.most_terms(bound, moving, len(nodes))
-    return _ReadState(nodes, not unlisted(cluster, NODE), bound, (unseen,) if unseen else (), namespaces, most)
+    return _ReadState(
+        nodes, not unlisted(cluster, NODE), bound, (unseen,) if unseen else (), namespaces, most
+    )
 
 
 def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
-    """Yield a pod for each running VMI that has none in the snapshot, with the requests that KubeVirt computes.
+    """Yield a pod for each running VMI that has none in the snapshot,
+    with the requests that KubeVirt computes.
 
     Raises:
-        Unseen: after the others, if there may be more, or what decides on the requests of some could not be read.
+        Unseen: after the others, if there may be more, or what decides on the requests of some
+            could not be read.
     """
     placed = set(filter(None, each(cluster, POD, running_launchers.place)))
     unseen = unlisted(cluster, VMI)
@@ -154,7 +172,9 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
                 continue
             requests = launcher_resources.pod(given, cluster).requests
             unknown = LOWEST if given.spec["priorityClassName"].text else 0
-            yield replace(launcher_pod.fresh_pod(given, cluster, requests), node=node, priority=unknown)
+            yield replace(
+                launcher_pod.fresh_pod(given, cluster, requests), node=node, priority=unknown
+            )
     if unseen:
         raise Unseen(unseen)
 
@@ -176,25 +196,30 @@ def preemption(cluster: Cluster) -> Preemption:
     return Preemption(scheduler(cluster))
 
 
-# --- one VMI -----------------------------------------------------------------------------------------------------
+# --- one VMI --------------------------------------------------------------------------------------
 
 
 def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     """Return the pod for which a running VMI needs a place when its node is drained.
 
-    ``moves``: the target pod of a migration, which the source node's processor binds; else a fresh pod, after the
-    source pod is gone. The requests are those of the running pod where it can be seen, else as KubeVirt computes them.
+    ``moves``: the target pod of a migration, which the source node's processor binds; else a fresh
+    pod, after the source pod is gone. The requests are those of the running pod where it can be
+    seen, else as KubeVirt computes them.
     """
     given = expand(vmi, cluster)
     running = launchers(cluster).on_node(vmi)
-    fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(cluster.cached(_most_terms))
+    fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(
+        cluster.cached(_most_terms)
+    )
     pod = _prioritized(fresh, vmi, running)
     if not moves:
         return left_selectors.without(pod, vmi, cluster).with_few_demands()
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher_pod.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)
-    demanded = tuple(migration_target.labels(source, selected, pod.node_selector, cluster, host_model=host_model))
+    demanded = tuple(
+        migration_target.labels(source, selected, pod.node_selector, cluster, host_model=host_model)
+    )
     return replace(
         pod,
         node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
@@ -205,7 +230,8 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
 def _prioritized(pod: Pod, vmi: Object, running: Object | None) -> Pod:
     """Return the pod with the priority of the running one: KubeVirt gives both the same class.
 
-    PriorityClasses are not read. So the priority of a class is not known without the running pod, and may be the highest.
+    PriorityClasses are not read. So the priority of a class is not known without the running pod,
+    and may be the highest.
     """
     spec = running["spec"] if running is not None else Field(None)
     priority = spec["priority"].integer
@@ -216,13 +242,16 @@ def _prioritized(pod: Pod, vmi: Object, running: Object | None) -> Pod:
 
 
 def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
-    """Return the labels of the node that the VMI runs on; none where it cannot be read (``_unseen_of`` says so)."""
+    """Return the labels of the node that the VMI runs on; none where it cannot be read
+    (``_unseen_of`` says so).
+    """
     source = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
     return source.labels if source is not None else {}
 
 
 def requests(vmi: Object, cluster: Cluster) -> Resources:
-    """Return what the next launcher pod of a VMI requests: what the running one does, else as KubeVirt computes.
+    """Return what the next launcher pod of a VMI requests: what the running one does,
+    else as KubeVirt computes.
 
     After a hotplug the next pod is larger than the running one.
     """
@@ -237,7 +266,9 @@ def requests(vmi: Object, cluster: Cluster) -> Resources:
 
 
 def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
-    """Return the size of a second launcher pod of a VMI: of the running pod, else as KubeVirt computes."""
+    """Return the size of a second launcher pod of a VMI: of the running pod,
+    else as KubeVirt computes.
+    """
     running = launchers(cluster).on_node(vmi)
     if running is not None and not vmis.is_resized(vmi):
         return pod_size.read(running["spec"])
@@ -245,7 +276,9 @@ def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
 
 
 def unseen_size(vmi: Object, cluster: Cluster) -> str:
-    """Return what could not be read although the requests of the launcher pod rest on it; empty: they are certain."""
+    """Return what could not be read although the requests of the launcher pod rest on it; empty:
+    they are certain.
+    """
     known = launchers(cluster)
     if known.on_node(vmi) is not None and not vmis.is_resized(vmi):
         return ""
@@ -276,7 +309,9 @@ class VmiDemand(NamedTuple):
 
 
 def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
-    """Return what a VMI needs of its next node, as the target pod of a migration or as a fresh pod."""
+    """Return what a VMI needs of its next node,
+    as the target pod of a migration or as a fresh pod.
+    """
     networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
     pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
     if fault := instance_networks.fault(vmi, cluster):
@@ -287,36 +322,54 @@ def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
 
 
 def _kept_demand(vmi: Object, cluster: Cluster, moves: bool) -> VmiDemand:
-    return keep_of(cluster, VMI, vmi, (demand, moves), lambda vmi, cluster: demand(vmi, cluster, moves=moves))
+    return keep_of(
+        cluster, VMI, vmi, (demand, moves), lambda vmi, cluster: demand(vmi, cluster, moves=moves)
+    )
 
 
-def target(vmi: Object, cluster: Cluster, *, moves: bool, preemptor: Preemption | None = None) -> SchedulingTarget:
+def target(
+    vmi: Object, cluster: Cluster, *, moves: bool, preemptor: Preemption | None = None
+) -> SchedulingTarget:
     """Return where a running VMI of the cluster could go, without its own node.
 
-    While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
-    shut down first has none.
+    While a migration runs its source pod still counts: for room, anti-affinity and topology spread.
+    A VMI that is shut down first has none.
 
-    ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a loss of nodes.
+    ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a
+    loss of nodes.
     """
     return placed(vmi, _kept_demand(vmi, cluster, moves), cluster, moves=moves, preemptor=preemptor)
 
 
 def placed(
-    vmi: Object, needed: VmiDemand, cluster: Cluster, *, moves: bool, preemptor: Preemption | None = None
+    vmi: Object,
+    needed: VmiDemand,
+    cluster: Cluster,
+    *,
+    moves: bool,
+    preemptor: Preemption | None = None,
 ) -> SchedulingTarget:
-    """Return where a VMI with this demand could go, as ``target`` does. The VMI need not be one of the cluster."""
+    """Return where a VMI with this demand could go, as ``target`` does.
+
+    The VMI need not be one of the cluster.
+    """
     pod, networks = needed.pod, needed.networks
     here = vmi.at("status", "nodeName").text or ""
     preemptor = preemptor or preemption(cluster)
     filters = preemptor.scheduler
-    gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if is_own(other, vmi))
+    gone = (
+        ()
+        if moves
+        else tuple(other for other in filters.state.pods.get(here, ()) if is_own(other, vmi))
+    )
     placement = filters.place(pod, without=here, gone=gone)
     unseen = needed.unseen
     if networks.ignored:
         demanding = _demanding(pod, networks.ignored)
         reached = filters.place(demanding, without=here, gone=gone)
         unseen += tuple(network_reach.chosen(placement, reached, names(networks.networks)))
-        if reached.candidates or not placement.candidates:  # else it goes where it cannot be reached
+        # else it goes where it cannot be reached
+        if reached.candidates or not placement.candidates:
             pod, placement = demanding, reached
     if needed.attached:
         launched, pod = placement, replace(pod, claims=(*pod.claims, *needed.attached))
@@ -326,7 +379,9 @@ def placed(
     if not needed.sized:
         placement = replace(placement, guessed=True)
     placement = preemptor.weigh(pod, placement, gone)
-    return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
+    return SchedulingTarget(
+        pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone
+    )
 
 
 class FreshPod(NamedTuple):
@@ -377,7 +432,8 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
             yield unseen.what
     if pod.unsearched:
         yield from (unread.what for unread in more_may_exist(cluster, NAMESPACE))
-    for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
+    # dynamic resource allocation: no ResourceSlices are read
+    for claim in vmi.at("spec", "resourceClaims").items():
         yield f"the nodes with devices for resource claim {claim['name'].text}"
     given = expand(vmi, cluster)
     running = launchers(cluster).on_node(vmi)

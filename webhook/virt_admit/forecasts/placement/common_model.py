@@ -1,7 +1,9 @@
-"""The best CPU model that all nodes with KubeVirt offer, for VMs that ``host-model`` binds to one kind of processor.
+"""The best CPU model that all nodes with KubeVirt offer,
+for VMs that ``host-model`` binds to one kind of processor.
 
-A model is better than another one if it has all its features. How many nodes offer it says nothing: the oldest models have
-the most. Source: libvirt/libvirt:src/cpu_map, of which the table ``release_tables/cpu_models.json`` is made.
+A model is better than another one if it has all its features. How many nodes offer it says nothing:
+the oldest models have the most. Source: libvirt/libvirt:src/cpu_map, of which the table
+``release_tables/cpu_models.json`` is made.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from virt_admit.model.messages import names
 
 
 def common_model(cluster: Cluster) -> str:
-    """Return the best model that every node with KubeVirt offers; empty: none, several, or that is unknown."""
+    """Return the best model that every node with KubeVirt offers; empty: none, several,
+    or that is unknown.
+    """
     found = best_models(cluster)
     return found[0] if len(found) == 1 else ""
 
@@ -57,13 +61,21 @@ def _best(nodes: Iterable[Object], cluster: Cluster) -> tuple[str, ...]:
     everywhere = frozenset.intersection(*offered) - configuration.obsolete_models(cluster)
     known = {model: found for model in everywhere if (found := features(model))}
     if known:
-        return tuple(sorted(model for model in known if not any(known[model] < other for other in known.values())))
+        return tuple(
+            sorted(
+                model
+                for model in known
+                if not any(known[model] < other for other in known.values())
+            )
+        )
     hosts = {model for each in labels for model in _values(each, HOST)}
     return tuple(sorted(everywhere & hosts or everywhere))
 
 
 def closest(wanted: str, cluster: Cluster) -> str:
-    """Return the model that every node with KubeVirt offers and that has most features of another one; empty: unknown."""
+    """Return the model that every node with KubeVirt offers and that has most features of another
+    one; empty: unknown.
+    """
     own = features(wanted)
     best = best_models(cluster)
     if not own:
@@ -74,8 +86,8 @@ def closest(wanted: str, cluster: Cluster) -> str:
 def only_host(wanted: str, cluster: Cluster) -> tuple[str, ...]:
     """Return the nodes whose host model this is, and that do not offer it to VMs which name it.
 
-    virt-handler labels the models that libvirt calls usable. The host model need not be one of them. Source:
-    kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels.
+    virt-handler labels the models that libvirt calls usable. The host model need not be one of
+    them. Source: kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels.
     """
     labels = {node.name: node.labels for node in cluster.known(NODE)}
     found = (name for name, each in labels.items() if each.get(HOST + wanted) == "true")
@@ -86,7 +98,9 @@ _MODEL: Final = "CPU model "
 
 
 def host_only(causes: Iterable[str], cluster: Cluster) -> str:
-    """Return which nodes have a refused CPU model only as their host model, as an insertion; empty: none."""
+    """Return which nodes have a refused CPU model only as their host model, as an insertion; empty:
+    none.
+    """
     for cause in causes:
         has = only_host(cause.removeprefix(_MODEL), cluster) if cause.startswith(_MODEL) else ()
         if has:
@@ -98,7 +112,8 @@ def host_only(causes: Iterable[str], cluster: Cluster) -> str:
 def other_model(causes: Iterable[str], cluster: Cluster, *, starts: bool) -> str:
     """Return what helps a VM whose CPU model no node takes; empty: that is not the cause.
 
-    ``host-model`` binds a VM that moves to the processor of its node, and helps only one that starts.
+    ``host-model`` binds a VM that moves to the processor of its node, and helps only one that
+    starts.
     """
     wanted = next((each.removeprefix(_MODEL) for each in causes if each.startswith(_MODEL)), "")
     if not wanted:
@@ -113,7 +128,10 @@ def other_model(causes: Iterable[str], cluster: Cluster, *, starts: bool) -> str
 
 
 def lost_features(model: str, node: Object) -> tuple[str, ...]:
-    """Return the features that ``host-model`` means on a node, and that a model lacks. Empty for an unknown model."""
+    """Return the features that ``host-model`` means on a node, and that a model lacks.
+
+    Empty for an unknown model.
+    """
     own = features(model)
     return tuple(sorted(_keys(node.labels, REQUIRED_FEATURE) - own)) if own else ()
 

@@ -1,7 +1,8 @@
-"""The free memory that drains need: what the fullest node holds, for each node that is drained at the same time.
+"""The free memory that drains need: what the fullest node holds,
+for each node that is drained at the same time.
 
-Source: OpenShift Virtualization, Node overhead and live migration: the product of the nodes that can drain in parallel and
-the highest total of VM memory requests on a node.
+Source: OpenShift Virtualization, Node overhead and live migration: the product of the nodes that
+can drain in parallel and the highest total of VM memory requests on a node.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _STARTING: Final = frozenset(("Pending", "Scheduling"))
 
 
 class Headroom(NamedTuple):
-    """The memory of VMs on the fullest node, and what is free for them elsewhere. Amounts are bytes."""
+    """The memory of VMs on the fullest node, and what is free for them elsewhere.
+
+    Amounts are bytes.
+    """
 
     fullest: str
     needed: int
@@ -69,12 +73,19 @@ def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
         at_once = machine_pools.draining_at_once(cluster) or 1
     except Unseen as blind:
         return blind
-    held = {name: keep(cluster, (_held, name), partial(_held, node=name)) for name in vmis.occupied(cluster)}
+    held = {
+        name: keep(cluster, (_held, name), partial(_held, node=name))
+        for name in vmis.occupied(cluster)
+    }
     if not held:
         return None
     fullest = max(sorted(held), key=lambda name: held[name])
     filters = candidates.scheduler(cluster)
-    others = [node for node in filters.state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels]
+    others = [
+        node
+        for node in filters.state.nodes.values()
+        if node.name != fullest and SCHEDULABLE in node.labels
+    ]
     blind_nodes = [node.name for node in others if node.allocatable is None]
     if blind_nodes:
         return Unseen(f"status.allocatable of node {min(blind_nodes)}")
@@ -87,14 +98,20 @@ def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
 
 def _held(cluster: Cluster, node: str) -> int:
     """Return the memory that the VMs of a node request."""
-    return sum(candidates.requests(vmi, cluster).get(MEMORY, 0) for vmi in vmis.on_node(cluster, node))
+    return sum(
+        candidates.requests(vmi, cluster).get(MEMORY, 0) for vmi in vmis.on_node(cluster, node)
+    )
 
 
 def _free(filters: FilterPipeline, fullest: str, *, later: bool) -> int:
     state = filters.state
-    others = (node for node in state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels)
+    others = (
+        node for node in state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels
+    )
     return sum(
-        max(0, state.free(node).get(MEMORY, 0)) for node in others if later or (not node.cordoned and node.ready)
+        max(0, state.free(node).get(MEMORY, 0))
+        for node in others
+        if later or (not node.cordoned and node.ready)
     )
 
 
@@ -110,11 +127,16 @@ class Contest(NamedTuple):
     def reason(self) -> str:
         """What it means, as the end of a sentence about the node."""
         wait = "which waits" if len(self.waiting) == 1 else "which wait"
-        said = f", and the node has no room for it besides {names(self.waiting)}, {wait} for a node ({self.lacks})"
+        said = (
+            f", and the node has no room for it besides {names(self.waiting)}, {wait} for a node "
+            f"({self.lacks})"
+        )
         return said if self.waiting else ""
 
     def completed(self, remedy: str) -> str:
-        """Return the repair of the node, which may end in a command, with what is needed besides."""
+        """Return the repair of the node, which may end in a command,
+        with what is needed besides.
+        """
         words, kubectl, command = remedy.partition(": kubectl ")
         more = f"; as {names(self.waiting)} may start there first, also free room or add a node"
         return f"{words}{more if self.waiting else ''}{kubectl}{command}"
@@ -132,7 +154,10 @@ def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster)
             there[name] = found.pod
     if not there or node not in state.nodes:
         return Contest()
-    total = {key: sum(each.requests.get(key, 0) for each in (pod, *there.values())) for key in (CPU, MEMORY)}
+    total = {
+        key: sum(each.requests.get(key, 0) for each in (pod, *there.values()))
+        for key in (CPU, MEMORY)
+    }
     lacks = resources.missing(total, state.free(state.nodes[node]))
     said = names(f"{key}: {resources.show(key, lack)} missing" for key, lack in lacks)
     return Contest(tuple(there), said) if said else Contest()
@@ -146,5 +171,9 @@ def _waiting(cluster: Cluster) -> tuple[tuple[str, candidates.SchedulingTarget],
 
 def _starting(vmi: Object) -> Object | None:
     """Return a VMI that waits for its first node."""
-    waits = vmi.at("status", "phase").text in _STARTING and not vmi.at("status", "nodeName").text and not vmi.deleted
+    waits = (
+        vmi.at("status", "phase").text in _STARTING
+        and not vmi.at("status", "nodeName").text
+        and not vmi.deleted
+    )
     return vmi if waits else None

@@ -1,7 +1,9 @@
-"""What a migration creates in the namespace of its VMI: pods and a claim, which LimitRanges and quotas can refuse.
+"""What a migration creates in the namespace of its VMI: pods and a claim,
+which LimitRanges and quotas can refuse.
 
-Sources: kubevirt/kubevirt pkg/virt-controller/watch/migration/migration.go#createTargetPod, #createAttachmentPod,
-#handleBackendStorage; pkg/storage/backend-storage/backend-storage.go#CreatePVCForMigrationTarget.
+Sources: kubevirt/kubevirt pkg/virt-controller/watch/migration/migration.go#createTargetPod,
+#createAttachmentPod, #handleBackendStorage;
+pkg/storage/backend-storage/backend-storage.go#CreatePVCForMigrationTarget.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ STATE_BYTES: Final = 10 * 2**20
 READS: Final = union(
     candidates.READS,
     limit_ranges.READS,
-    {VMI: ("status.volumeStatus.name", "status.volumeStatus.persistentVolumeClaimInfo.accessModes")},
+    {
+        VMI: (
+            "status.volumeStatus.name",
+            "status.volumeStatus.persistentVolumeClaimInfo.accessModes",
+        )
+    },
 )
 
 
@@ -58,10 +65,15 @@ def demand(vmi: Object, cluster: Cluster) -> Demand:
 
 
 def _copies_state(vmi: Object, cluster: Cluster) -> bool:
-    """Return whether source and target need a claim each for vTPM and EFI state: the source's is not shared."""
+    """Return whether source and target need a claim each for vTPM and EFI state:
+    the source's is not shared.
+    """
     if not migratability.keeps_state(expand(vmi, cluster)):
         return False
     for status in vmi.at("status", "volumeStatus").items():
         if (status["name"].text or "").startswith(_STATE):
-            return status.at("persistentVolumeClaimInfo", "accessModes", 0).text not in (None, "ReadWriteMany")
+            return status.at("persistentVolumeClaimInfo", "accessModes", 0).text not in (
+                None,
+                "ReadWriteMany",
+            )
     return False

@@ -1,8 +1,10 @@
 """The nodes on which the secondary networks of a VM exist: elsewhere the VM would run out of reach.
 
-kube-scheduler knows nothing of networks. The bridge plugin creates a missing bridge without an uplink, so such a pod
-starts (containernetworking/plugins:plugins/main/bridge/bridge.go#setupBridge). Harvester writes a node affinity into VMs
-whose network is bound when they are written, and the network resources injector a node selector into pods.
+kube-scheduler knows nothing of networks. The bridge plugin creates a missing bridge without an
+uplink, so such a pod starts
+(containernetworking/plugins:plugins/main/bridge/bridge.go#setupBridge). Harvester writes a node
+affinity into VMs whose network is bound when they are written, and the network resources injector a
+node selector into pods.
 """
 
 from __future__ import annotations
@@ -18,14 +20,18 @@ from virt_admit.model.kubevirt.instances import networks
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
 from virt_admit.model.scheduler.pod_placement import Placement
 
-READS: Final = union(networks.NODE_LABEL_READS, {NODE: ("metadata.labels",), POD: ("spec.nodeSelector",)})
+READS: Final = union(
+    networks.NODE_LABEL_READS, {NODE: ("metadata.labels",), POD: ("spec.nodeSelector",)}
+)
 
 
 class NetworkReach(NamedTuple):
     """The node labels that the networks of a VM demand."""
 
     enforced: tuple[NodeLabel, ...] = ()
-    """Those that kube-scheduler is told of: the running pod selects them, and so will the next one."""
+    """Those that kube-scheduler is told of: the running pod selects them,
+    and so will the next one.
+    """
     ignored: tuple[NodeLabel, ...] = ()
     """Those that nothing known tells kube-scheduler of."""
     unseen: tuple[str, ...] = ()
@@ -39,7 +45,8 @@ class NetworkReach(NamedTuple):
 def of(vmi: Object, running: Object | None, cluster: Cluster) -> NetworkReach:
     """Return what the networks of a running VMI demand of its next node.
 
-    A label counts only if the VMI's own node carries it: otherwise labels do not say which nodes have the network.
+    A label counts only if the VMI's own node carries it: otherwise labels do not say which nodes
+    have the network.
 
     Args:
         vmi: the VMI.
@@ -70,13 +77,16 @@ def of(vmi: Object, running: Object | None, cluster: Cluster) -> NetworkReach:
 
 
 CHOSEN: Final = "whether kube-scheduler chooses "
-"""How the sentence begins that names a node which it may choose although the VM has no use for it."""
+"""How the sentence begins that names a node which it may choose although the VM has no use for
+it.
+"""
 
 
 def chosen(launched: Placement, useful: Placement, what: str) -> Iterator[str]:
-    """Yield what decides whether the VM has its networks, or its hotplugged volumes: kube-scheduler chooses the node of
-    a launcher pod without them. The pod that attaches the volumes must run on the same node
-    (template.go#RenderHotplugAttachmentPodTemplate)."""
+    """Yield what decides whether the VM has its networks, or its hotplugged volumes: kube-scheduler
+    chooses the node of a launcher pod without them. The pod that attaches the volumes must run on
+    the same node (template.go#RenderHotplugAttachmentPodTemplate).
+    """
     missed = set(launched.candidates) - set(useful.candidates)
     if missed and useful.candidates:
         yield f"{CHOSEN}a node with {what}, not {min(missed)}"

@@ -8,7 +8,12 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model, host_only, other_model
-from virt_admit.forecasts.placement.components import left_taints, missing_networks, node_drivers, node_initializers
+from virt_admit.forecasts.placement.components import (
+    left_taints,
+    missing_networks,
+    node_drivers,
+    node_initializers,
+)
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
@@ -38,11 +43,15 @@ _PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
 
 
 def nowhere_to_go(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a running VMI can migrate to no other node now; None: it can, or that is unknown."""
+    """Return why a running VMI can migrate to no other node now; None: it can,
+    or that is unknown.
+    """
     return reason(candidates.target(vmi, cluster, moves=True), cluster, moves=True)
 
 
-def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: bool = False) -> Problem | None:
+def reason(
+    target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: bool = False
+) -> Problem | None:
     """Return why no node certainly or possibly takes this pod; None: one does, or that is unknown.
 
     ``starts``: the VM does not run, so that its downtime does not help.
@@ -52,7 +61,9 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
         return None
     if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
-    otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
+    otherwise = (
+        "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
+    )
     kept = "" if starts else _KEPT
     starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
@@ -88,7 +99,12 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     if lasting.startswith(_STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     why = f"{vanished(causes, cluster) or names(causes)}{host_only(causes, cluster)}"
-    return Problem(f"{NOWHERE}{why}", remedy, ProblemCause.NO_TARGET if lacked else _cause(causes), command=command)
+    return Problem(
+        f"{NOWHERE}{why}",
+        remedy,
+        ProblemCause.NO_TARGET if lacked else _cause(causes),
+        command=command,
+    )
 
 
 def _or(remedy: str, otherwise: str) -> str:
@@ -106,12 +122,16 @@ def kubevirt_refusals(target: SchedulingTarget, cluster: Cluster) -> dict[str, s
 
 def not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that nodes would take a pod, but for causes that pass; None: there are none."""
-    busy = {name: why for name, why in sorted(refusals.items()) if all(map(_passes, why.split("; ")))}
+    busy = {
+        name: why for name, why in sorted(refusals.items()) if all(map(_passes, why.split("; ")))
+    }
     return _not_ready_now(busy, cluster) if busy else None
 
 
 def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that a node which is back would take the pod, but for the taint of its fencing; None: there is none."""
+    """Return that a node which is back would take the pod, but for the taint of its fencing; None:
+    there is none.
+    """
     fences = fence_taints.known(cluster)
     for name, why in sorted(refusals.items()):
         left = fences.get(name)
@@ -127,37 +147,70 @@ def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     return None
 
 
-def _unserved(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that a node would take the pod if virt-handler worked there, which has never labelled it; None: none would."""
+def _unserved(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
+) -> Problem | None:
+    """Return that a node would take the pod if virt-handler worked there, which has never labelled
+    it; None: none would.
+    """
     for name, why in sorted(target.placement.refusals.items()):
-        fault = virt_handlers.problem(cluster, name) if name not in refusals and _lacks_handler(why) else ""
+        fault = (
+            virt_handlers.problem(cluster, name)
+            if name not in refusals and _lacks_handler(why)
+            else ""
+        )
         if not fault:
             continue
         others = tuple(dict.fromkeys(_causes(refusals)))
         if virt_handlers.is_starting(cluster, name):
-            reason = f"{NOWHERE}{'; '.join((f'virt-handler starts on {name}, which can take it then', *others))}"
-            return Problem(reason, f"wait until virt-handler runs on {name}", ProblemCause.NO_NODE_READY)
+            reason = (
+                f"{NOWHERE}"
+                f"{'; '.join((f'virt-handler starts on {name}, which can take it then', *others))}"
+            )
+            return Problem(
+                reason, f"wait until virt-handler runs on {name}", ProblemCause.NO_NODE_READY
+            )
         contest = headroom.contest(target.pod, name, _lacks_handler, cluster)
-        reason = f"{NOWHERE}{'; '.join((f'{name} takes no VM, as {fault}{contest.reason}', *others))}"
-        return Problem(reason, contest.completed(virt_handlers.remedy(cluster, name)), ProblemCause.NO_TARGET)
+        reason = (
+            f"{NOWHERE}{'; '.join((f'{name} takes no VM, as {fault}{contest.reason}', *others))}"
+        )
+        return Problem(
+            reason, contest.completed(virt_handlers.remedy(cluster, name)), ProblemCause.NO_TARGET
+        )
     return None
 
 
 def _lacks_handler(why: str) -> bool:
-    """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there once it works."""
+    """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there
+    once it works.
+    """
     return all(map(_is_of_handler, why.split("; ")))
 
 
-_OF_HANDLER: Final = ("machine type ", "CPU feature ", "CPU model ", "host model ", "TSC frequency ", "hyperv ")
+_OF_HANDLER: Final = (
+    "machine type ",
+    "CPU feature ",
+    "CPU model ",
+    "host model ",
+    "TSC frequency ",
+    "hyperv ",
+)
 
 
 def _is_of_handler(cause: str) -> bool:
     device = cause.startswith("devices.kubevirt.io/") and cause.endswith(" missing")
-    return cause == launcher_pod.UNSERVED or device or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
+    return (
+        cause == launcher_pod.UNSERVED
+        or device
+        or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
+    )
 
 
-def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cluster, kept: str) -> Problem | None:
-    """Return that a new node would take the pod, but for the taint that a controller removes; None: there is none.
+def _starting(
+    every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cluster, kept: str
+) -> Problem | None:
+    """Return that a new node would take the pod, but for the taint that a controller removes; None:
+    there is none.
 
     ``every``: why each node refuses the pod. No virt-handler starts on a node with such a taint.
     ``refusals``: the same of the nodes with KubeVirt. ``kept``: how the remedy ends.
@@ -170,7 +223,11 @@ def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cl
             continue
         node = find(cluster, NODE, "", name)
         waiting = node_initializers.of_node(node, cluster) if node is not None else None
-        known = waiting.reason if waiting is not None else f"{who} has not removed taint {key} from {name}"
+        known = (
+            waiting.reason
+            if waiting is not None
+            else f"{who} has not removed taint {key} from {name}"
+        )
         repair = waiting.remedy if waiting is not None else f"see why {who} does not remove it"
         others = {other: each for other, each in refusals.items() if other != name}
         # else whether virt-handler goes there is not known
@@ -186,18 +243,23 @@ def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cl
 
 
 def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return why no node takes a VMI that migrates, as ``reason`` does; None also where it can follow another pod."""
+    """Return why no node takes a VMI that migrates, as ``reason`` does;
+    None also where it can follow another pod.
+    """
     found = reason(target, cluster, moves=True)
     if found is None or leader(vmi, target, cluster):
         return None
     if vmis.is_resized(vmi) and found.cause is ProblemCause.NO_ROOM:
         size = " (its next pod has the CPUs and memory that were hotplugged)"
-        return found._replace(reason=f"{found.reason}{size}", remedy=f"take the hotplug back, or {found.remedy}")
+        return found._replace(
+            reason=f"{found.reason}{size}", remedy=f"take the hotplug back, or {found.remedy}"
+        )
     return found
 
 
 def leader(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> str:
-    """Return a pod that leaves the node with a VMI, and that its pod affinity alone demands elsewhere; empty: none.
+    """Return a pod that leaves the node with a VMI, and that its pod affinity alone demands
+    elsewhere; empty: none.
 
     Where that pod goes, the VMI can follow. Two that demand each other both stay.
     """
@@ -210,7 +272,9 @@ def leader(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> str:
         return ""
     here = vmi.at("status", "nodeName").text or ""
     others = (other for other in state.pods.get(here, ()) if not candidates.is_own(other, vmi))
-    found = (other for other in others if follows(pod, other, state) and not follows(other, pod, state))
+    found = (
+        other for other in others if follows(pod, other, state) and not follows(other, pod, state)
+    )
     return next((other.full_name for other in found), "")
 
 
@@ -230,35 +294,64 @@ def _passes(cause: str) -> bool:
 def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     """Return that the nodes which could take a VM are not ready, each for causes that pass."""
     nodes = list(refusals)
-    without_network = next((why for why in refusals.values() if why.startswith(pod_networks.BROKEN)), "")
+    without_network = next(
+        (why for why in refusals.values() if why.startswith(pod_networks.BROKEN)), ""
+    )
     if without_network:
         reason = f"no node that could take it is ready: {names(nodes)} ({without_network})"
         node = next(name for name, why in refusals.items() if why is without_network)
         return Problem(reason, pod_networks.remedy(cluster, node), ProblemCause.NO_TARGET)
-    without_driver = next(((name, why) for name, why in refusals.items() if why.startswith(LACKS)), None)
+    without_driver = next(
+        ((name, why) for name, why in refusals.items() if why.startswith(LACKS)), None
+    )
     if without_driver is not None:
         node, why = without_driver
         reason = f"no node that could take it is ready: {names(nodes)} ({why})"
-        return Problem(reason, node_drivers.remedy(why.split()[2], node, cluster), ProblemCause.NO_TARGET)
+        return Problem(
+            reason, node_drivers.remedy(why.split()[2], node, cluster), ProblemCause.NO_TARGET
+        )
     if pressed := _pressed(refusals):
         return pressed
-    unserved = [name for name, why in refusals.items() if launcher_pod.UNSERVED in why or virt_handlers.BROKEN in why]
+    unserved = [
+        name
+        for name, why in refusals.items()
+        if launcher_pod.UNSERVED in why or virt_handlers.BROKEN in why
+    ]
     why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
-    if unserved == nodes and not any("cordoned" in each or "not Ready" in each for each in refusals.values()):
-        reason = f"virt-handler serves none of the nodes that could take it: {names(nodes)}{f' ({why})' if why else ''}"
+    if unserved == nodes and not any(
+        "cordoned" in each or "not Ready" in each for each in refusals.values()
+    ):
+        reason = (
+            "virt-handler serves none of the nodes that could take it: "
+            f"{names(nodes)}{f' ({why})' if why else ''}"
+        )
         command = "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
-        return Problem(reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command)
+        return Problem(
+            reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command
+        )
     more = f"; virt-handler does not serve {names(unserved)}" if unserved else ""
     known = [find(cluster, NODE, "", name) for name in nodes if refusals[name] == "cordoned"]
     cordoned = sorted(filter(None, known), key=maintenance_updates.is_in_maintenance)
-    cordons = {node.name: found for node in cordoned if (found := cordoners.of_node(node, cluster)) is not None}
-    said = [f"{name} (cordoned by {cordons[name].by})" if name in cordons else name for name in nodes]
+    cordons = {
+        node.name: found
+        for node in cordoned
+        if (found := cordoners.of_node(node, cluster)) is not None
+    }
+    said = [
+        f"{name} (cordoned by {cordons[name].by})" if name in cordons else name for name in nodes
+    ]
     reason = f"no node that could take it is ready: {names(said, 300)}{more}"
     if cordons and len(cordons) == len(nodes):
         return cordoned_everywhere.problem(cordoned, cordons)
-    free = {node.name: not cordoners.is_emptied(node.name, cluster) for node in cordoned if node.name not in cordons}
+    free = {
+        node.name: not cordoners.is_emptied(node.name, cluster)
+        for node in cordoned
+        if node.name not in cordons
+    }
     first = next((name for name in sorted(free, key=lambda name: not free[name])), "")
-    command = shell("kubectl", *(("uncordon",) if first else ("describe", "node")), argument(first or nodes[0]))
+    command = shell(
+        "kubectl", *(("uncordon",) if first else ("describe", "node")), argument(first or nodes[0])
+    )
     later = len(free) == len(nodes) and not free[first]
     words = f"uncordon {first} once its drain and its maintenance are over" if later else _REPAIR
     return Problem(reason, words, ProblemCause.NO_TARGET, command=command)
@@ -268,19 +361,31 @@ _REPAIR: Final = "uncordon or repair one of them"
 
 
 def _pressed(refusals: Mapping[str, str]) -> Problem | None:
-    """Return that the only nodes which could take a VM lack disk space, memory or processes; None: there are others."""
+    """Return that the only nodes which could take a VM lack disk space, memory or processes; None:
+    there are others.
+    """
     if not all(why in _PRESSURE for why in refusals.values()):
         return None
     each = names(f"{name} ({_PRESSURE[why].words})" for name, why in refusals.items())
     node, why = next(iter(refusals.items()))
     pressure = _PRESSURE[why]
-    remedy = pressure.remedy.replace(" it", f" {node}", 1) + (f" ({pressure.what})" if pressure.what else "")
+    remedy = pressure.remedy.replace(" it", f" {node}", 1) + (
+        f" ({pressure.what})" if pressure.what else ""
+    )
     command = shell("kubectl", "describe", "node", argument(node))
-    return Problem(f"no node that could take it is ready: {each}", remedy, ProblemCause.NO_TARGET, command=command)
+    return Problem(
+        f"no node that could take it is ready: {each}",
+        remedy,
+        ProblemCause.NO_TARGET,
+        command=command,
+    )
 
 
 def _unfit(refusals: Mapping[str, str], kept: str) -> str:
-    """Return what ends a taint of a controller that every node has; empty: there is none. A guest that stops stays off."""
+    """Return what ends a taint of a controller that every node has; empty: there is none.
+
+    A guest that stops stays off.
+    """
     for cause in sorted(_common(refusals)):
         key = cause.removeprefix("taint ")
         who = controller_taints.owner(key) if key != cause else ""
@@ -294,7 +399,9 @@ def _common(refusals: Mapping[str, str]) -> set[str]:
 
 
 def _lasting(refusals: Mapping[str, str]) -> str:
-    """Return what helps where every node is refused for the same cause, which no new node repairs; else empty."""
+    """Return what helps where every node is refused for the same cause, which no new node repairs;
+    else empty.
+    """
     common = _common(refusals)
     for start, remedy in _LASTING:
         found = next((cause for cause in sorted(common) if cause.startswith(start)), "")
@@ -310,36 +417,66 @@ _LASTING: Final = (
     ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
     ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
     ("node affinity", "change its node affinity, or the labels of another node"),
-    ("dedicated CPUs", f"{_STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM"),
-    ("machine type ", "set a machine type that another node offers instead of {}, and restart the VM"),
-    ("pod affinity demands ", "as a decision, make its required pod affinity a preferred one, and restart the VM"),
+    (
+        "dedicated CPUs",
+        f"{_STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM",
+    ),
+    (
+        "machine type ",
+        "set a machine type that another node offers instead of {}, and restart the VM",
+    ),
+    (
+        "pod affinity demands ",
+        "as a decision, make its required pod affinity a preferred one, and restart the VM",
+    ),
 )
 """What helps against a cause that no amount of room repairs; the first one that fits."""
 
 
 def absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
-    """Return the device or huge pages that every node lacks because none of them has any; empty: there is none."""
+    """Return the device or huge pages that every node lacks because none of them has any; empty:
+    there is none.
+    """
     nodes = candidates.scheduler(cluster).state.nodes
     causes = [why.split("; ") for why in refusals.values()]
-    lacking = [{cause.partition(": ")[0] for cause in each if cause.endswith(" missing")} for each in causes]
-    common = sorted(name for name in set.intersection(*lacking) if "/" in name or name.startswith(_PAGES))
-    none = (each for each in common if not any((nodes[name].allocatable or {}).get(each) for name in refusals))
+    lacking = [
+        {cause.partition(": ")[0] for cause in each if cause.endswith(" missing")}
+        for each in causes
+    ]
+    common = sorted(
+        name for name in set.intersection(*lacking) if "/" in name or name.startswith(_PAGES)
+    )
+    none = (
+        each
+        for each in common
+        if not any((nodes[name].allocatable or {}).get(each) for name in refusals)
+    )
     return next(none, "")
 
 
 def _offered(device: str, nodes: Collection[str], cluster: Cluster) -> str:
-    """Return how a device comes to one of these nodes; empty: there is no such device. virt-handler offers its own."""
+    """Return how a device comes to one of these nodes; empty: there is no such device.
+    virt-handler offers its own.
+    """
     if bridge := node_bridges.bridge(device):
         return node_bridges.remedy(bridge, nodes, cluster)
     if device.startswith("devices.kubevirt.io/"):
-        return f"see why virt-handler offers no {device} there (/dev/kvm, nested virtualization, kernel modules)"
+        return (
+            f"see why virt-handler offers no {device} there (/dev/kvm, nested virtualization, "
+            "kernel modules)"
+        )
     if device.startswith(_PAGES):
-        return f"reserve huge pages of {device.removeprefix(_PAGES)} on one of them by its kernel arguments"
+        return (
+            f"reserve huge pages of {device.removeprefix(_PAGES)} on one of them by its kernel "
+            "arguments"
+        )
     return f"add a node that has {device}" if device else ""
 
 
 def _broken_claim(causes: Collection[str]) -> str:
-    broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)
+    broken = (
+        cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause
+    )
     return next((cause.split()[1] for cause in broken), "")
 
 
@@ -358,8 +495,9 @@ def is_lasting(
 ) -> bool | None:
     """Return whether no other node can ever run the pod of a VMI; None: that cannot be determined.
 
-    Capacity, cordons and readiness pass; a disk of the node, a selector or a device that others lack does not.
-    ``refused``: nodes to which it never migrates, for reasons that kube-scheduler does not know.
+    Capacity, cordons and readiness pass; a disk of the node, a selector or a device that others
+    lack does not. ``refused``: nodes to which it never migrates, for reasons that kube-scheduler
+    does not know.
     """
     here = vmi.at("status", "nodeName").text or ""
     runs = candidates.scheduler(cluster).ever(target.pod, here, SCHEDULABLE, refused)
@@ -374,12 +512,18 @@ def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
         return f"repair claim {claim}{_KEPT if otherwise else ''}"
     if all(" missing on " in cause for cause in causes):
         return _or("add a node or free that much on one", otherwise)
-    if any(cause.startswith("host model ") for cause in causes):  # no node's processor can be changed
+    # no node's processor can be changed
+    if any(cause.startswith("host model ") for cause in causes):
         model = common_model(cluster)
-        other = f"set CPU model {model}, which every node offers, and restart the VM" if model else ""
+        other = (
+            f"set CPU model {model}, which every node offers, and restart the VM" if model else ""
+        )
         return _or(other or "add a node with the same processor", otherwise)
-    if any(cause.startswith("CPU feature ") for cause in causes):  # of the node on which the guest was started
-        return _or("restart the VM, which then needs the processor of the node where it starts", otherwise)
+    # of the node on which the guest was started
+    if any(cause.startswith("CPU feature ") for cause in causes):
+        return _or(
+            "restart the VM, which then needs the processor of the node where it starts", otherwise
+        )
     if {cause.removeprefix("taint ") for cause in causes} <= set(CONTROL_PLANE):
         return _or("add a node, as these are control-plane nodes", otherwise)
     if all(cause.startswith("taint ") for cause in causes):
@@ -388,7 +532,10 @@ def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
 
 
 def _causes(refusals: Mapping[str, str], lacked: str = "") -> Iterator[str]:
-    """Yield the causes, each with its node where an amount is missing. ``lacked``: what none of them has."""
+    """Yield the causes, each with its node where an amount is missing.
+
+    ``lacked``: what none of them has.
+    """
     for name, why in sorted(refusals.items()):
         for cause in why.split("; "):
             none = lacked and cause.startswith(f"{lacked}: ")

@@ -1,6 +1,7 @@
 """Whether a node can run a VMI, and what the node of a running VMI demands of another one.
 
-Importing the model of kube-scheduler takes time, so ``placement`` imports this module once a node is known.
+Importing the model of kube-scheduler takes time, so ``placement`` imports this module once a node
+is known.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from virt_admit.model.scheduler.snapshot import read_node
 
 
 def refusals(vmi: ExpandedVmi, cluster: Cluster) -> Callable[[Object], str]:
-    """Return the function that returns the first permanent reason why a node cannot run the VMI; empty: none."""
+    """Return the function that returns the first permanent reason why a node cannot run the VMI;
+    empty: none.
+    """
     pod = launcher_pod.node_demand(vmi, cluster, moment=False)
     hugepages = _hugepages(vmi)
 
@@ -27,7 +30,9 @@ def refusals(vmi: ExpandedVmi, cluster: Cluster) -> Callable[[Object], str]:
         late = launcher_pod.written_later(pod.node_selector, node.metadata["labels"].map)
         lasting = {key: value for key, value in pod.node_selector.items() if key not in late}
         causes = label_causes(
-            replace(pod, node_selector=lasting) if late else pod, read_node(node, moment=False), moment=False
+            replace(pod, node_selector=lasting) if late else pod,
+            read_node(node, moment=False),
+            moment=False,
         )
         return next(causes, "") or _without_hugepages(node, hugepages)
 
@@ -38,7 +43,11 @@ def _hugepages(vmi: ExpandedVmi) -> str:
     """Return the size of the huge pages of a VMI, ``2Mi``; empty: it has none."""
     own = vmi.spec.at("domain", "memory", "hugepages", "pageSize").text
     given = vmi.instancetype
-    return own or (given.spec.at("memory", "hugepages", "pageSize").text if given is not None else "") or ""
+    return (
+        own
+        or (given.spec.at("memory", "hugepages", "pageSize").text if given is not None else "")
+        or ""
+    )
 
 
 def _without_hugepages(node: Object, size: str) -> str:
@@ -52,9 +61,12 @@ def _without_hugepages(node: Object, size: str) -> str:
     return "" if count > 0 else f"huge pages of {size}"
 
 
-def demanded_of_target(vmi: ExpandedVmi, node: Object, cluster: Cluster) -> dict[str, tuple[str, str]]:
-    """Return the labels that a migration target needs because of the CPU of the VMI's node: the value, and the words
-    for it."""
+def demanded_of_target(
+    vmi: ExpandedVmi, node: Object, cluster: Cluster
+) -> dict[str, tuple[str, str]]:
+    """Return the labels that a migration target needs because of the CPU of the VMI's node: the
+    value, and the words for it.
+    """
     if not launcher_pod.uses_host_model(vmi, cluster):
         return {}
     needed = migration_target.labels(node.labels, {}, {}, cluster, host_model=True)

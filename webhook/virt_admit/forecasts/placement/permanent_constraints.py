@@ -1,7 +1,8 @@
 """The hosts that a VMI names, and the nodes that can run it.
 
-KubeVirt ignores all of this when it publishes ``LiveMigratable``. A VMI with one possible node therefore counts as
-migratable, its migration target is never scheduled, and a drain of that node waits forever.
+KubeVirt ignores all of this when it publishes ``LiveMigratable``. A VMI with one possible node
+therefore counts as migratable, its migration target is never scheduled, and a drain of that node
+waits forever.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from virt_admit.model.scheduler.pod_terms import HOSTNAME, REQUIRED
 READS: Final = union(
     cpu_models.READS,
     {
-        NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
+        NODE: (
+            "metadata.labels",
+            "spec.unschedulable",
+            "spec.taints",
+            "status.allocatable",
+            *CONDITIONS,
+        ),
         NAMESPACE: (f"metadata.annotations.{NAMESPACE_SELECTOR}",),
     },
 )
@@ -34,7 +41,9 @@ _REQUIRED: Final = ("affinity", "nodeAffinity", REQUIRED)
 
 
 class HostPin(NamedTuple):
-    """The hosts to which a VMI spec is restricted by name; none if the restrictions contradict each other."""
+    """The hosts to which a VMI spec is restricted by name;
+    none if the restrictions contradict each other.
+    """
 
     hosts: frozenset[str]
     path: Path
@@ -46,7 +55,8 @@ class HostPin(NamedTuple):
 
 
 def pin(vmi: ExpandedVmi) -> HostPin | None:
-    """Return the hosts to which a VMI is restricted by name, and the path that restricts it; None: any host.
+    """Return the hosts to which a VMI is restricted by name, and the path that restricts it; None:
+    any host.
 
     Preferred affinity, ``NotIn`` and ``Exists`` restrict nothing.
     """
@@ -60,7 +70,9 @@ def pin(vmi: ExpandedVmi) -> HostPin | None:
 
 
 def unpin(vm: Object) -> str:
-    """Return the command that removes the host name from the node selector of a VM; empty: its template has none."""
+    """Return the command that removes the host name from the node selector of a VM; empty:
+    its template has none.
+    """
     selector = vms.vmi_spec(vm)["nodeSelector"]
     if not selector[HOSTNAME].present:
         return ""
@@ -69,21 +81,29 @@ def unpin(vm: Object) -> str:
 
 
 def _affinity_hosts(spec: Field) -> frozenset[str] | None:
-    """Return the union of the alternatives if each of them names hosts; skip terms without requirements."""
+    """Return the union of the alternatives if each of them names hosts;
+    skip terms without requirements.
+    """
     required = spec.at(*_REQUIRED)
     if not required.is_map:
         return None
-    terms = [term for term in parse_node_selector(required.value).terms if term.labels or term.fields]
+    terms = [
+        term for term in parse_node_selector(required.value).terms if term.labels or term.fields
+    ]
     union: frozenset[str] = frozenset()
     for term in terms:
-        choices = [values for key in (HOSTNAME, NAME_FIELD) if (values := term.allowed_values(key)) is not None]
+        choices = [
+            values
+            for key in (HOSTNAME, NAME_FIELD)
+            if (values := term.allowed_values(key)) is not None
+        ]
         if not choices:
             return None
         union |= frozenset.intersection(*choices)
     return union if terms else None
 
 
-# --- candidate nodes -----------------------------------------------------------------------------------------------
+# --- candidate nodes ------------------------------------------------------------------------------
 
 
 class Host(NamedTuple):
@@ -92,15 +112,19 @@ class Host(NamedTuple):
     name: str
     labels: Mapping[str, Any]
     refusal: str
-    """The first permanent reason why it cannot run the VMI; empty: names, labels and taints allow it."""
+    """The first permanent reason why it cannot run the VMI; empty: names,
+    labels and taints allow it.
+    """
 
 
 def hosts(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[Host]:
-    """Yield the nodes that have the label key ``kubevirt.io/schedulable``, judged without the moment.
+    """Yield the nodes that have the label key ``kubevirt.io/schedulable``,
+    judged without the moment.
 
-    Cordons, transient taints, readiness, free capacity and other pods do not count: results during a drain must equal
-    those before it, or VMs that the drain stopped could not be created again. ``room`` judges the moment. Nodes are
-    judged one by one and not cached, because two candidates are often enough.
+    Cordons, transient taints, readiness, free capacity and other pods do not count: results during
+    a drain must equal those before it, or VMs that the drain stopped could not be created again.
+    ``room`` judges the moment. Nodes are judged one by one and not cached, because two candidates
+    are often enough.
 
     Raises:
         Unseen: no node is known, but nodes may exist.
@@ -108,7 +132,8 @@ def hosts(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[Host]:
     known = nodes.every(cluster)
     if not known:
         return
-    from virt_admit.forecasts.placement import node_fit  # noqa: PLC0415 - checking files alone knows no nodes
+    # checking files alone knows no nodes
+    from virt_admit.forecasts.placement import node_fit  # noqa: PLC0415
 
     refusal = node_fit.refusals(vmi, cluster)
     for node in known:
@@ -118,7 +143,8 @@ def hosts(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[Host]:
 
 
 def demanded_by_its_node(vmi: ExpandedVmi, cluster: Cluster) -> dict[str, tuple[str, str]]:
-    """Return the labels that a target needs because of the CPU of the VMI's node: the value, and the words for it.
+    """Return the labels that a target needs because of the CPU of the VMI's node: the value,
+    and the words for it.
 
     Empty for a VMI that has migrated: it keeps the model of its first node, which is not known.
 
@@ -132,7 +158,8 @@ def demanded_by_its_node(vmi: ExpandedVmi, cluster: Cluster) -> dict[str, tuple[
     node = next((node for node in nodes.every(cluster) if node.name == name), None)
     if node is None:
         return {}
-    from virt_admit.forecasts.placement import node_fit  # noqa: PLC0415 - checking files alone knows no nodes
+    # checking files alone knows no nodes
+    from virt_admit.forecasts.placement import node_fit  # noqa: PLC0415
 
     return node_fit.demanded_of_target(vmi, node, cluster)
 

@@ -61,7 +61,9 @@ PATIENCE: Final = network_plugins.PATIENCE
 
 
 def problem(cluster: Cluster, node: str) -> str:
-    """Return why no pod starts on a node; empty: the pod network works there, or that is not known."""
+    """Return why no pod starts on a node; empty: the pod network works there,
+    or that is not known.
+    """
     pod, plugin = agent(cluster, node), network_plugins.failing(cluster, node)
     why = words(pod, cluster) if pod is not None and not is_router(pod) else ""
     why = why or (plugin.words(cluster).replace("; ", ", ") if plugin is not None else "")
@@ -72,7 +74,11 @@ def doubt(cluster: Cluster, node: str) -> str:
     """Return why pods of a node, and its VMs that arrive there, may be out of reach; empty: nothing
     says so."""
     pod = agent(cluster, node)
-    return f"{BROKEN}{node} may not work, as {words(pod, cluster)}" if pod is not None and is_router(pod) else ""
+    return (
+        f"{BROKEN}{node} may not work, as {words(pod, cluster)}"
+        if pod is not None and is_router(pod)
+        else ""
+    )
 
 
 def doubtful(cluster: Cluster) -> Mapping[str, str]:
@@ -108,7 +114,10 @@ def words(pod: Object, cluster: Cluster) -> str:
     if broken is not None and broken.why:
         return network_plugins.words(broken).replace("; ", ", ")  # one cause
     why = pod_starts.failure(pod, cluster).replace("; ", ", ")
-    return f"pod {pod.full_name} (DaemonSet {node_pods.daemon(pod)}) is not ready{f': {why}' if why else ''}"
+    return (
+        f"pod {pod.full_name} (DaemonSet {node_pods.daemon(pod)}) is not "
+        f"ready{f': {why}' if why else ''}"
+    )
 
 
 def _failing(cluster: Cluster) -> Mapping[str, Object]:
@@ -129,7 +138,9 @@ def _daemon(pod: Object) -> Object | None:
 
 
 def _is_thick(pod: Object) -> bool:
-    """Return whether this multus is the plugin with a server: the thin one goes on when its pod has failed."""
+    """Return whether this multus is the plugin with a server:
+    the thin one goes on when its pod has failed.
+    """
     images = (container["image"].text or "" for container in pod.at("spec", "containers").items())
     return pod.namespace == "openshift-multus" or any("thick" in image for image in images)
 

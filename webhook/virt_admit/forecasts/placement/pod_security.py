@@ -1,7 +1,9 @@
-"""Whether the API server takes another launcher pod of a VM where the namespace enforces Pod Security.
+"""Whether the API server takes another launcher pod of a VM where the namespace enforces Pod
+Security.
 
-The level may have been set after the VM was started. Exemptions are files of the API server, which nothing else can
-read. Sources: kubernetes/pod-security-admission:policy/check_seccompProfile_restricted.go;
+The level may have been set after the VM was started. Exemptions are files of the API server, which
+nothing else can read. Sources:
+kubernetes/pod-security-admission:policy/check_seccompProfile_restricted.go;
 kubevirt/kubevirt:pkg/virt-controller/services/template.go#computePodSecurityContext.
 """
 
@@ -25,10 +27,11 @@ _PROFILE: Final = ("spec", "configuration", "seccompConfiguration", "virtualMach
 
 
 def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the API server may refuse another launcher pod of a running VMI; None: nothing speaks against it.
+    """Return why the API server may refuse another launcher pod of a running VMI; None:
+    nothing speaks against it.
 
-    A pod that was admitted under the level ``restricted`` has a seccomp profile, be it from KubeVirt or from a
-    SecurityContextConstraint.
+    A pod that was admitted under the level ``restricted`` has a seccomp profile, be it from
+    KubeVirt or from a SecurityContextConstraint.
 
     Raises:
         Unseen: the namespace cannot be read.
@@ -44,7 +47,7 @@ def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
     if kubevirt is not None and kubevirt.at(*_PROFILE).present:
         return None
     return Problem(
-        f"namespace {name} enforces Pod Security restricted, and its launcher pod has no seccomp profile: "
-        "the API server may refuse the next one",
+        f"namespace {name} enforces Pod Security restricted, and its launcher pod has no seccomp "
+        "profile: the API server may refuse the next one",
         "set seccompConfiguration of KubeVirt, or let the namespace enforce another level",
     )

@@ -1,7 +1,9 @@
-"""Why a pod that has a node does not start: its container states, events about the pod, and attachments that fail.
+"""Why a pod that has a node does not start: its container states, events about the pod, and
+attachments that fail.
 
-Events are only in snapshots that hold them. Sources: kubernetes/kubernetes:pkg/kubelet/images/types.go,
-:pkg/kubelet/container/sync_result.go, :pkg/kubelet/events/event.go.
+Events are only in snapshots that hold them. Sources:
+kubernetes/kubernetes:pkg/kubelet/images/types.go, :pkg/kubelet/container/sync_result.go,
+:pkg/kubelet/events/event.go.
 """
 
 from __future__ import annotations
@@ -64,11 +66,21 @@ _FAILURES: Final = frozenset(
 )
 """Reasons of a waiting container that are no step of a normal start."""
 
-_EVENTS: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedMapVolume", "FailedAttachVolume", "Failed")
-"""The kubelet repeats these as long as the cause lasts, at the latest after two minutes; the attach controller does not."""
+_EVENTS: Final = (
+    "FailedCreatePodSandBox",
+    "FailedMount",
+    "FailedMapVolume",
+    "FailedAttachVolume",
+    "Failed",
+)
+"""The kubelet repeats these as long as the cause lasts, at the latest after two minutes; the attach
+controller does not.
+"""
 _OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
 _VOLUME: Final = re.compile(r'(?:Attach|Mount|Map)Volume\.\w+ failed for volume "([\w.-]{1,250})"')
-"""How the kubelet and the attach controller name a volume with which they fail, which may be a PersistentVolume."""
+"""How the kubelet and the attach controller name a volume with which they fail,
+which may be a PersistentVolume.
+"""
 _CALL: Final = re.compile(r"rpc error: code = (?:Internal|Unknown) desc = ")
 """The frame of an error, which says something only if the code does."""
 _CODE: Final = re.compile(r"rpc error: code = (\w+) desc = ")
@@ -81,12 +93,16 @@ _RECENT: Final = timedelta(minutes=5)
 
 
 def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
-    """Return why a pod does not start, in about 200 characters, or 80 if ``brief``; empty: nothing says so.
+    """Return why a pod does not start, in about 200 characters, or 80 if ``brief``; empty:
+    nothing says so.
 
     Only what a program says is shortened, never the words around it.
     """
     said, on = _said(pod, cluster), pod.at("spec", "nodeName").text or ""
-    full, missing = address_pools.full_range(said, cluster), missing_objects.of_pod(pod, said, cluster)
+    full, missing = (
+        address_pools.full_range(said, cluster),
+        missing_objects.of_pod(pod, said, cluster),
+    )
     if missing is not None:
         return missing.what
     if full is not None:
@@ -98,18 +114,28 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
         node, driver = unregistered
         why = node_drivers.because(driver, node, cluster)
         if brief and why:
-            return f"{node} lacks driver {driver}: {why.strip(' ()').removeprefix('no pod there: ')}"
+            return (
+                f"{node} lacks driver {driver}: {why.strip(' ()').removeprefix('no pod there: ')}"
+            )
         return f"driver {driver} is not registered on {node}{why}"
     attachment = attachment_fault(pod, cluster)
     if found := _awaited(said, attachment, on, cluster):
         code = _CODE.search(attachment.error if attachment is not None else said)
-        what = attachment.what if attachment is not None else f"volume {_VOLUME.findall(said)[0]} cannot be attached"
+        what = (
+            attachment.what
+            if attachment is not None
+            else f"volume {_VOLUME.findall(said)[0]} cannot be attached"
+        )
         return f"{what}{f' ({code[1]})' if code is not None else ''}: {found.words}"
     if attachment is not None and said == attachment.words:
         error = "" if brief else cut_middle(_CALL.sub("", attachment.error).rstrip(". "), _WORDS)
         words = f"{attachment.what}: {error}" if error else attachment.what
     else:
-        words = cut_middle(_FAILED.sub(r"\1: ", said).rstrip(". "), _BRIEF) if brief else _shown(said, pod, cluster)
+        words = (
+            cut_middle(_FAILED.sub(r"\1: ", said).rstrip(". "), _BRIEF)
+            if brief
+            else _shown(said, pod, cluster)
+        )
     if (plugin := network_plugins.NAMED.search(said)) is not None:
         broken = network_plugins.broken_agent(plugin[1], pod, None, cluster)
         why = network_plugins.words(broken) if broken is not None and broken.why else ""
@@ -125,7 +151,8 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
 
 
 def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
-    """Return what repairs the start of a pod, with a command: the part of the cluster that fails, where it is named.
+    """Return what repairs the start of a pod, with a command: the part of the cluster that fails,
+    where it is named.
 
     ``since``: when the pods before it began to fail in the same way; None: there were none.
     """
@@ -138,11 +165,17 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         return found.remedy
     if full := address_pools.full_range(said, cluster):
         return full.remedy
-    if missing := missing_objects.of_pod(pod, said, cluster) or unpullable_images.of_start(pod, said, cluster):
+    if missing := missing_objects.of_pod(pod, said, cluster) or unpullable_images.of_start(
+        pod, said, cluster
+    ):
         return missing.remedy
     if unregistered := node_drivers.named_by(said, on):
         return node_drivers.remedy(unregistered[1], unregistered[0], cluster)
-    if fault := _unknown(said, on, cluster) or _busy(said, pod, cluster) or _report(said, on, cluster):
+    if (
+        fault := _unknown(said, on, cluster)
+        or _busy(said, pod, cluster)
+        or _report(said, on, cluster)
+    ):
         return fault.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster, said)
@@ -153,9 +186,15 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
             return served
         if driver:
             return _ask_driver(driver, named[1], on if by_kubelet else "", cluster)
-    if attachment is not None and attachment.awaits and (driver := _driver(attachment.awaits, cluster)):
+    if (
+        attachment is not None
+        and attachment.awaits
+        and (driver := _driver(attachment.awaits, cluster))
+    ):
         return _ask_driver(driver, attachment.awaits, "", cluster)
-    return typed("see in the events of the pod what fails", kubectl("describe", POD, pod.name, pod.namespace))
+    return typed(
+        "see in the events of the pod what fails", kubectl("describe", POD, pod.name, pod.namespace)
+    )
 
 
 def lasting_fault(pod: Object, cluster: Cluster) -> bool:
@@ -190,7 +229,10 @@ def _claim(pod: Object, volume: str, cluster: Cluster) -> str:
 
 
 def _claims(pod: Object) -> list[str]:
-    named = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+    named = (
+        each.at("persistentVolumeClaim", "claimName").text
+        for each in pod.at("spec", "volumes").items()
+    )
     return [name for name in named if name]
 
 
@@ -199,7 +241,9 @@ def _unknown(said: str, on: str, cluster: Cluster) -> UnknownNode | None:
     framed = _FRAME.match(said) if said.startswith("AttachVolume.") else None
     if framed is None:
         return None
-    return driver_registrations.unknown(_driver(framed[2], cluster), on, said[framed.end() :], cluster)
+    return driver_registrations.unknown(
+        _driver(framed[2], cluster), on, said[framed.end() :], cluster
+    )
 
 
 def _busy(said: str, pod: Object, cluster: Cluster) -> BusyVolume | None:
@@ -213,21 +257,34 @@ def _busy(said: str, pod: Object, cluster: Cluster) -> BusyVolume | None:
 
 
 def _ask_driver(driver: str, volume: str, on: str, cluster: Cluster) -> str:
-    """Return where the cause of an error of a driver is to be found: whether its volume is whole is not known.
+    """Return where the cause of an error of a driver is to be found:
+    whether its volume is whole is not known.
 
     ``on``: the node whose kubelet met the error; empty: the controller of the driver did.
     """
     if _of_longhorn(volume, cluster) is not None:
         return typed(f"repair the volume in its storage ({driver})", _of_storage(volume, cluster))
     pod = (
-        node_pods.of_driver(driver, node_pods.of_node(on, cluster)) if on else node_pods.controller_of(driver, cluster)
+        node_pods.of_driver(driver, node_pods.of_node(on, cluster))
+        if on
+        else node_pods.controller_of(driver, cluster)
     )
-    who = f"driver {driver} logs about it on {on}" if on else f"the controller of driver {driver} logs about it"
-    return typed(f"see what {who}", node_pods.logs(pod) if pod is not None else _of_storage(volume, cluster))
+    who = (
+        f"driver {driver} logs about it on {on}"
+        if on
+        else f"the controller of driver {driver} logs about it"
+    )
+    return typed(
+        f"see what {who}", node_pods.logs(pod) if pod is not None else _of_storage(volume, cluster)
+    )
 
 
-def _awaited(said: str, attachment: AttachmentFault | None, on: str, cluster: Cluster) -> LonghornCause | None:
-    """Return for what Longhorn waits, if what keeps a pod from starting is a volume that is not attached to its node."""
+def _awaited(
+    said: str, attachment: AttachmentFault | None, on: str, cluster: Cluster
+) -> LonghornCause | None:
+    """Return for what Longhorn waits, if what keeps a pod from starting is a volume that is not
+    attached to its node.
+    """
     if attachment is not None:
         volume = attachment.awaits if said == attachment.words else ""
     else:
@@ -237,7 +294,9 @@ def _awaited(said: str, attachment: AttachmentFault | None, on: str, cluster: Cl
 
 
 def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a pod is kept from starting by a part of its node, so that it may start on another one."""
+    """Return whether a pod is kept from starting by a part of its node,
+    so that it may start on another one.
+    """
     said = _said(pod, cluster)
     if address_pools.full_range(said, cluster) is not None:
         return False  # the range is that of all nodes
@@ -260,7 +319,9 @@ def _driver(volume: str, cluster: Cluster) -> str:
 
 
 def _report(said: str, on: str, cluster: Cluster) -> LonghornReport | None:
-    """Return what Longhorn reports of a node that explains why a volume of it cannot be attached or mounted there."""
+    """Return what Longhorn reports of a node that explains why a volume of it cannot be attached or
+    mounted there.
+    """
     named = _VOLUME.search(said)
     if named is None or _driver(named[1], cluster) != longhorn_nodes.DRIVER:
         return None
@@ -268,19 +329,27 @@ def _report(said: str, on: str, cluster: Cluster) -> LonghornReport | None:
 
 
 def _served(driver: str, volume: str, on: str, cluster: Cluster) -> str:
-    """Return what to look at where the driver fails on a node although the volume is whole; empty: its pod is not known."""
+    """Return what to look at where the driver fails on a node although the volume is whole; empty:
+    its pod is not known.
+    """
     pod = node_pods.of_driver(driver, node_pods.of_node(on, cluster))
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None:
         return broken.remedy
     if not longhorn_nodes.is_whole(volume, on, cluster):
         return ""
-    logs = node_pods.logs(pod) if pod is not None else shell("kubectl", "describe", "node", argument(on))
+    logs = (
+        node_pods.logs(pod)
+        if pod is not None
+        else shell("kubectl", "describe", "node", argument(on))
+    )
     return typed(f"see why {on} cannot mount the volume, which is attached and has its data", logs)
 
 
 def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
-    """Yield how containers of a pod ended, the present state of each before the last one, with the container's name."""
+    """Yield how containers of a pod ended, the present state of each before the last one,
+    with the container's name.
+    """
     for status in pod.at("status", "containerStatuses").items():
         for state in ("state", "lastState"):
             yield status["name"].text or "?", status.at(state, "terminated")
@@ -288,7 +357,11 @@ def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
 
 def _of_storage(volume: str, cluster: Cluster) -> str:
     own = _of_longhorn(volume, cluster)
-    return about("describe", own, LONGHORN_VOLUME) if own is not None else kubectl("describe", PV, volume)
+    return (
+        about("describe", own, LONGHORN_VOLUME)
+        if own is not None
+        else kubectl("describe", PV, volume)
+    )
 
 
 def _of_longhorn(volume: str, cluster: Cluster) -> Object | None:
@@ -324,5 +397,9 @@ def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
     age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
     overdue = age is not None and age > _DETACHED
     return volume_attachments.fault(
-        pod.at("spec", "nodeName").text or "-", pod.namespace, _claims(pod), cluster, overdue=overdue
+        pod.at("spec", "nodeName").text or "-",
+        pod.namespace,
+        _claims(pod),
+        cluster,
+        overdue=overdue,
     )

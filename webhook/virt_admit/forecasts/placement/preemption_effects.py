@@ -1,7 +1,8 @@
-"""What preemption means for VMs: kube-scheduler deletes the launcher pods of its victims, and their guests are shut down.
+"""What preemption means for VMs: kube-scheduler deletes the launcher pods of its victims, and their
+guests are shut down.
 
-A drain asks the Eviction API, so KubeVirt can answer with a migration. Preemption deletes pods without asking, also those
-of VMs with ``LiveMigrate`` (kubevirt/enhancements: VEP 56).
+A drain asks the Eviction API, so KubeVirt can answer with a migration. Preemption deletes pods
+without asking, also those of VMs with ``LiveMigrate`` (kubevirt/enhancements: VEP 56).
 """
 
 from __future__ import annotations
@@ -20,16 +21,23 @@ UNSEEN: Final = "whether kube-scheduler preempts pods of lower priority"
 """What cannot be determined, for lists of what could not be read."""
 
 
-def problem(target: SchedulingTarget, cluster: Cluster, preemptor: Preemption | None = None) -> Problem | None:
-    """Return why it cannot be determined whether a pod finds room; None: it does not depend on preemption.
+def problem(
+    target: SchedulingTarget, cluster: Cluster, preemptor: Preemption | None = None
+) -> Problem | None:
+    """Return why it cannot be determined whether a pod finds room; None:
+    it does not depend on preemption.
 
-    ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a loss of nodes.
+    ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a
+    loss of nodes.
     """
     node, priority = target.placement.preempting, target.pod.priority
     if not node:
         return None
     does = "would preempt" if priority < HIGHEST else "may preempt"
-    reason = f"no node takes it now, and kube-scheduler {does} pods of lower priority, such as on node {node}"
+    reason = (
+        f"no node takes it now, and kube-scheduler {does} pods of lower priority, such as on node "
+        f"{node}"
+    )
     vm_names = cluster.cached(_vm_names)
     victims = (preemptor or candidates.preemption(cluster)).victims(node, priority)
     found = sorted(vm_names[pod.full_name] for pod in victims if pod.full_name in vm_names)

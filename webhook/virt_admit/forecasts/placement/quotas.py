@@ -1,9 +1,10 @@
-"""LimitRanges and quotas that refuse what a migration creates: a second launcher pod, and what belongs to it.
+"""LimitRanges and quotas that refuse what a migration creates: a second launcher pod,
+and what belongs to it.
 
-While a VMI migrates its namespace holds two launcher pods for it, and the quota counts both. Namespaces in which the
-application-aware quota operator counts VMs have no such ResourceQuota on pods. Sources: k8s.io/apiserver
-pkg/admission/plugin/resourcequota/controller.go#CheckRequest; k8s.io/kubernetes
-pkg/quota/v1/evaluator/core/{pods,persistent_volume_claims}.go.
+While a VMI migrates its namespace holds two launcher pods for it, and the quota counts both.
+Namespaces in which the application-aware quota operator counts VMs have no such ResourceQuota on
+pods. Sources: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go#CheckRequest;
+k8s.io/kubernetes pkg/quota/v1/evaluator/core/{pods,persistent_volume_claims}.go.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.pods import FINISHED
-from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amount, are_quantities, show
+from virt_admit.model.scheduler.resources import (
+    CPU,
+    MEMORY,
+    Resources,
+    amount,
+    are_quantities,
+    show,
+)
 
 READS: Final = union(migration_demand.READS, {RESOURCE_QUOTA: ("spec", "status")})
 
@@ -39,7 +47,8 @@ _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a LimitRange or a quota refuses what a migration creates; None: none does, as far as known.
+    """Return why a LimitRange or a quota refuses what a migration creates; None: none does,
+    as far as known.
 
     Raises:
         Unseen: one may refuse a pod whose requests could not be read.
@@ -51,7 +60,8 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     """Yield why LimitRanges, and each quota that does, refuse what a migration creates.
 
     Raises:
-        Unseen: one may refuse a pod whose requests could not be read, or it does not say what it has counted.
+        Unseen: one may refuse a pod whose requests could not be read, or it does not say what it
+            has counted.
     """
     namespace = vms.namespace_of(vmi)
     ranges = limit_ranges.of_namespace(cluster, namespace)
@@ -61,7 +71,10 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     if unseen := candidates.unseen_size(vmi, cluster):
         raise Unseen(unseen)
     demand = migration_demand.demand(vmi, cluster)
-    for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
+    for pod, words in (
+        (demand.launcher, "a second pod"),
+        (demand.attachment, "the pod that attaches its volumes"),
+    ):
         refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""
         if refused:
             remedy = _OWN if pod is demand.launcher else attachment_remedy(cluster)
@@ -79,8 +92,14 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
             unseen = unseen or blind.what
             continue
         for name, lack in lacking[:1]:
-            what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
-            reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
+            what = (
+                "copy of its vTPM and EFI state"
+                if name.removeprefix("count/") in _OF_STATE
+                else "pod"
+            )
+            reason = (
+                f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
+            )
             remedy = "use an ApplicationAwareResourceQuota, or raise the quota"
             yield Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
     if unseen:
@@ -96,24 +115,35 @@ def migration_refusal(vmi: Object, cluster: Cluster) -> str:
     ranges = limit_ranges.of_namespace(cluster, vms.namespace_of(vmi))
     if ranges and (unseen := candidates.unseen_size(vmi, cluster)):
         raise Unseen(unseen)
-    return limit_ranges.refusal(migration_demand.demand(vmi, cluster).launcher, ranges) if ranges else ""
+    return (
+        limit_ranges.refusal(migration_demand.demand(vmi, cluster).launcher, ranges)
+        if ranges
+        else ""
+    )
 
 
 _OWN: Final = "change what the pod requests, or the LimitRange"
 
 
 def _edit(ranges: Sequence[Object], namespace: str) -> str:
-    """Return the command that edits the LimitRange of a namespace; with several the administrator chooses."""
+    """Return the command that edits the LimitRange of a namespace;
+    with several the administrator chooses.
+    """
     return kubectl("edit", LIMIT_RANGE, ranges[0].name if len(ranges) == 1 else "", namespace)
 
 
 def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Problem | None:
-    """Return why the new launcher pod of a VM is refused after the loss of these nodes; None: it is not, or perhaps not.
+    """Return why the new launcher pod of a VM is refused after the loss of these nodes; None: it is
+    not, or perhaps not.
 
-    A quota counts the pods of these nodes no more (pods.go#QuotaV1Pod), also those that other nodes get again.
+    A quota counts the pods of these nodes no more (pods.go#QuotaV1Pod), also those that other nodes
+    get again.
     """
     namespace = vms.namespace_of(vmi)
-    ranges, known = limit_ranges.of_namespace(cluster, namespace), tuple(cluster.known(RESOURCE_QUOTA, namespace))
+    ranges, known = (
+        limit_ranges.of_namespace(cluster, namespace),
+        tuple(cluster.known(RESOURCE_QUOTA, namespace)),
+    )
     given = _as_restarted(vmi, cluster) if ranges or known else None
     if given is None:
         return None
@@ -125,11 +155,17 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     by_node = cluster.cached(_counted).get(namespace, {}) if known and nodes else {}
     freed = _total(by_node.get(node, {}) for node in nodes)
     for quota in known:
-        used = _used(quota) if counts_pods_of(quota, vmi.at("spec", "priorityClassName").text or "") else {}
+        used = (
+            _used(quota)
+            if counts_pods_of(quota, vmi.at("spec", "priorityClassName").text or "")
+            else {}
+        )
         for name, limit in hard_limits(quota).items():
             lack = used.get(name, 0) - freed.get(name, 0) + counted.get(name, 0) - limit
             if name in used and counted.get(name, 0) > 0 and lack > 0:
-                reason = f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {EACH}"
+                reason = (
+                    f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {EACH}"
+                )
                 command = kubectl("edit", RESOURCE_QUOTA, quota.name, namespace)
                 root = problem_of(ProblemCause.QUOTA, quota)
                 return Problem(reason, typed("raise the quota", command), id=root, command=command)
@@ -140,7 +176,10 @@ EACH: Final = "every new pod of it is refused"
 
 
 def _counted(cluster: Cluster) -> Mapping[str, Mapping[str, Counter[str]]]:
-    """Return what quotas count for the pods of a namespace on a node. They count no pod that has ended (pods.go#QuotaV1Pod)."""
+    """Return what quotas count for the pods of a namespace on a node.
+
+    They count no pod that has ended (pods.go#QuotaV1Pod).
+    """
     found: dict[str, dict[str, Counter[str]]] = {}
     for pod in cluster.known(POD):
         node = pod.at("spec", "nodeName").text
@@ -158,16 +197,24 @@ def _total(parts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
 
 
 def _as_restarted(vmi: Object, cluster: Cluster) -> ExpandedVmi | None:
-    """Return the spec with which a VM starts again; None: it cannot be read, or its size not be computed."""
+    """Return the spec with which a VM starts again; None: it cannot be read,
+    or its size not be computed.
+    """
     try:
         given = expand(vmis.owner_vm(vmi, cluster) or vmi, cluster)
     except Unseen:
         return None
-    return None if given.unseen or any(True for _ in launcher_resources.unseen(given, cluster)) else given
+    return (
+        None
+        if given.unseen or any(True for _ in launcher_resources.unseen(given, cluster))
+        else given
+    )
 
 
 def attachment_remedy(cluster: Cluster) -> str:
-    """Return what lets KubeVirt create pods that attach volumes where a LimitRange refuses them, which are its own."""
+    """Return what lets KubeVirt create pods that attach volumes where a LimitRange refuses them,
+    which are its own.
+    """
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     setting = ", or set the resources of type hotplug-disk in supportContainerResources of KubeVirt"
     if kubevirt is not None and is_managed(kubevirt):  # HyperConverged has no such field
@@ -180,7 +227,9 @@ _SETTABLE: Final = Version(1, 0)
 
 
 def refuses_attachment(vmi: Object, cluster: Cluster) -> tuple[Object, str] | None:
-    """Return the LimitRange that refuses the pods which attach volumes to a VMI, and why; None: none does, or not known."""
+    """Return the LimitRange that refuses the pods which attach volumes to a VMI, and why; None:
+    none does, or not known.
+    """
     try:
         attachment = migration_demand.demand(vmi, cluster).attachment
     except Unseen:
@@ -205,7 +254,11 @@ def counts_pods_of(quota: Object, priority_class: str) -> bool:
         return False
     if _PRIORITY in scopes and not priority_class:
         return False
-    return all(_selects(item, priority_class) for item in expressions if item["scopeName"].text == _PRIORITY)
+    return all(
+        _selects(item, priority_class)
+        for item in expressions
+        if item["scopeName"].text == _PRIORITY
+    )
 
 
 _PRIORITY: Final = "PriorityClass"
@@ -213,7 +266,9 @@ _OTHER_NAMESPACES: Final = "CrossNamespacePodAffinity"
 
 
 def _selects(expression: Field, priority_class: str) -> bool:
-    """Return whether a scope selector selects pods of a priority class (pods.go#podMatchesSelector)."""
+    """Return whether a scope selector selects pods of a priority class
+    (pods.go#podMatchesSelector).
+    """
     values = {item.text for item in expression["values"].items()}
     match expression["operator"].text:
         case "In":
@@ -242,16 +297,24 @@ def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
 
 
 def lacks(quota: Object, demand: Demand) -> Mapping[str, int | None]:
-    """Return how much of each resource a quota lacks for a migration. None: a container does not set the resource.
+    """Return how much of each resource a quota lacks for a migration.
 
-    A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes counts pods alone.
+    None: a container does not set the resource.
+
+    A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes
+    counts pods alone.
 
     Raises:
-        Unseen: it lacks nothing as far as known, but does not say how much of a resource is used. The API server
-            refuses pods then, until the quota has been counted (controller.go#hasUsageStats).
+        Unseen: it lacks nothing as far as known, but does not say how much of a resource is used.
+            The API server refuses pods then, until the quota has been counted
+            (controller.go#hasUsageStats).
     """
     created = ((demand.launcher, demand.priority_class), (demand.attachment, ""))
-    pods = [pod for pod, priority_class in created if pod is not None and counts_pods_of(quota, priority_class)]
+    pods = [
+        pod
+        for pod, priority_class in created
+        if pod is not None and counts_pods_of(quota, priority_class)
+    ]
     used = _used(quota)
     scoped = quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present
     counted = _usage(pods, 0 if scoped else demand.state_bytes)
@@ -285,7 +348,10 @@ def _is_set(name: str, pod: PodSize) -> bool:
     resource = _resource(name)
     if pod.summed or resource not in (CPU, MEMORY):
         return True
-    return all(resource in (each.limits if name.startswith("limits.") else each.requests) for each in pod.every)
+    return all(
+        resource in (each.limits if name.startswith("limits.") else each.requests)
+        for each in pod.every
+    )
 
 
 def _usage(pods: Iterable[PodSize], state_bytes: int) -> Mapping[str, int]:
@@ -312,11 +378,14 @@ def _of_pod(requests: Resources, limits: Resources) -> Mapping[str, int]:
     return counted | {f"limits.{name}": value for name, value in limits.items()}
 
 
-def shortages(quota: Object, running: Iterable[PodSize], second: PodSize | None) -> Iterator[tuple[str, int, bool]]:
-    """Yield what a quota without usage refuses if these pods run at once, and then a second one of a VM starts.
+def shortages(
+    quota: Object, running: Iterable[PodSize], second: PodSize | None
+) -> Iterator[tuple[str, int, bool]]:
+    """Yield what a quota without usage refuses if these pods run at once,
+    and then a second one of a VM starts.
 
-    Only a quota that counts every pod is judged. For a resource: its name, the missing amount, and whether the pods
-    themselves do not fit.
+    Only a quota that counts every pod is judged. For a resource: its name, the missing amount, and
+    whether the pods themselves do not fit.
     """
     if quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present:
         return

@@ -15,21 +15,30 @@ from virt_admit.model.scheduler.volumes import Volumes
 
 
 def moving(vmi: Object) -> Pod | None:
-    """Return what a VMI that runs demands of other pods. Its affinity can change while its pod keeps an earlier one."""
+    """Return what a VMI that runs demands of other pods.
+
+    Its affinity can change while its pod keeps an earlier one.
+    """
     check_time()
-    return None if vmi.at("status", "phase").text in migrations.FINAL_PHASES else launcher_pod.linked_pod(vmi)
+    return (
+        None
+        if vmi.at("status", "phase").text in migrations.FINAL_PHASES
+        else launcher_pod.linked_pod(vmi)
+    )
 
 
 def bound(pod: Object) -> Pod | None:
-    """Return a pod that is bound to a node as kube-scheduler sees it, None for one that is not or has ended."""
+    """Return a pod that is bound to a node as kube-scheduler sees it,
+    None for one that is not or has ended.
+    """
     if not pod.at("spec", "nodeName").text or pod.at("status", "phase").text in FINISHED:
         return None
     return _read(pod)
 
 
 def _read(pod: Object) -> Pod:
-    """Return a pod as kube-scheduler sees it, without the term by which a target pod keeps off its own source: it
-    concerns no other VMI, and there is one for each VMI that has migrated.
+    """Return a pod as kube-scheduler sees it, without the term by which a target pod keeps off its
+    own source: it concerns no other VMI, and there is one for each VMI that has migrated.
 
     Raises:
         OutOfTime: the time of the review is over; each pod may have many terms.
@@ -42,7 +51,8 @@ def _read(pod: Object) -> Pod:
     own = tuple(
         term
         for term in read.anti_affinity
-        if term.selector is None or not any(each.key == launcher_pod.CREATED_BY for each in term.selector.requirements)
+        if term.selector is None
+        or not any(each.key == launcher_pod.CREATED_BY for each in term.selector.requirements)
     )
     return replace(read, anti_affinity=own)
 

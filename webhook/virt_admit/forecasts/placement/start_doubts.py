@@ -1,4 +1,6 @@
-"""Why a pod may not start on a node that takes it: kube-scheduler knows nothing of the pod network and of old volumes."""
+"""Why a pod may not start on a node that takes it:
+kube-scheduler knows nothing of the pod network and of old volumes.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,23 @@ from virt_admit.model.scheduler.pods import Pod
 READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, node_drivers.READS)
 """The fields that say it."""
 _PATIENCE: Final = timedelta(minutes=10)
-"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
+"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted,
+then it is detached by force.
+"""
 
 
 def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> SchedulingTarget:
-    """Return a target without the nodes on which its pod would not start although kube-scheduler may choose them."""
+    """Return a target without the nodes on which its pod would not start although kube-scheduler
+    may choose them.
+    """
     broken, lacking = cluster.cached(virt_handlers.broken), node_drivers.lacking(cluster)
     if not broken and not lacking:
         return target
     chosen = target.placement.candidates
     found = {name: broken[name] for name in chosen if name in broken}
-    needed = node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster) if lacking else ()
+    needed = (
+        node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster) if lacking else ()
+    )
     reasons = node_drivers.reasons(cluster) if needed else {}
     for name in chosen if needed else ():
         absent = reasons.get(name, {})
@@ -45,13 +53,16 @@ def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> Scheduli
             found.setdefault(name, absent[driver])
     if not found:
         return target
-    return target._replace(placement=replace(target.placement, judged={**target.placement.judged, **found}))
+    return target._replace(
+        placement=replace(target.placement, judged={**target.placement.judged, **found})
+    )
 
 
 def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
     """Return that kube-scheduler may choose a node on which no pod starts; None: there is none.
 
-    Such a node is Ready, and each attempt may end there again: nothing remembers where the last one failed.
+    Such a node is Ready, and each attempt may end there again: nothing remembers where the last one
+    failed.
 
     Args:
         takes: whether a node takes the pod by what kube-scheduler knows.
@@ -75,14 +86,17 @@ def reach(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     if all(name in doubtful for name in chosen):
         others = f"only {names(sorted(chosen))} can take it, and {doubtful[node]}"
         return Problem(others, pod_networks.remedy(cluster, node))
-    cordon = typed("cordon it until its pod network works", shell("kubectl", "cordon", argument(node)))
+    cordon = typed(
+        "cordon it until its pod network works", shell("kubectl", "cordon", argument(node))
+    )
     return Problem(f"kube-scheduler may choose {node}, and {doubtful[node]}", cordon)
 
 
 def drivers(
     judged: Mapping[str, str | None], namespace: str, claims: Sequence[str], cluster: Cluster
 ) -> Problem | None:
-    """Return that kube-scheduler may choose a node that lacks the driver of a volume; None: there is none.
+    """Return that kube-scheduler may choose a node that lacks the driver of a volume; None:
+    there is none.
 
     ``judged``: why each node does not take the pod.
     """
@@ -91,22 +105,27 @@ def drivers(
             continue
         driver = node_drivers.missing(name, namespace, claims, cluster)
         command = shell("kubectl", "cordon", argument(name))
-        ways = typed(f"{node_drivers.words(driver, name, cluster)}; or cordon {name} until then", command)
+        ways = typed(
+            f"{node_drivers.words(driver, name, cluster)}; or cordon {name} until then", command
+        )
         return Problem(f"kube-scheduler may choose {name}, and {why}", ways)
     return None
 
 
 def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return that no node is left which certainly has the drivers of a pod; None: one may have them.
+    """Return that no node is left which certainly has the drivers of a pod; None:
+    one may have them.
 
-    The pod of a driver is not there, but may come back: its DaemonSet is updated, or a taint passes.
+    The pod of a driver is not there, but may come back: its DaemonSet is updated, or a taint
+    passes.
     """
     gone = driver_daemons.without_pod(cluster)
     if not any(name in gone for name in target.placement.candidates):
         return None
     needed = node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster)
     found = {
-        name: next((each for each in needed if each in gone.get(name, ())), "") for name in target.placement.candidates
+        name: next((each for each in needed if each in gone.get(name, ())), "")
+        for name in target.placement.candidates
     }
     if not all(found.values()):
         return None
@@ -126,7 +145,9 @@ def unserved(pod: Pod, filters: FilterPipeline, cluster: Cluster) -> Problem | N
 
 
 def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
-    """Return why the node with the fewest causes refuses a pod, ``on n2 memory: 6Gi missing``; empty: no such node."""
+    """Return why the node with the fewest causes refuses a pod, ``on n2 memory: 6Gi missing``;
+    empty: no such node.
+    """
     refusals = found.placement.refusals.items()
     hosts = {name: why for name, why in refusals if SCHEDULABLE in filters.state.nodes[name].labels}
     if not hosts:
@@ -146,7 +167,8 @@ def _ease(item: tuple[str, str]) -> tuple[bool, int, bool, str]:
 
 
 def opens(why: str, fault: str, cluster: Cluster) -> str:
-    """Return what lets a pod start that no node takes, without a command: a driver, a network, room.
+    """Return what lets a pod start that no node takes, without a command: a driver, a network,
+    room.
 
     ``why``: the refusal of the best node, as ``best_refusal`` says it. ``fault``: of the pod.
     """
@@ -165,23 +187,40 @@ def opens(why: str, fault: str, cluster: Cluster) -> str:
 
 
 def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:
-    """Return that the volumes of a pod may not leave a node, as others of their driver do not; None: nothing says so."""
+    """Return that the volumes of a pod may not leave a node, as others of their driver do not;
+    None: nothing says so.
+    """
     stuck = volume_attachments.stuck(node, cluster)
-    drivers = {driver for claim in claims if (driver := _driver(namespace, claim, cluster))} if stuck else ()
+    drivers = (
+        {driver for claim in claims if (driver := _driver(namespace, claim, cluster))}
+        if stuck
+        else ()
+    )
     for found in stuck:
         driver = found.at("spec", "attacher").text or ""
         age = clock.since(found.metadata["deletionTimestamp"].text, cluster)
         if driver in drivers and age is not None and age >= _PATIENCE:
-            name, error = volume_attachments.volume(found) or found.name, volume_attachments.detach_error(found)
+            name, error = (
+                volume_attachments.volume(found) or found.name,
+                volume_attachments.detach_error(found),
+            )
             minutes = int(age.total_seconds() // 60)
-            reason = f"{driver} has not detached volume {name} from {node} for {minutes} min ({cut_middle(error, 120)})"
+            reason = (
+                f"{driver} has not detached volume {name} from {node} for {minutes} min "
+                f"({cut_middle(error, 120)})"
+            )
             command = kubectl("describe", VOLUME_ATTACHMENT, found.name)
-            return Problem(f"{reason}, so its own volumes may stay there, too", typed("repair the driver", command))
+            return Problem(
+                f"{reason}, so its own volumes may stay there, too",
+                typed("repair the driver", command),
+            )
     return None
 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
-    """Return the driver of a volume that one node alone may have; empty: it is another one, or could not be read."""
+    """Return the driver of a volume that one node alone may have; empty: it is another one,
+    or could not be read.
+    """
     found = find(cluster, PVC, namespace, claim) if claim else None
     if found is None or not volume_attachments.is_of_one_node(found):
         return ""

@@ -19,7 +19,9 @@ from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import FINISHED
 
-HEARTBEAT_READS: Final[Reads] = union(node_health.READS, {NODE: ("metadata.annotations.kubevirt.io/heartbeat",)})
+HEARTBEAT_READS: Final[Reads] = union(
+    node_health.READS, {NODE: ("metadata.annotations.kubevirt.io/heartbeat",)}
+)
 READS: Final[Reads] = union(
     HEARTBEAT_READS,
     pod_networks.READS,
@@ -34,16 +36,21 @@ BROKEN: Final = "virt-handler on "
 """How each reason begins."""
 _HEARTBEAT: Final = "kubevirt.io/heartbeat"
 _BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
-"""virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
+"""virt-controller makes a node not schedulable after this time
+(pkg/virt-controller/watch/node/node.go).
+"""
 _STARTS_WITHIN: Final = datetime.timedelta(minutes=10)
 _SETTLES_WITHIN: Final = datetime.timedelta(minutes=5)
 
 
 def problem(cluster: Cluster, node: str) -> str:
-    """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
+    """Return why the virt-handler of a node is known not to work; empty: it works,
+    or that is not known.
+    """
     handler = pod(cluster, node)
     unready = handler is not None and handler.condition("Ready")["status"].text == "False"
-    if handler is not None and unready and not outlives_kubelet(cluster, node):  # else the node controller wrote that
+    # else the node controller wrote that
+    if handler is not None and unready and not outlives_kubelet(cluster, node):
         why = cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)
         why = why.replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
@@ -54,7 +61,9 @@ def problem(cluster: Cluster, node: str) -> str:
 
 
 def is_starting(cluster: Cluster, node: str) -> bool:
-    """Return whether the virt-handler of a node is not ready yet, as on a new node or after a reboot, and may become so."""
+    """Return whether the virt-handler of a node is not ready yet, as on a new node or after a
+    reboot, and may become so.
+    """
     handler, back = pod(cluster, node), returned(cluster, node)
     if handler is None:
         return False
@@ -67,7 +76,9 @@ def is_starting(cluster: Cluster, node: str) -> bool:
 
 
 def returned(cluster: Cluster, node: str) -> datetime.timedelta | None:
-    """Return how long ago a node became Ready, as after a boot; None: it is not, or that is not known."""
+    """Return how long ago a node became Ready, as after a boot; None: it is not,
+    or that is not known.
+    """
     found = find(cluster, NODE, "", node)
     ready = found.condition("Ready") if found is not None else None
     if ready is None or ready["status"].text != "True":
@@ -79,16 +90,22 @@ def remedy(cluster: Cluster, node: str) -> str:
     """Return what repairs the virt-handler of a node, with a command."""
     handler = pod(cluster, node)
     if handler is None:
-        return typed("repair virt-handler there", "kubectl get pods -A -l kubevirt.io=virt-handler -o wide")
+        return typed(
+            "repair virt-handler there", "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
+        )
     if pod_starts.failure(handler, cluster):
         return pod_starts.remedy(handler, cluster)
-    return typed("repair virt-handler there", kubectl("describe", POD, handler.name, handler.namespace))
+    return typed(
+        "repair virt-handler there", kubectl("describe", POD, handler.name, handler.namespace)
+    )
 
 
 def outlives_kubelet(cluster: Cluster, node: str) -> bool:
-    """Return whether the virt-handler of a node is known to report although its kubelet no longer does.
+    """Return whether the virt-handler of a node is known to report although its kubelet no longer
+    does.
 
-    Its heartbeat is younger than the end of the node's condition Ready, and not older than five minutes.
+    Its heartbeat is younger than the end of the node's condition Ready, and not older than five
+    minutes.
     """
     found = find(cluster, NODE, "", node)
     age = _silent_for(found, cluster)
@@ -114,40 +131,54 @@ def pod(cluster: Cluster, node: str) -> Object | None:
 
 
 def logs(cluster: Cluster, node: str) -> str:
-    """Return the command that shows the logs of virt-handler on a node; empty: its pod is not known."""
+    """Return the command that shows the logs of virt-handler on a node; empty:
+    its pod is not known.
+    """
     found = pod(cluster, node)
     return logs_of(found) if found is not None else ""
 
 
 def _missing_network(cluster: Cluster) -> str:
-    """Return that the migration network, which the pods of virt-handler join, does not exist; empty: it may.
+    """Return that the migration network, which the pods of virt-handler join, does not exist;
+    empty: it may.
 
-    Source: kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go#NewHandlerDaemonSet.
+    Source:
+    kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go#NewHandlerDaemonSet.
     """
     for kubevirt in cluster.known(KUBEVIRT):
         namespace, name = migration_limits.network(kubevirt) or ("", "")
         namespace = namespace or kubevirt.namespace
         if name and is_absent(cluster, NAD, namespace, name):
-            return f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not exist"
+            return (
+                f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not "
+                "exist"
+            )
     return ""
 
 
 def broken(cluster: Cluster) -> Mapping[str, str]:
-    """Return the nodes on which no VM starts as virt-handler, or the pod network, does not work, each with the reason."""
+    """Return the nodes on which no VM starts as virt-handler, or the pod network, does not work,
+    each with the reason.
+    """
     nodes = [node.name for node in cluster.known(NODE)]
-    found = ((name, problem(cluster, name) or pod_networks.problem(cluster, name)) for name in nodes)
+    found = (
+        (name, problem(cluster, name) or pod_networks.problem(cluster, name)) for name in nodes
+    )
     return {name: reason for name, reason in found if reason}
 
 
 def own_tolerations(refusals: Mapping[str, str], cluster: Cluster) -> str:
-    """Return what a VM lacks on nodes whose taints virt-handler alone tolerates; empty: there are none.
+    """Return what a VM lacks on nodes whose taints virt-handler alone tolerates; empty:
+    there are none.
 
-    KubeVirt gives launcher pods the tolerations of their VM, and none of ``nodePlacement``. A toleration
-    without a key does not ask for VMs on such nodes. Sources:
+    KubeVirt gives launcher pods the tolerations of their VM, and none of ``nodePlacement``. A
+    toleration without a key does not ask for VMs on such nodes. Sources:
     kubevirt/kubevirt:pkg/virt-controller/services/template.go, issue kubevirt/kubevirt#14831.
     """
     by_taints = [
-        name for name, why in sorted(refusals.items()) if all(cause.startswith("taint ") for cause in why.split("; "))
+        name
+        for name, why in sorted(refusals.items())
+        if all(cause.startswith("taint ") for cause in why.split("; "))
     ]
     for kubevirt in cluster.known(KUBEVIRT):
         placement = kubevirt.at("spec", "workloads", "nodePlacement")
@@ -168,7 +199,10 @@ _HARD: Final = ("NoSchedule", "NoExecute")
 
 def _pods(cluster: Cluster) -> Mapping[str, Object]:
     """Return the pods of virt-handler by node."""
-    return {pod.at("spec", "nodeName").text or "": pod for pod in filter(None, each(cluster, POD, _handler))}
+    return {
+        pod.at("spec", "nodeName").text or "": pod
+        for pod in filter(None, each(cluster, POD, _handler))
+    }
 
 
 def _handler(pod: Object) -> Object | None:

@@ -2,8 +2,8 @@
 
 They are a hint and never raise: a cluster whose driver attaches nothing has none. Sources:
 kubernetes/kubernetes:pkg/apis/storage/types.go#VolumeAttachmentStatus;
-kubernetes-csi/external-attacher:pkg/controller/csi_handler.go (writes the errors, and removes its finalizer when a
-volume is detached).
+kubernetes-csi/external-attacher:pkg/controller/csi_handler.go (writes the errors, and removes its
+finalizer when a volume is detached).
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components import busy_volumes, driver_registrations, node_drivers
+from virt_admit.forecasts.placement.components import (
+    busy_volumes,
+    driver_registrations,
+    node_drivers,
+)
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -45,7 +49,9 @@ _ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
 
 
 def stuck(node: str, cluster: Cluster) -> Sequence[Object]:
-    """Return the attachments of a node that are being deleted and fail to, in the order of their volumes."""
+    """Return the attachments of a node that are being deleted and fail to,
+    in the order of their volumes.
+    """
     return entry(cluster, _stuck, node) or ()
 
 
@@ -80,7 +86,9 @@ class AttachmentFault(NamedTuple):
     error: str = ""
     """What the driver says, with how it is introduced."""
     awaits: str = ""
-    """The PersistentVolume whose driver has not attached it to the node, and says so; empty: another cause is known."""
+    """The PersistentVolume whose driver has not attached it to the node, and says so; empty:
+    another cause is known.
+    """
     of_node: bool = False
     """Whether it is certainly a fault of the node, so that another one may attach the claim."""
 
@@ -102,7 +110,9 @@ def fault(
         if found is None or not name:
             continue
         known = entry(cluster, _by_volume, name) or ()
-        arrived = any(_is_attached(each) for each in known if each.at("spec", "nodeName").text == node)
+        arrived = any(
+            _is_attached(each) for each in known if each.at("spec", "nodeName").text == node
+        )
         moves = is_of_one_node(found) and not arrived
         for attachment in known:
             here = attachment.at("spec", "nodeName").text == node
@@ -124,12 +134,19 @@ def _kept(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault |
     if not gone:
         what = f"volume {volume(attachment)} of claim {claim} cannot be detached from {node}"
         return AttachmentFault(what, error=error)
-    command, driver = kubectl("edit", VOLUME_ATTACHMENT, attachment.name), attachment.at("spec", "attacher").text or "?"
+    command, driver = (
+        kubectl("edit", VOLUME_ATTACHMENT, attachment.name),
+        attachment.at("spec", "attacher").text or "?",
+    )
     return AttachmentFault(
         f"claim {claim} is still attached to {node}, which does not exist",
-        f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
-        f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
-        f"its VolumeAttachment is in deletion{_duration(attachment, cluster)}, but the detach fails: {error}"
+        f"check the controller of driver {driver}, which has to detach it. As a decision, once the "
+        f"machine of {node} is confirmed to be gone, remove the finalizers of its "
+        f"VolumeAttachment: {command}",
+        (
+            f"its VolumeAttachment is in deletion{_duration(attachment, cluster)}, but the detach "
+            f"fails: {error}"
+        )
         if error
         else "",
     )
@@ -141,18 +158,31 @@ def _duration(attachment: Object, cluster: Cluster) -> str:
 
 
 def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
-    """Return why a volume cannot be attached: the pod that registers its driver is named, if the driver is missing."""
+    """Return why a volume cannot be attached: the pod that registers its driver is named,
+    if the driver is missing.
+    """
     named, name = node_drivers.named_by(error), volume(attachment)
-    on, attacher = attachment.at("spec", "nodeName").text or "", attachment.at("spec", "attacher").text or ""
+    on, attacher = (
+        attachment.at("spec", "nodeName").text or "",
+        attachment.at("spec", "attacher").text or "",
+    )
     if named is None and (unknown := driver_registrations.unknown(attacher, on, error, cluster)):
         others = names(_fail_alike(attachment, cluster))
-        what = f"claim {claim}{f', like {others},' if others else ''} cannot be attached to {on}: {unknown.words}"
+        what = (
+            f"claim {claim}{f', like {others},' if others else ''} cannot be attached to {on}: "
+            f"{unknown.words}"
+        )
         return AttachmentFault(what, unknown.remedy, of_node=True)
     if named is None:
-        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name)
+        return AttachmentFault(
+            f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name
+        )
     node, driver = named
     because = node_drivers.because(driver, node, cluster)
-    what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"
+    what = (
+        f"claim {claim} cannot be attached: CSINode {node} does not contain driver "
+        f"{driver}{because}"
+    )
     return AttachmentFault(what, node_drivers.remedy(driver, node, cluster))
 
 
@@ -169,21 +199,28 @@ def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> A
     node = attachment.at("spec", "nodeName").text or "?"
     if lost := _lost(attachment, claim, cluster):
         return lost
-    pods = [pod for pod in users(namespace, claim, cluster) if pod.at("spec", "nodeName").text == node]
+    pods = [
+        pod for pod in users(namespace, claim, cluster) if pod.at("spec", "nodeName").text == node
+    ]
     what = f"volume {volume(attachment)} of claim {claim} is still attached to {node}"
     if pods:
         command = kubectl("describe", POD, pods[0].name, namespace)
-        return AttachmentFault(f"{what}, where pod {pods[0].full_name} uses it", f"end the use by that pod: {command}")
+        return AttachmentFault(
+            f"{what}, where pod {pods[0].full_name} uses it", f"end the use by that pod: {command}"
+        )
     return AttachmentFault(
-        what, f"see why it is not detached: {kubectl('describe', VOLUME_ATTACHMENT, attachment.name)}"
+        what,
+        f"see why it is not detached: {kubectl('describe', VOLUME_ATTACHMENT, attachment.name)}",
     )
 
 
 def _lost(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault | None:
-    """Return that the node that still has a volume is lost; None: it reports, or is told to be without power already.
+    """Return that the node that still has a volume is lost; None: it reports, or is told to be
+    without power already.
 
-    A volume is detached by force six minutes after its pods are gone, unless kube-controller-manager must not do that
-    (``--disable-force-detach-on-timeout``). The taint needs neither the time nor the end of the pods
+    A volume is detached by force six minutes after its pods are gone, unless
+    kube-controller-manager must not do that (``--disable-force-detach-on-timeout``). The taint
+    needs neither the time nor the end of the pods
     (pkg/controller/volume/attachdetach/reconciler/reconciler.go#reconcile).
     """
     node = attachment.at("spec", "nodeName").text or "?"
@@ -192,8 +229,8 @@ def _lost(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault |
         return None
     return AttachmentFault(
         f"claim {claim} is still attached to {node}, which {silent} (volume {volume(attachment)})",
-        f"as a decision, once {node} is confirmed to be off, taint it out-of-service or delete its Node: "
-        f"{fence_taints.fence_command(node)}",
+        f"as a decision, once {node} is confirmed to be off, taint it out-of-service or delete its "
+        f"Node: {fence_taints.fence_command(node)}",
     )
 
 
@@ -205,7 +242,9 @@ class AwaitedVolume(NamedTuple):
 
 
 def awaited(node: str, cluster: Cluster) -> Iterator[AwaitedVolume]:
-    """Yield the volumes that are attached to a lost node although a pod of another node needs them."""
+    """Yield the volumes that are attached to a lost node although a pod of another node needs
+    them.
+    """
     for attachment in filter(_is_attached, entry(cluster, _of_node, node) or ()):
         for claim in filter(is_of_one_node, entry(cluster, _claims, volume(attachment)) or ()):
             fault = _lost(attachment, claim.name, cluster)
@@ -226,13 +265,16 @@ class LeftInUse(NamedTuple):
         """Why the guest may have gone on: a pod that was deleted by force does not end."""
         on = self.waiting.at("spec", "nodeName").text
         return (
-            f"the volume of claim {self.claim.full_name} was in use on {node} when it reported last, and no pod of "
-            f"it is there any more: {busy_volumes.MAY_RUN}. Pod {self.waiting.full_name} needs it on {on}"
+            f"the volume of claim {self.claim.full_name} was in use on {node} when it reported "
+            f"last, and no pod of it is there any more: {busy_volumes.MAY_RUN}. Pod "
+            f"{self.waiting.full_name} needs it on {on}"
         )
 
 
 def left_in_use(node: str, cluster: Cluster) -> Iterator[LeftInUse]:
-    """Yield the volumes of one node that a lost node had in use at last, without a pod that uses them there."""
+    """Yield the volumes of one node that a lost node had in use at last,
+    without a pod that uses them there.
+    """
     for name in busy_volumes.used_by_lost(node, cluster):
         for claim in filter(is_of_one_node, entry(cluster, _claims, name) or ()):
             pods = users(claim.namespace, claim.name, cluster)
@@ -243,7 +285,9 @@ def left_in_use(node: str, cluster: Cluster) -> Iterator[LeftInUse]:
 
 
 def _claims(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _grouped((claim.at("spec", "volumeName").text or "", claim) for claim in cluster.known(PVC))
+    return _grouped(
+        (claim.at("spec", "volumeName").text or "", claim) for claim in cluster.known(PVC)
+    )
 
 
 def users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
@@ -254,7 +298,11 @@ def users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
 def _users(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     found: dict[tuple[str, str], list[Object]] = {}
     for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
-        for each in pod.at("spec", "volumes").items() if pod.at("status", "phase").text not in FINISHED else ():
+        for each in (
+            pod.at("spec", "volumes").items()
+            if pod.at("status", "phase").text not in FINISHED
+            else ()
+        ):
             claim = each.at("persistentVolumeClaim", "claimName").text
             if claim:
                 found.setdefault((pod.namespace, claim), []).append(pod)
@@ -276,12 +324,19 @@ def _words(attachment: Object, field: str) -> str:
 
 
 def _stuck(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster) if detach_error(each))
+    return _grouped(
+        (each.at("spec", "nodeName").text or "", each)
+        for each in _known(cluster)
+        if detach_error(each)
+    )
 
 
 def _attached(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     found = cluster.cached(_of_node)
-    return {node: tuple(volume(each) or each.name for each in attachments) for node, attachments in found.items()}
+    return {
+        node: tuple(volume(each) or each.name for each in attachments)
+        for node, attachments in found.items()
+    }
 
 
 def _of_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

@@ -1,4 +1,6 @@
-"""Health checks that are about to act on a node which has been silent for less than their own time."""
+"""Health checks that are about to act on a node which has been silent for less than their own
+time.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ READS: Final[Reads] = union(
 
 
 def advice(name: str, cluster: Cluster) -> str:
-    """Return that a health check acts on a silent node soon, and when; empty: none certainly does, or its time is over."""
+    """Return that a health check acts on a silent node soon, and when; empty: none certainly does,
+    or its time is over.
+    """
     node, now = find(cluster, NODE, "", name), clock.now(cluster)
     since = node_phases.unready_since(node) if node is not None else None
     silent = name in coverage.coverage(cluster).nodes and node_health.silence_now(name, cluster)
@@ -48,7 +52,11 @@ def advice(name: str, cluster: Cluster) -> str:
         at = (since + timedelta(seconds=seconds)).astimezone(UTC)
     except OverflowError:
         return ""
-    return f"wait for {check}, which acts on it at {at:%H:%M:%S} UTC if it stays silent" if at > now else ""
+    return (
+        f"wait for {check}, which acts on it at {at:%H:%M:%S} UTC if it stays silent"
+        if at > now
+        else ""
+    )
 
 
 def _first(cluster: Cluster) -> Mapping[str, tuple[int, str]]:
@@ -56,10 +64,19 @@ def _first(cluster: Cluster) -> Mapping[str, tuple[int, str]]:
     idle = {title for title, _ in coverage.coverage(cluster).idle}
     found: dict[str, tuple[int, str]] = {}
     for kind in coverage.CHECKS:
-        for watch in (watch for some in check_scope.watches(cluster, kind).by_namespace.values() for watch in some):
-            own = (timeline.patience(watch.check) or 0) // SECOND, f"{watch.check.obj.kind} {watch.check.obj.name}"
+        for watch in (
+            watch
+            for some in check_scope.watches(cluster, kind).by_namespace.values()
+            for watch in some
+        ):
+            own = (
+                (timeline.patience(watch.check) or 0) // SECOND,
+                f"{watch.check.obj.kind} {watch.check.obj.name}",
+            )
             if own[0] and not watch.check.handler and own[1] not in idle:
-                found |= {node: min(own, found.get(node, own)) for node in _acted_on(watch, cluster)}
+                found |= {
+                    node: min(own, found.get(node, own)) for node in _acted_on(watch, cluster)
+                }
     for node, own in _reset(cluster):
         found[node] = min(own, found.get(node, own))
     return found
@@ -70,7 +87,11 @@ def _reset(cluster: Cluster) -> Iterator[tuple[str, tuple[int, str]]]:
     for node in cluster.known(NODE):
         try:
             policy = harvester_reset.of(node, cluster)
-            acts = policy is not None and not policy.idle and harvester_reset.left(frozenset((node.name,)), cluster)
+            acts = (
+                policy is not None
+                and not policy.idle
+                and harvester_reset.left(frozenset((node.name,)), cluster)
+            )
         except Unseen:
             return
         if policy is not None and acts:
@@ -78,7 +99,9 @@ def _reset(cluster: Cluster) -> Iterator[tuple[str, tuple[int, str]]]:
 
 
 def _acted_on(watch: WatchedNodes, cluster: Cluster) -> Iterator[str]:
-    """Yield the unhealthy nodes that a check certainly remediates: none if they are too many, nor one of two control planes."""
+    """Yield the unhealthy nodes that a check certainly remediates: none if they are too many, nor
+    one of two control planes.
+    """
     check, selection = watch.check, watch.selection
     counted = list(unhealthy_objects.unhealthy(check, selection, cluster))
     states = [state for state in counted if not isinstance(state, Unseen)]

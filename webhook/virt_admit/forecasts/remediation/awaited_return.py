@@ -1,4 +1,6 @@
-"""What is about to bring a node back that does not report: an update, a maintenance, or a remediation that has begun."""
+"""What is about to bring a node back that does not report: an update, a maintenance, or a
+remediation that has begun.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.remediation import awaited_checks, exclusions, failed_remediations, hand_reboots
+from virt_admit.forecasts.remediation import (
+    awaited_checks,
+    exclusions,
+    failed_remediations,
+    hand_reboots,
+)
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
@@ -29,13 +36,17 @@ READS: Final[Reads] = union(
 
 _IN_MAINTENANCE: Final = "during which it has not reported"
 _REMEDIATION: Final = timedelta(minutes=15)
-"""Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its default times."""
+"""Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its
+default times.
+"""
 
 
 def _update(node: str, cluster: Cluster) -> str:
-    """Return which update or maintenance a silent node is in, and since when; empty: none, or longer than a reboot takes.
+    """Return which update or maintenance a silent node is in, and since when; empty: none, or
+    longer than a reboot takes.
 
-    An administrator may do anything during a maintenance, so a reboot is named only where the updater itself does it.
+    An administrator may do anything during a maintenance, so a reboot is named only where the
+    updater itself does it.
     """
     found, own = updaters.of_nodes(cluster).get(node), find(cluster, NODE, "", node)
     if found is None or own is None or found.phase not in EMPTIED:
@@ -45,27 +56,40 @@ def _update(node: str, cluster: Cluster) -> str:
         return ""
     reboots = found.phase is Phase.REBOOTING or found.kind == MACHINE_CONFIG_POOL.kind
     if reboots:
-        return f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
+        return (
+            f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
+        )
     if node not in updaters.maintenances(cluster):
-        return f"{found.kind} {found.name}, which updates it (it has not reported for {duration(lasts)})"
-    title = f"the maintenance of {node}" if found.kind == NODE.kind else f"{found.kind} {found.name}"
+        return (
+            f"{found.kind} {found.name}, which updates it (it has not reported for "
+            f"{duration(lasts)})"
+        )
+    title = (
+        f"the maintenance of {node}" if found.kind == NODE.kind else f"{found.kind} {found.name}"
+    )
     return f"{title}, {_IN_MAINTENANCE} for {duration(lasts)}"
 
 
 def awaited(node: str, cluster: Cluster) -> str:
-    """Return what is about to bring a node back that does not report, and since when; empty: nothing known is."""
+    """Return what is about to bring a node back that does not report, and since when; empty:
+    nothing known is.
+    """
     by_hand = hand_reboots.of_node(node, cluster)
     known = _update(node, cluster) or next(_remediations(node, cluster), "")
     return known or (by_hand.words(cluster) if by_hand is not None else "")
 
 
 def is_planned(node: str, cluster: Cluster) -> bool:
-    """Return whether a node that does not report is rebooted on purpose, by its update or by hand, for no longer than usual."""
+    """Return whether a node that does not report is rebooted on purpose, by its update or by hand,
+    for no longer than usual.
+    """
     return bool(_update(node, cluster)) or hand_reboots.of_node(node, cluster) is not None
 
 
 def return_of(node: str, cluster: Cluster) -> str:
-    """Return what brings a node back that does not report, so that nothing may fence it now; empty: nothing known does."""
+    """Return what brings a node back that does not report, so that nothing may fence it now; empty:
+    nothing known does.
+    """
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
     by, by_hand = awaited(node, cluster), hand_reboots.of_node(node, cluster)
@@ -83,7 +107,9 @@ def of_silent(node: str, cluster: Cluster) -> str:
 
 
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
-    """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
+    """Return what to do about a node that does not report: wait for what brings it back,
+    else what is given.
+    """
     if back := return_of(node, cluster):
         return back
     if virt_handlers.outlives_kubelet(cluster, node):
@@ -95,12 +121,19 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
-    """Yield which NodeHealthCheck remediates a node now (medik8s/node-healthcheck-operator: api/v1alpha1 Remediation)."""
+    """Yield which NodeHealthCheck remediates a node now (medik8s/node-healthcheck-operator:
+    api/v1alpha1 Remediation).
+    """
     if failed_remediations.of_any(node, cluster) is not None:
         return
     for check in cluster.known(NHC):
         for unhealthy in check.at("status", "unhealthyNodes").items():
-            for begun in unhealthy["remediations"].items() if unhealthy["name"].text == node else ():
+            for begun in (
+                unhealthy["remediations"].items() if unhealthy["name"].text == node else ()
+            ):
                 lasts = clock.since(begun["started"].text, cluster)
                 if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
-                    yield f"NodeHealthCheck {check.name}, which has been remediating it for {duration(lasts)}"
+                    yield (
+                        f"NodeHealthCheck {check.name}, which has been remediating it for "
+                        f"{duration(lasts)}"
+                    )

@@ -1,9 +1,11 @@
-"""Control planes that wait for themselves: one Machine is to be replaced, and another one that has no node forbids it.
+"""Control planes that wait for themselves: one Machine is to be replaced,
+and another one that has no node forbids it.
 
-Before Cluster API 1.7 the remediation of a Machine began although another one had no node yet, and before 1.13 no replacement
-was created while that was so. KubeadmControlPlane remediates the other one only after the replacement. Sources:
-kubernetes-sigs/cluster-api#9398, #13352; :controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go
-#reconcileUnhealthyMachines, preflight.go#preflightChecks.
+Before Cluster API 1.7 the remediation of a Machine began although another one had no node yet, and
+before 1.13 no replacement was created while that was so. KubeadmControlPlane remediates the other
+one only after the replacement. Sources: kubernetes-sigs/cluster-api#9398, #13352;
+:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go #reconcileUnhealthyMachines,
+preflight.go#preflightChecks.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _IN_PROGRESS: Final = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 _LEFT: Final = "OwnerRemediated"
 _JUDGED: Final = "HealthCheckSucceeded"
 _PROMPT: Final = timedelta(minutes=20)
-"""A replacement is created within a minute after the deletion of the unhealthy Machine has ended."""
+"""A replacement is created within a minute after the deletion of the unhealthy Machine has
+ended.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ class Deadlock:
 
 @cached
 def deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
-    """Return the control planes that wait for themselves, by ``namespace/name`` of the Machine without a node."""
+    """Return the control planes that wait for themselves,
+    by ``namespace/name`` of the Machine without a node.
+    """
     found = (_deadlock(owner, cluster) for owner in cluster.known(KUBEADM))
     return {each.machine.full_name: each for each in found if each is not None}
 
@@ -69,11 +75,14 @@ def _deadlock(owner: Object, cluster: Cluster) -> Deadlock | None:
     shown = "its event ControlPlaneUnhealthy says so" if machine.name in said else ""
     known = ", ".join(filter(None, (why, shown)))
     reason = (
-        f"{machine_owners.KUBEADM} {owner.full_name} waits for itself: for {duration(age)} it has created no Machine instead "
-        f"of {deleted}, as {machine.name} has no node{f' ({known})' if known else ''}, and it does not remediate "
-        f"{machine.name} before that"
+        f"{machine_owners.KUBEADM} {owner.full_name} waits for itself: for {duration(age)} it has "
+        f"created no Machine instead of {deleted}, as {machine.name} has no "
+        f"node{f' ({known})' if known else ''}, and it does not remediate {machine.name} before "
+        "that"
     )
-    return Deadlock(owner, machine, reason, _remedy(machine, [each for each in own if each is not machine]))
+    return Deadlock(
+        owner, machine, reason, _remedy(machine, [each for each in own if each is not machine])
+    )
 
 
 def _in_progress(owner: Object) -> tuple[str, str | None]:
@@ -97,11 +106,18 @@ def _is_older(machine: Object, begun: str) -> bool:
 
 
 def _remedy(machine: Object, others: Sequence[Object]) -> str:
-    healthy = [machine_drain.condition(each, "EtcdMemberHealthy")["status"].text == "True" for each in others]
-    safe = f"while {count(len(others), 'other member')} of etcd {'is' if len(others) == 1 else 'are'} healthy"
+    healthy = [
+        machine_drain.condition(each, "EtcdMemberHealthy")["status"].text == "True"
+        for each in others
+    ]
+    safe = (
+        f"while {count(len(others), 'other member')} of etcd {'is' if len(others) == 1 else 'are'} "
+        "healthy"
+    )
     when = safe if healthy and all(healthy) else "once all other members of etcd are healthy"
     words = (
-        f"delete Machine {machine.name}, which has no node, {when}: its control plane then creates the missing Machines"
+        f"delete Machine {machine.name}, which has no node, {when}: its control plane then creates "
+        "the missing Machines"
     )
     later = "Cluster API 1.13 does so by itself"
     return typed(f"{words} ({later})", about("delete", machine, CAPI_MACHINE))

@@ -28,7 +28,9 @@ READS: Final = union(
     remediators.SNR_READS,
     machine_nodes.READS,
     dict.fromkeys((*CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
-    dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
+    dict.fromkeys(
+        (kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()
+    ),
     {kinds.METAL3_TEMPLATE: ()},
 )
 """The fields that decide whether a health check can act."""
@@ -49,7 +51,9 @@ class Coverage(NamedTuple):
 
 
 def is_paused(reason: str) -> bool:
-    """Return whether a check is idle because an administrator has paused it, with a pause request that says why."""
+    """Return whether a check is idle because an administrator has paused it,
+    with a pause request that says why.
+    """
     return reason.startswith(inactive_reasons.PAUSED_FOR)
 
 
@@ -88,11 +92,15 @@ def coverage(cluster: Cluster) -> Coverage:
             break
         if policy is not None:
             covered.add(node.name)
-    return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)), left_alone, unsure)
+    return Coverage(
+        frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)), left_alone, unsure
+    )
 
 
 class _Acting(NamedTuple):
-    """The nodes on which a check acts when one of them is lost, those that it leaves alone, and what is unread."""
+    """The nodes on which a check acts when one of them is lost, those that it leaves alone,
+    and what is unread.
+    """
 
     acting: set[str]
     refusing: dict[str, str]
@@ -104,7 +112,12 @@ def _acting_on(watch: WatchedNodes, cluster: Cluster) -> _Acting:
     check, selection = watch.check, watch.selection
     if check.kind is not kinds.NHC:
         refused = inactive_reasons.refused(check, selection, cluster).values()
-        return _Acting(set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused), {}, [], {})
+        return _Acting(
+            set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused),
+            {},
+            [],
+            {},
+        )
     made = _Acting(set(), {}, [], {})
     stages = first_remediator.stages(check, cluster)
     for node in selection.objects:

@@ -1,8 +1,10 @@
 """Nodes that a NodeHealthCheck leaves alone because of a label, or because it says so itself.
 
-Up to release 0.11 the label excludes a node with any value, from 0.12 on with ``true`` alone. Sources: medik8s/
-node-healthcheck-operator:controllers/nodehealthcheck_controller.go#isNodeRemediationExcluded (release-0.11),
-:internal/controller/nodehealthcheck_controller.go#isNodeRemediationExcluded (v0.12.0), :internal/controller/utils/events.go.
+Up to release 0.11 the label excludes a node with any value, from 0.12 on with ``true`` alone.
+Sources: medik8s/
+node-healthcheck-operator:controllers/nodehealthcheck_controller.go#isNodeRemediationExcluded
+(release-0.11), :internal/controller/nodehealthcheck_controller.go#isNodeRemediationExcluded
+(v0.12.0), :internal/controller/utils/events.go.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ READS: Final[Reads] = union(node_health.READS, {NHC: (), NODE: ("metadata.labels
 """Without ``RELEASE_READS``, which the webhook does not keep of pods: it says less."""
 RELEASE_READS: Final[Reads] = {POD: ("spec.containers.image",)}
 _IMAGE: Final = re.compile(r"/node-healthcheck-operator:v?([0-9]{1,3})\.([0-9]{1,3})")
-"""The image of the operator, where its tag is the release. Images of OpenShift have a digest alone."""
+"""The image of the operator, where its tag is the release.
+Images of OpenShift have a digest alone.
+"""
 _BY_LABEL: Final = "Exclude from Remediation label"
 
 
@@ -50,7 +54,8 @@ def reason(node: Object, cluster: Cluster) -> str:
     release = cluster.cached(_release)
     if release is None and not any(_BY_LABEL in said for said in _skipped(node, cluster)):
         raise Unseen(
-            f"the release of Node Health Check, as {EXCLUDED}={label.text or ''} excludes {node.name} before 0.12"
+            f"the release of Node Health Check, as {EXCLUDED}={label.text or ''} excludes "
+            f"{node.name} before 0.12"
         )
     if release is not None and release >= FIXED:
         return ""
@@ -80,7 +85,9 @@ def is_excluded(node: Object, cluster: Cluster) -> bool:
 
 
 def repair(name: str, cluster: Cluster) -> str:
-    """Return how a lost node is remediated that its label excludes by mistake; empty: it does not, or it is meant to."""
+    """Return how a lost node is remediated that its label excludes by mistake; empty: it does not,
+    or it is meant to.
+    """
     node = find(cluster, NODE, "", name)
     if node is None or node.label(EXCLUDED).text == "true" or not is_excluded(node, cluster):
         return ""
@@ -91,7 +98,9 @@ def repair(name: str, cluster: Cluster) -> str:
         if any(each.name == name for each in watch.selection.objects)
     )
     check = next(watched, "")
-    why = f"because of which NodeHealthCheck {check} leaves it alone: {_unread_value(node, cluster)}"
+    why = (
+        f"because of which NodeHealthCheck {check} leaves it alone: {_unread_value(node, cluster)}"
+    )
     words = f"remove the label {EXCLUDED} from {name}, {why}"
     return typed(words, without_label(name)) if check else ""
 
@@ -101,21 +110,33 @@ def without_label(name: str) -> str:
     return shell("kubectl", "label", "node", argument(name), f"{EXCLUDED}-")
 
 
-def late(check: Object, node: Object, time: tuple[int, int | None], cluster: Cluster) -> Iterator[str]:
-    """Yield what shows of a lost node that a NodeHealthCheck does not do what is expected. ``time``: the expected seconds."""
+def late(
+    check: Object, node: Object, time: tuple[int, int | None], cluster: Cluster
+) -> Iterator[str]:
+    """Yield what shows of a lost node that a NodeHealthCheck does not do what is expected.
+
+    ``time``: the expected seconds.
+    """
     yield from doubts(check, node, cluster)
     yield from overdue(check, node, time[0] if time[1] is None else time[1], cluster)
 
 
 def doubts(check: Object, node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield what a NodeHealthCheck says of a lost node that it has not remediated, so that it may not do so."""
+    """Yield what a NodeHealthCheck says of a lost node that it has not remediated,
+    so that it may not do so.
+    """
     said = next((each for each in _skipped(node, cluster, check.name) if _BY_LABEL not in each), "")
     if said and _begun(check, node) is None:
-        yield f"whether NodeHealthCheck {check.name} remediates {node.name}: it has said {show(cut(said, 160))}"
+        yield (
+            f"whether NodeHealthCheck {check.name} remediates {node.name}: it has said "
+            f"{show(cut(said, 160))}"
+        )
 
 
 def _skipped(node: Object, cluster: Cluster, check: str = "") -> Iterator[str]:
-    """Yield why a lost node was skipped since it is lost, in the words of the operator, the newest first."""
+    """Yield why a lost node was skipped since it is lost, in the words of the operator,
+    the newest first.
+    """
     if not node_health.silence_now(node.name, cluster):
         return
     since = node_phases.unready_since(node)
@@ -127,9 +148,13 @@ def _skipped(node: Object, cluster: Cluster, check: str = "") -> Iterator[str]:
 
 
 def _events(cluster: Cluster) -> Mapping[str, list[Object]]:
-    """Return the events about remediations that were skipped by the nodes that they name, the newest first."""
+    """Return the events about remediations that were skipped by the nodes that they name,
+    the newest first.
+    """
     found: dict[str, list[Object]] = {}
-    for event in sorted(events.known(NHC.kind, "RemediationSkipped", cluster), key=_age, reverse=True):
+    for event in sorted(
+        events.known(NHC.kind, "RemediationSkipped", cluster), key=_age, reverse=True
+    ):
         for name in {each.rstrip(".") for each in _NAMED.findall(_message(event))}:
             found.setdefault(name, []).append(event)
     return found
@@ -150,13 +175,20 @@ def _age(event: Object) -> str:
 
 def _release(cluster: Cluster) -> tuple[int, int] | None:
     """Return the oldest release of the operator that runs; None: no image shows it."""
-    images = (each["image"].text or "" for pod in cluster.known(POD) for each in pod.at("spec", "containers").items())
+    images = (
+        each["image"].text or ""
+        for pod in cluster.known(POD)
+        for each in pod.at("spec", "containers").items()
+    )
     found = (_IMAGE.search(image) for image in images)
     return min(((int(each[1]), int(each[2])) for each in found if each), default=None)
 
 
 def overdue(check: Object, node: Object, allowed: float, cluster: Cluster) -> Iterator[str]:
-    """Yield that a NodeHealthCheck should have remediated a lost node long ago, and has not. ``allowed``: seconds."""
+    """Yield that a NodeHealthCheck should have remediated a lost node long ago, and has not.
+
+    ``allowed``: seconds.
+    """
     if not node_health.silence_now(node.name, cluster):
         return
     now, lost = clock.now(cluster), node_phases.unready_since(node)
@@ -164,13 +196,27 @@ def overdue(check: Object, node: Object, allowed: float, cluster: Cluster) -> It
         return
     if (now - (_begun(check, node) or lost)).total_seconds() > allowed + _SETTLED:
         since = clock.duration(now - lost)
-        yield f"why NodeHealthCheck {check.name} has not freed the pods of {node.name}, which has been lost for {since}"
+        yield (
+            f"why NodeHealthCheck {check.name} has not freed the pods of {node.name}, which has "
+            f"been lost for {since}"
+        )
 
 
 def _begun(check: Object, node: Object) -> datetime | None:
-    """Return when the newest remediation of a node began that has not timed out; None: there is none."""
-    own = (each for each in check.at("status", "unhealthyNodes").items() if each["name"].text == node.name)
-    begun = (each for unhealthy in own for each in unhealthy["remediations"].items() if not each["timedOut"].present)
+    """Return when the newest remediation of a node began that has not timed out; None:
+    there is none.
+    """
+    own = (
+        each
+        for each in check.at("status", "unhealthyNodes").items()
+        if each["name"].text == node.name
+    )
+    begun = (
+        each
+        for unhealthy in own
+        for each in unhealthy["remediations"].items()
+        if not each["timedOut"].present
+    )
     return max(filter(None, (clock.instant(each["started"].text) for each in begun)), default=None)
 
 

@@ -1,9 +1,10 @@
-"""Remediations that a health check has begun and that have failed for good: it makes another one only after a change.
+"""Remediations that a health check has begun and that have failed for good: it makes another one
+only after a change.
 
 With ``remediationTemplate`` a NodeHealthCheck waits for its object without a limit; with
-``escalatingRemediations`` it goes on to the next template, up to the last one. The operator of fence
-agents runs none if it cannot use the parameters or read a Secret. Only its log says so: the object
-stays at work without an end. Sources: medik8s/node-healthcheck-operator:internal/controller/
+``escalatingRemediations`` it goes on to the next template, up to the last one. The operator of
+fence agents runs none if it cannot use the parameters or read a Secret. Only its log says so: the
+object stays at work without an end. Sources: medik8s/node-healthcheck-operator:internal/controller/
 nodehealthcheck_controller.go#remediate (no time-out: nothing to do any more), #remediationFailed;
 medik8s/fence-agents-remediation:pkg/utils/conditions.go#UpdateConditions (the agent runs only while
 Processing is True), controllers/fenceagentsremediation_controller.go#Reconcile; metal3-io/
@@ -62,16 +63,27 @@ class FailedRemediation:
     remedy: str
 
 
-def of_node(check: Object, node: str, cluster: Cluster, own: Object | None = None) -> FailedRemediation | None:
-    """Return how the remediation of a node by a health check has failed for good; None: nothing says that it has.
+def of_node(
+    check: Object, node: str, cluster: Cluster, own: Object | None = None
+) -> FailedRemediation | None:
+    """Return how the remediation of a node by a health check has failed for good; None:
+    nothing says that it has.
 
     ``own``: the Machine, if the check watches Machines. Its Metal3Remediation has the same name.
     """
-    metal = find(cluster, METAL3_REMEDIATION, own.namespace, own.name) if own is not None and own.namespace else None
+    metal = (
+        find(cluster, METAL3_REMEDIATION, own.namespace, own.name)
+        if own is not None and own.namespace
+        else None
+    )
     if metal is not None and metal.at("status", "phase").text == "Failed" and not metal.deleted:
         return _switched_off(check, metal)
     found = [(each, _object(each, cluster)) for each in _begun(check, node)]
-    ended = [obj for each, obj in found if each["timedOut"].present or _has_failed(obj) or _overdue(obj, cluster)]
+    ended = [
+        obj
+        for each, obj in found
+        if each["timedOut"].present or _has_failed(obj) or _overdue(obj, cluster)
+    ]
     steps = sum(1 for _ in check.at("spec", "escalatingRemediations").items())
     if not ended or len(ended) < max(1, steps):
         return None
@@ -80,7 +92,11 @@ def of_node(check: Object, node: str, cluster: Cluster, own: Object | None = Non
         return None
     if last.kind == SNR.kind and not _has_failed(last):
         return _unarmed(node, last, cluster)
-    return _failed(check, node, last, cluster) if _has_failed(last) else _stuck(check, node, last, cluster)
+    return (
+        _failed(check, node, last, cluster)
+        if _has_failed(last)
+        else _stuck(check, node, last, cluster)
+    )
 
 
 def unread(check: Object, node: str, cluster: Cluster) -> Iterator[str]:
@@ -91,7 +107,9 @@ def unread(check: Object, node: str, cluster: Cluster) -> Iterator[str]:
 
 
 def of_any(node: str, cluster: Cluster) -> FailedRemediation | None:
-    """Return how the remediation of a node by any NodeHealthCheck has failed for good; None: nothing says so."""
+    """Return how the remediation of a node by any NodeHealthCheck has failed for good; None:
+    nothing says so.
+    """
     found = (of_node(check, node, cluster) for check in cluster.known(NHC))
     return next(filter(None, found), None)
 
@@ -114,15 +132,23 @@ def _object(begun: Field, cluster: Cluster) -> Object | Unseen | None:
 
 
 def _has_failed(obj: Object | Unseen | None) -> bool:
-    return isinstance(obj, Object) and not obj.deleted and obj.condition("Succeeded")["status"].text == "False"
+    return (
+        isinstance(obj, Object)
+        and not obj.deleted
+        and obj.condition("Succeeded")["status"].text == "False"
+    )
 
 
 _SETTLED: Final = timedelta(minutes=10)
-"""For an operator that was on the node itself and starts elsewhere, where it begins with its tries again."""
+"""For an operator that was on the node itself and starts elsewhere,
+where it begins with its tries again.
+"""
 
 
 def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
-    """Return for how long a remediator is at work that has had the time for all its tries; None: it may end."""
+    """Return for how long a remediator is at work that has had the time for all its tries; None:
+    it may end.
+    """
     if isinstance(obj, Object) and obj.kind == SNR.kind:
         return _unable(obj, cluster)
     if not isinstance(obj, Object) or obj.kind != FAR.kind or obj.deleted or _has_succeeded(obj):
@@ -141,7 +167,8 @@ _UNABLE: Final = "Node is not capable to reboot itself"
 
 
 def _unable(obj: Object, cluster: Cluster) -> timedelta | None:
-    """Return for how long Self Node Remediation has not begun, as the node has no agent for it; None: it has.
+    """Return for how long Self Node Remediation has not begun, as the node has no agent for it;
+    None: it has.
 
     It tries again without an end, and its other errors may pass (#prepareReboot).
     """
@@ -151,10 +178,15 @@ def _unable(obj: Object, cluster: Cluster) -> timedelta | None:
 
 
 def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
-    """Return what a lost node needs whose agent of Self Node Remediation never ran: people, and now."""
+    """Return what a lost node needs whose agent of Self Node Remediation never ran: people,
+    and now.
+    """
     lasts, gone = _overdue(obj, cluster), remediation_agents.missing(node, cluster)
     why = gone.why if gone is not None else "it finds no agent there that can"
-    reason = f"{obj.kind} {obj.full_name} has not begun for {duration(lasts or timedelta())} ({_UNABLE}): {why}"
+    reason = (
+        f"{obj.kind} {obj.full_name} has not begun for {duration(lasts or timedelta())} "
+        f"({_UNABLE}): {why}"
+    )
     then = "As a decision, once it is confirmed to be off, taint it out-of-service"
     way = f"power {node} off by hand, as {why}. {then}"
     return FailedRemediation(reason, typed(way, fence_taints.fence_command(node)))
@@ -182,7 +214,9 @@ def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRe
     said, title = obj.condition("Succeeded"), f"{obj.kind} {obj.full_name}"
     age = clock.since(said["lastTransitionTime"].text, cluster)
     ago = f" {duration(age)} ago" if age is not None else ""
-    words = ": ".join(cut(part, 120) for part in (said["reason"].text, said["message"].text) if part)
+    words = ": ".join(
+        cut(part, 120) for part in (said["reason"].text, said["message"].text) if part
+    )
     reason = f"{title} has failed{ago}{f' ({words})' if words else ''}, and it is not tried again"
     first = _fence_device(obj, node) or f"once {node} can be remediated"
     way = f"{first}, delete its failed {obj.kind}, which {check.kind} {check.name} makes again"
@@ -190,16 +224,25 @@ def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRe
 
 
 def _switched_off(check: Object, obj: Object) -> FailedRemediation:
-    reason = f"{obj.kind} {obj.full_name} has failed, as spec.online of its BareMetalHost is false, and it is not tried again"
+    reason = (
+        f"{obj.kind} {obj.full_name} has failed, as spec.online of its BareMetalHost is false, and "
+        "it is not tried again"
+    )
     way = f"set spec.online of that BareMetalHost to true, then delete its failed {obj.kind}"
     return FailedRemediation(
         reason,
-        typed(f"{way}, which {check.kind} {check.name} makes again", about("delete", obj, METAL3_REMEDIATION)),
+        typed(
+            f"{way}, which {check.kind} {check.name} makes again",
+            about("delete", obj, METAL3_REMEDIATION),
+        ),
     )
 
 
 def _fence_device(obj: Object, node: str) -> str:
-    agent, address = obj.at("spec", "agent").text, obj.at("spec", "nodeparameters", _ADDRESS, node).text
+    agent, address = (
+        obj.at("spec", "agent").text,
+        obj.at("spec", "nodeparameters", _ADDRESS, node).text,
+    )
     if not agent:
         return ""
     return f"restore its power; or, once {agent} reaches it{f' at {address}' if address else ''}"

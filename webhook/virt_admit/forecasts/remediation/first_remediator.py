@@ -41,7 +41,8 @@ def first_remediator(
     Args:
         check: the health check.
         found: the runs of its remediators.
-        node: the Node, if a NodeHealthCheck watches it. A MachineHealthCheck names the Machine in its request.
+        node: the Node, if a NodeHealthCheck watches it. A MachineHealthCheck names the Machine in
+            its request.
         cluster: the cluster with the Machines.
     """
     steps = remediation_steps.steps(check)
@@ -62,7 +63,9 @@ def _without(found: Sequence[Stage]) -> str:
     return "no step has enough time" if found else "no remediator is set"
 
 
-def _refusal(node: Object | None, step: Step | None, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+def _refusal(
+    node: Object | None, step: Step | None, cluster: Cluster
+) -> tuple[str, tuple[str, ...]]:
     """Return why a remediator leaves a node alone, and what could not be read of that."""
     if node is None or step is None:
         return "", ()

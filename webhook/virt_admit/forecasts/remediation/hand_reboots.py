@@ -1,8 +1,11 @@
-"""Nodes that an administrator reboots by hand: cordoned and without VMs before they fell silent, for no longer than a reboot.
+"""Nodes that an administrator reboots by hand: cordoned and without VMs before they fell silent,
+for no longer than a reboot.
 
-Nothing else marks such a reboot; a health check that is paused meanwhile, and a kubelet older than those of the other nodes,
-tell more about it. Sources: medik8s/node-healthcheck-operator:docs/configuration.md (pauseRequests);
-openshift/openshift-docs#86799; https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-upgrade.
+Nothing else marks such a reboot; a health check that is paused meanwhile, and a kubelet older than
+those of the other nodes, tell more about it. Sources:
+medik8s/node-healthcheck-operator:docs/configuration.md (pauseRequests);
+openshift/openshift-docs#86799;
+https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-upgrade.
 """
 
 from __future__ import annotations
@@ -32,12 +35,19 @@ READS: Final[Reads] = union(
     vmis.READS,
     {
         NHC: ("spec.pauseRequests",),
-        NODE: ("metadata.labels", "spec.taints", "spec.unschedulable", "status.nodeInfo.kubeletVersion"),
+        NODE: (
+            "metadata.labels",
+            "spec.taints",
+            "spec.unschedulable",
+            "status.nodeInfo.kubeletVersion",
+        ),
     },
 )
 
 LONGEST: Final = timedelta(minutes=20)
-"""Twice the time that is assumed for the update and reboot of a node: after it the node counts as lost."""
+"""Twice the time that is assumed for the update and reboot of a node:
+after it the node counts as lost.
+"""
 
 
 class HandReboot(NamedTuple):
@@ -65,12 +75,16 @@ class HandReboot(NamedTuple):
 
 
 def of_node(name: str, cluster: Cluster) -> HandReboot | None:
-    """Return the reboot by hand of a node that does not report; None: there is none, or that is not known."""
+    """Return the reboot by hand of a node that does not report; None: there is none,
+    or that is not known.
+    """
     return cluster.cached(_all).get(name)
 
 
 def unread(node: Object, cluster: Cluster) -> str:
-    """Return what could not be read, so that a node may be rebooted by hand; empty: it is not, or all was read."""
+    """Return what could not be read, so that a node may be rebooted by hand; empty: it is not,
+    or all was read.
+    """
     since, now = node_phases.unready_since(node), clock.now(cluster)
     late = since is not None and now is not None and now - since > LONGEST
     if late or not node.at("spec", "unschedulable").boolean:
@@ -79,7 +93,9 @@ def unread(node: Object, cluster: Cluster) -> str:
 
 
 def phases(cluster: Cluster) -> dict[str, NodeUpdate]:
-    """Return how far the nodes are that are updated by hand: those that reboot, and those with the newest kubelet already."""
+    """Return how far the nodes are that are updated by hand: those that reboot, and those with the
+    newest kubelet already.
+    """
     found = dict.fromkeys(_done(cluster), NodeUpdate("", "", Phase.DONE))
     return found | {
         name: NodeUpdate(NODE.kind, name, Phase.REBOOTING, each.since, exact=True)
@@ -100,7 +116,9 @@ def _done(cluster: Cluster) -> list[str]:
 
 
 def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
-    """Yield that nodes which are to be updated have a newer kubelet than others: they may be done already."""
+    """Yield that nodes which are to be updated have a newer kubelet than others:
+    they may be done already.
+    """
     known = {name: version for name, version in _versions(cluster).items() if name in to_do}
     found = known.values()
     if not found or min(found) == max(found):
@@ -108,24 +126,36 @@ def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
     older = sorted(name for name, version in known.items() if version == min(found))
     others = sorted(name for name, version in known.items() if version == max(found))
     yield (
-        f"{names(others, 80)} {'are' if len(others) > 1 else 'is'} updated too, although {names(older, 80)} "
-        f"{'have' if len(older) > 1 else 'has'} an older kubelet (v{min(found)}, not v{max(found)})"
+        f"{names(others, 80)} {'are' if len(others) > 1 else 'is'} updated too, although "
+        f"{names(older, 80)} {'have' if len(older) > 1 else 'has'} an older kubelet "
+        f"(v{min(found)}, not v{max(found)})"
     )
 
 
 def _all(cluster: Cluster) -> dict[str, HandReboot]:
-    found = (_reboot(node, cluster) for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean)
+    found = (
+        _reboot(node, cluster)
+        for node in cluster.known(NODE)
+        if node.at("spec", "unschedulable").boolean
+    )
     return {each.node: each for each in found if each is not None}
 
 
 def _reboot(node: Object, cluster: Cluster) -> HandReboot | None:
     since, now = node_phases.unready_since(node), clock.now(cluster)
-    if since is None or now is None or now - since > LONGEST or not node_health.silence_now(node.name, cluster):
+    if (
+        since is None
+        or now is None
+        or now - since > LONGEST
+        or not node_health.silence_now(node.name, cluster)
+    ):
         return None
     cordoned = node_phases.cordoned_since(node)
     if cordoned is not None and cordoned > since:
         return None  # it is cordoned because it was lost
-    fenced = fence_taints.ends_pods(node) or failed_remediations.of_any(node.name, cluster) is not None
+    fenced = (
+        fence_taints.ends_pods(node) or failed_remediations.of_any(node.name, cluster) is not None
+    )
     if fenced or unlisted(cluster, VMI) or node.name in vmis.occupied(cluster):
         return None
     updated = _updated(node, cluster)

@@ -1,9 +1,11 @@
-"""Harvester's own remediation: it deletes the pods of the VMs on a node that has not been Ready for some time.
+"""Harvester's own remediation: it deletes the pods of the VMs on a node that has not been Ready for
+some time.
 
 Its setting is read by name alone, because other settings hold keys: nothing lists the kind.
 
-Sources: harvester/harvester:pkg/controller/master/node/node_down_controller.go#OnNodeChanged (it deletes the
-VolumeAttachments of Longhorn, too); :pkg/settings/settings_helper.go#InitVMForceResetPolicy, #DecodeVMForceResetPolicy.
+Sources: harvester/harvester:pkg/controller/master/node/node_down_controller.go#OnNodeChanged (it
+deletes the VolumeAttachments of Longhorn, too);
+:pkg/settings/settings_helper.go#InitVMForceResetPolicy, #DecodeVMForceResetPolicy.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class ResetPolicy(NamedTuple):
     @property
     def remedy(self) -> str:
         """What makes it act."""
-        return typed(f"enable it, for example with {_DEFAULT}", kubectl("edit", HARVESTER_SETTING, SETTING))
+        return typed(
+            f"enable it, for example with {_DEFAULT}", kubectl("edit", HARVESTER_SETTING, SETTING)
+        )
 
 
 def of(node: Object, cluster: Cluster) -> ResetPolicy | None:
@@ -48,7 +52,9 @@ def of(node: Object, cluster: Cluster) -> ResetPolicy | None:
     """
     if MANAGED not in node.labels:
         return None
-    setting = next((each for each in cluster.known(HARVESTER_SETTING) if each.name == SETTING), None)
+    setting = next(
+        (each for each in cluster.known(HARVESTER_SETTING) if each.name == SETTING), None
+    )
     if setting is None:
         raise Unseen(f"{TITLE}, which frees the pods of lost nodes")
     text = setting["value"].text or setting["default"].text or _DEFAULT

@@ -1,6 +1,8 @@
-"""Machines and control planes that an upgrade of nodes leaves out: an estimate counts nodes that exist.
+"""Machines and control planes that an upgrade of nodes leaves out:
+an estimate counts nodes that exist.
 
-Sources: kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_preflight.go#controlPlaneStablePreflightCheck;
+Sources:
+kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_preflight.go#controlPlaneStablePreflightCheck;
 :api/controlplane/kubeadm/v1beta2/kubeadm_control_plane_types.go#KubeadmControlPlaneStatus.
 """
 
@@ -33,19 +35,26 @@ def of_cluster_api(cluster: Cluster) -> Iterator[str]:
     """Yield the roll-outs of control planes that are under way."""
     stuck = {each.owner.full_name for each in control_plane_deadlocks.deadlocks(cluster).values()}
     owners = sorted(cluster.known(KUBEADM), key=lambda each: each.full_name)
-    for owner in [each for each in owners if _is_rolling(each) and each.full_name not in stuck][:_MOST]:
+    for owner in [each for each in owners if _is_rolling(each) and each.full_name not in stuck][
+        :_MOST
+    ]:
         wanted, status = owner.at("spec", "replicas").integer, owner["status"]
         done = _updated(owner)
         so_far = f"{done} of {wanted} Machines are up to date, and " if done is not None else ""
         held = ", before which MachineSets create no Machine" if _holds(owner, cluster) else ""
         to = owner.at("spec", "version").text
         version = f" to {to}" if to and status["version"].text not in (None, to) else ""
-        of_owner = f"{owner.kind} {owner.full_name}{version} ({so_far}its own nodes are not counted)"
+        of_owner = (
+            f"{owner.kind} {owner.full_name}{version} ({so_far}its own nodes are not counted)"
+        )
         yield f"the end of the roll-out of {of_owner}{held}"
 
 
 def of_openshift(cluster: Cluster) -> Iterator[str]:
-    """Yield the Machines that should be nodes by now. An update of the nodes does not wait for them."""
+    """Yield the Machines that should be nodes by now.
+
+    An update of the nodes does not wait for them.
+    """
     for late in machine_starts.overdue_of_openshift(cluster)[:_MOST]:
         yield f"the nodes that exist: {late.why}"
 

@@ -1,4 +1,6 @@
-"""What is wrong with a node itself, or keeps VMs from it: cordons, resources that it lacks, virt-handler, fencing, reboots."""
+"""What is wrong with a node itself, or keeps VMs from it: cordons, resources that it lacks,
+virt-handler, fencing, reboots.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,13 @@ def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
         found = node.condition(each.condition)
         if found["status"].text == "True":
             remedy = sentence(": ".join(filter(None, (each.remedy, each.what))))
-            has = f"This node has {each.condition}{clock.lasting(found['lastTransitionTime'].text, cluster)}"
+            has = (
+                "This node has "
+                f"{each.condition}{clock.lasting(found['lastTransitionTime'].text, cluster)}"
+            )
             yield (
-                f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among them, without a "
-                f"migration and without regard to budgets. {remedy}"
+                f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among "
+                f"them, without a migration and without regard to budgets. {remedy}"
             )
 
 
@@ -63,23 +68,35 @@ def _without_certificate(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _rebooting(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a node which does not report is rebooted on purpose, so that nothing is to be done yet."""
+    """Yield that a node which does not report is rebooted on purpose,
+    so that nothing is to be done yet.
+    """
     silent = node_health.silent_for(node.name, cluster)
     if silent and awaited_return.is_planned(node.name, cluster):
         yield f"This node {silent}. {sentence(awaited_return.return_of(node.name, cluster))}"
 
 
 def _cordoned(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield what cordoned a node, for what it waits and what ends it. A remediation that is not over has its own note."""
+    """Yield what cordoned a node, for what it waits and what ends it.
+
+    A remediation that is not over has its own note.
+    """
     cordon = cordoners.of_node(node, cluster) if fence_taints.left(node, cluster) is None else None
     if cordon is not None and not cordon.quiet:
         yield cordon.words
 
 
 def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that no VM starts on an empty node, or arrives there, without virt-handler. Where it has VMs they block."""
+    """Yield that no VM starts on an empty node, or arrives there, without virt-handler.
+
+    Where it has VMs they block.
+    """
     here, unseen = gather(on_node(cluster, node.name))
-    fault = "" if here or unseen or node_health.silence(node, cluster) else virt_handlers.problem(cluster, node.name)
+    fault = (
+        ""
+        if here or unseen or node_health.silence(node, cluster)
+        else virt_handlers.problem(cluster, node.name)
+    )
     excluded = virt_handlers.pod(cluster, node.name) is None and not unlisted(
         cluster, POD
     )  # by KubeVirt's nodePlacement
@@ -89,13 +106,19 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
         since = f" for {clock.duration(age)}" if age is not None else ""
         remedy = capital(virt_handlers.remedy(cluster, node.name))
         yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"
-    elif fault and not excluded and (back := virt_handlers.returned(cluster, node.name)) is not None:
+    elif (
+        fault and not excluded and (back := virt_handlers.returned(cluster, node.name)) is not None
+    ):
         keys = (taint["key"].text or "" for taint in node.at("spec", "taints").items())
-        waits = [key for key in keys if controller_taints.is_of_start(key) and not left_taints.of_key(key, cluster)]
+        waits = [
+            key
+            for key in keys
+            if controller_taints.is_of_start(key) and not left_taints.of_key(key, cluster)
+        ]
         taints = f" and its agent removes taint {names(waits)}" if waits else ""
         yield (
-            f"This node became Ready {clock.duration(back)} ago. It takes VMs once virt-handler runs there{taints}, "
-            "usually within minutes."
+            f"This node became Ready {clock.duration(back)} ago. It takes VMs once virt-handler "
+            f"runs there{taints}, usually within minutes."
         )
 
 
@@ -115,4 +138,7 @@ def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
         if fence_taints.stays(node.name, cluster):
             held = fence_taints.waits_for(node.name, cluster)
             waits = f" Its remediator waits for {held}, which does not end by itself."
-        yield f"This node {left.reason}, so that no VM can run on it.{waits} {typed(sentence(remedy), command)}"
+        yield (
+            f"This node {left.reason}, so that no VM can run on it.{waits} "
+            f"{typed(sentence(remedy), command)}"
+        )

@@ -1,7 +1,8 @@
-"""What may remediate a node although nothing that was read does: its owner outside, or Harvester itself.
+"""What may remediate a node although nothing that was read does: its owner outside,
+or Harvester itself.
 
-Source: openshift/hypershift:hypershift-operator/controllers/nodepool (label of the nodes, and a MachineHealthCheck in the
-management cluster).
+Source: openshift/hypershift:hypershift-operator/controllers/nodepool (label of the nodes, and a
+MachineHealthCheck in the management cluster).
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 
-READS: Final[Reads] = {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()}
+READS: Final[Reads] = {
+    kinds.NODE: ("metadata.annotations", "metadata.labels"),
+    kinds.CAPI_MACHINE: (),
+}
 
 _NODE_POOL: Final = "hypershift.openshift.io/nodePool"
 
 
 def is_single(cluster: Cluster) -> bool:
-    """Whether the control plane and all VMs certainly share one node: no health check can run after its loss."""
+    """Whether the control plane and all VMs certainly share one node:
+    no health check can run after its loss.
+    """
     found, unseen = gather(cluster.list(kinds.NODE))
     return len(found) == 1 and not unseen and is_control_plane(found[0])
 

@@ -1,6 +1,8 @@
-"""What makes a health check act that does nothing: a change of its own fields where one does it, else words.
+"""What makes a health check act that does nothing: a change of its own fields where one does it,
+else words.
 
-Sources: medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile;
+Sources:
+medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile;
 openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#Reconcile.
 """
 
@@ -53,10 +55,15 @@ class Reactivation(NamedTuple):
         return typed(self.words, self.command)
 
 
-def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, cluster: Cluster) -> Reactivation | None:
-    """Return what makes a check act on a node while ``down`` of its objects are unhealthy. None: nothing that is known.
+def reactivation(
+    watch: WatchedNodes, budget: Budget, node: str, down: int, cluster: Cluster
+) -> Reactivation | None:
+    """Return what makes a check act on a node while ``down`` of its objects are unhealthy.
 
-    The reasons come in the order in which the forecast names them, so the answer belongs to the first of them.
+    None: nothing that is known.
+
+    The reasons come in the order in which the forecast names them, so the answer belongs to the
+    first of them.
     """
     found = (
         *_lasting(watch, cluster),
@@ -73,18 +80,26 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
 def _lasting(watch: WatchedNodes, cluster: Cluster) -> Iterator[Reactivation]:
     check, title = watch.check, _title(watch)
     if check.selector.errors:
-        yield Reactivation(check, f"repair the selector of {title}", about("edit", check.obj, check.kind))
+        yield Reactivation(
+            check, f"repair the selector of {title}", about("edit", check.obj, check.kind)
+        )
     if check.kind is not kinds.NHC and check.paused.present:
-        yield _changed(watch, f"let {title} act again", (*_ANNOTATIONS, health_checks.PAUSED), None, _PAUSED)
+        yield _changed(
+            watch, f"let {title} act again", (*_ANNOTATIONS, health_checks.PAUSED), None, _PAUSED
+        )
     if check.kind is kinds.NHC:
         if any(True for _ in check.obj.at("spec", "pauseRequests").items()):
-            yield _changed(watch, f"let {title} act again", ("spec", "pauseRequests"), None, _PAUSED)
+            yield _changed(
+                watch, f"let {title} act again", ("spec", "pauseRequests"), None, _PAUSED
+            )
         yield from _conflict(check, cluster)
     for step in remediation_steps.steps(check):
         yield from _template(step, check, cluster)
     stops = inactive_reasons.stopped_cluster(check, cluster) if check.kind is kinds.CAPI_MHC else ()
     if any(isinstance(each, str) for each in stops):
-        describe = kubectl("describe", kinds.CAPI_CLUSTER, check.cluster_name or "", check.obj.namespace)
+        describe = kubectl(
+            "describe", kinds.CAPI_CLUSTER, check.cluster_name or "", check.obj.namespace
+        )
         yield Reactivation(check, "repair or unpause its Cluster", describe)
 
 
@@ -93,7 +108,10 @@ _PAUSED: Final = "it was paused for a reason: ask who did it"
 
 
 def _conflict(check: HealthCheck, cluster: Cluster) -> Iterator[Reactivation]:
-    """Yield how to end the conflict of the two kinds of checks. Which of them goes is a decision."""
+    """Yield how to end the conflict of the two kinds of checks.
+
+    Which of them goes is a decision.
+    """
     try:
         conflicts = remediation_steps.conflicting(cluster)
     except Unseen:
@@ -103,12 +121,15 @@ def _conflict(check: HealthCheck, cluster: Cluster) -> Iterator[Reactivation]:
         others = f"MachineHealthCheck {names(mhc.full_name for mhc in conflicts)}"
         yield Reactivation(
             check,
-            f"use one kind of health check: let a NodeHealthCheck select the nodes of {others} as well, then remove the latter",
+            f"use one kind of health check: let a NodeHealthCheck select the nodes of {others} as "
+            "well, then remove the latter",
             about("get", first, kinds.MHC, "-o", "yaml"),
         )
 
 
-def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster) -> Iterator[Reactivation]:
+def _template(
+    step: remediation_steps.Step, check: HealthCheck, cluster: Cluster
+) -> Iterator[Reactivation]:
     try:
         template = step.template(cluster)
     except Unseen:
@@ -118,12 +139,20 @@ def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster
     elif not template.at("spec", "template").is_map:
         yield Reactivation(check, f"give {step.title} a spec.template")
     elif step.kind is kinds.METAL3_TEMPLATE and step.namespace != inactive_reasons.METAL3_NAMESPACE:
-        yield Reactivation(check, f"move {step.title} to the namespace {inactive_reasons.METAL3_NAMESPACE}")
+        yield Reactivation(
+            check, f"move {step.title} to the namespace {inactive_reasons.METAL3_NAMESPACE}"
+        )
 
 
 def _instead(step: remediation_steps.Step, cluster: Cluster) -> str:
-    """Return which template could be named instead, or copied: remediators look in their own namespace alone."""
-    known = sorted(gather(step.templates(cluster))[0], key=lambda each: each.full_name) if step.kind is not None else []
+    """Return which template could be named instead, or copied:
+    remediators look in their own namespace alone.
+    """
+    known = (
+        sorted(gather(step.templates(cluster))[0], key=lambda each: each.full_name)
+        if step.kind is not None
+        else []
+    )
     near = [each for each in known if each.namespace == step.namespace]
     if near:
         return f", or name {near[0].name}, which exists there"
@@ -131,21 +160,31 @@ def _instead(step: remediation_steps.Step, cluster: Cluster) -> str:
 
 
 def _unowned(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:
-    """Yield what has the Machine of a node replaced that has no controller: a MachineSet adopts it, or nothing deletes it.
+    """Yield what has the Machine of a node replaced that has no controller: a MachineSet adopts it,
+    or nothing deletes it.
 
     A MachineSet with more Machines than its replicas deletes one of them.
     """
-    for machine in machine_owners.kept(watch.check, watch.selection).get(machine_owners.UNOWNED, ()):
+    for machine in machine_owners.kept(watch.check, watch.selection).get(
+        machine_owners.UNOWNED, ()
+    ):
         if machines.node_name(machine) == node:
-            is_master = any(machine.labels.get(label) == machines.MASTER for label in machines.ROLE_LABELS)
+            is_master = any(
+                machine.labels.get(label) == machines.MASTER for label in machines.ROLE_LABELS
+            )
             owner = "ControlPlaneMachineSet" if is_master else "MachineSet whose replicas count it"
-            words = f"put Machine {machine.full_name} under a {owner}, or use a remediation template in {_title(watch)}"
+            words = (
+                f"put Machine {machine.full_name} under a {owner}, or use a remediation template "
+                f"in {_title(watch)}"
+            )
             yield Reactivation(watch.check, words)
 
 
 def _unfenced(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reactivation]:
     """Yield what lets a fence agent find the machine of a node."""
-    fences = [step for step in remediation_steps.steps(watch.check) if step.kind is kinds.FAR_TEMPLATE]
+    fences = [
+        step for step in remediation_steps.steps(watch.check) if step.kind is kinds.FAR_TEMPLATE
+    ]
     for step in fences if watch.check.kind is kinds.NHC else ():
         try:
             template = step.template(cluster)
@@ -164,54 +203,80 @@ def _without_agent(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator
         gone = remediation_agents.missing(node, cluster)
         if gone is not None and gone.lasts:
             remedy = gone.remedy
-            yield Reactivation(watch.check, remedy.removesuffix(f": {command_of(remedy)}"), command_of(remedy))
+            yield Reactivation(
+                watch.check, remedy.removesuffix(f": {command_of(remedy)}"), command_of(remedy)
+            )
 
 
-def _failed(watch: WatchedNodes, budget: Budget, down: int, cluster: Cluster) -> Iterator[Reactivation]:
-    """Yield how Machines no longer count as unhealthy that have failed although their nodes are Ready."""
+def _failed(
+    watch: WatchedNodes, budget: Budget, down: int, cluster: Cluster
+) -> Iterator[Reactivation]:
+    """Yield how Machines no longer count as unhealthy that have failed although their nodes are
+    Ready.
+    """
     if budget.refuses(down):
         repair = unhealthy_objects.repair(watch.check, watch.selection, cluster)
         yield from (Reactivation(watch.check, *each) for each in repair)
 
 
 def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactivation]:
-    """Yield the limit that lets the check act. One that lets it act on all objects at once is none."""
+    """Yield the limit that lets the check act.
+
+    One that lets it act on all objects at once is none.
+    """
     check = watch.check
     if not budget.refuses(down):
         return
     if check.range.present or down < budget.least:
         yield Reactivation(
-            check, f"widen {budget.limit} of {_title(watch)} to include {down}", about("edit", check.obj, check.kind)
+            check,
+            f"widen {budget.limit} of {_title(watch)} to include {down}",
+            about("edit", check.obj, check.kind),
         )
     elif budget.total is None:
-        yield Reactivation(check, f"raise the limit of {_title(watch)}", about("edit", check.obj, check.kind))
+        yield Reactivation(
+            check, f"raise the limit of {_title(watch)}", about("edit", check.obj, check.kind)
+        )
     elif down < budget.total:
         healthy = check.limit_of is LimitKind.NODE_MIN_HEALTHY
         value = budget.total - down if healthy else down
-        words = f"set {check.limit.path[-1]} of {_title(watch)} to {value}, so that it acts when {down} are unhealthy"
+        words = (
+            f"set {check.limit.path[-1]} of {_title(watch)} to {value}, so that it acts when "
+            f"{down} are unhealthy"
+        )
         risk = f"a fault that only makes {down} nodes look lost remediates all of them"
         yield _changed(watch, words, tuple(map(str, check.limit.path)), value, risk)
     else:
-        yield Reactivation(check, f"let {_title(watch)} select more than {down} nodes, with a limit of {down}")
+        yield Reactivation(
+            check, f"let {_title(watch)} select more than {down} nodes, with a limit of {down}"
+        )
 
 
 def _unwatched(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reactivation]:
     """Yield how a check notices a node that stops reporting."""
     check = watch.check
     if timeline.patience(check) is None:
-        words = f"list the condition Ready=Unknown in {_title(watch)}, with {check.time_key} {check.usual_time}"
+        words = (
+            f"list the condition Ready=Unknown in {_title(watch)}, with {check.time_key} "
+            f"{check.usual_time}"
+        )
         yield Reactivation(check, words, about("edit", check.obj, check.kind))
     own = next((each for each in watch.selection.objects if each.name == node), None)
     if check.kind is not kinds.NHC or own is None or not exclusions.is_excluded(own, cluster):
         return
     if maintained := updaters.maintenances(cluster).get(node):
-        yield Reactivation(check, f"end {maintained.kind} {maintained.name} when its work is done: it excludes {node}")
+        yield Reactivation(
+            check,
+            f"end {maintained.kind} {maintained.name} when its work is done: it excludes {node}",
+        )
     else:
         words = f"remove the label {exclusions.EXCLUDED} from {node}"
         yield Reactivation(check, words, exclusions.without_label(node))
 
 
-def _changed(watch: WatchedNodes, words: str, path: tuple[str, ...], value: int | None, risk: str) -> Reactivation:
+def _changed(
+    watch: WatchedNodes, words: str, path: tuple[str, ...], value: int | None, risk: str
+) -> Reactivation:
     obj = watch.check.obj
     data: Any = value
     for step in reversed(path):

@@ -1,8 +1,9 @@
 """The remediation plan of a health check, for the rules and for ``virt-admit explain``.
 
-For a health check of any of the three kinds and the objects that it watches, this module computes the limit on
-unhealthy objects, what makes an object unhealthy, and the steps of a remediation. The unhealthy objects themselves are in
-``targets``, the reasons why a check does not act in ``obstacles``.
+For a health check of any of the three kinds and the objects that it watches, this module computes
+the limit on unhealthy objects, what makes an object unhealthy, and the steps of a remediation. The
+unhealthy objects themselves are in ``targets``, the reasons why a check does not act in
+``obstacles``.
 """
 
 from __future__ import annotations
@@ -19,18 +20,32 @@ from virt_admit.model.kubernetes.int_or_percent import LimitKind, allowed_unheal
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import DURATION, MINUTE, format_duration, parse_duration, show
-from virt_admit.model.remediation import fence_agents, health_checks, machine_deletion, remediators, selected_nodes
+from virt_admit.model.kubernetes.units import (
+    DURATION,
+    MINUTE,
+    format_duration,
+    parse_duration,
+    show,
+)
+from virt_admit.model.remediation import (
+    fence_agents,
+    health_checks,
+    machine_deletion,
+    remediators,
+    selected_nodes,
+)
 from virt_admit.model.remediation.health_checks import TERMINATING, Condition, HealthCheck
 
 NHC_TIME: Final = 5 * MINUTE
-"""The time for which Ready must be False or Unknown if a NodeHealthCheck sets none (the schema's default)."""
+"""The time for which Ready must be False or Unknown if a NodeHealthCheck sets none (the schema's
+default).
+"""
 
 TEMPLATE: Final = "Template"
 """The suffix of a template's kind; without it, the kind of the remediation request."""
 
 
-# --- the limit ---------------------------------------------------------------------------------------------------
+# --- the limit ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +57,16 @@ class Budget:
     total: int | None
     """The number of selected objects; None if some are unknown."""
     most: int | None
-    """None if it cannot be determined: the limit is not valid, or the total of a percentage is unknown."""
+    """None if it cannot be determined: the limit is not valid,
+    or the total of a percentage is unknown.
+    """
     least: int = 1
     share: int | None = None
     """The allowed percentage if the total is unknown. 0 and 100 are conclusive without it."""
     one_by_one: int = 0
-    """The number of selected control-plane Nodes: a NodeHealthCheck remediates only one of them at a time."""
+    """The number of selected control-plane Nodes:
+    a NodeHealthCheck remediates only one of them at a time.
+    """
 
     @property
     def never(self) -> bool:
@@ -62,12 +81,18 @@ class Budget:
         """Why the check never acts: ``allows 0 of 2 to be unhealthy``; empty if it can act."""
         if not self.never:
             return ""
-        if self.total is not None and self.most is not None and self.total < self.least <= self.most:
+        if (
+            self.total is not None
+            and self.most is not None
+            and self.total < self.least <= self.most
+        ):
             return f"requires {self.least} unhealthy, but selects only {self.total}"
         return f"allows {'none' if self.total is None else f'0 of {self.total}'} to be unhealthy"
 
     def refuses(self, down: int) -> str:
-        """Return why the check remediates none of so many unhealthy objects; empty: it does, or that is not known."""
+        """Return why the check remediates none of so many unhealthy objects; empty: it does,
+        or that is not known.
+        """
         if self.never:
             return f"{self.limit} {self.limit_text}"
         if self.most is not None and down > self.most:
@@ -90,8 +115,9 @@ class Budget:
 def budget(check: HealthCheck, selection: Selection) -> Budget:
     """Return the limit on unhealthy objects, rounded as the controller of the check does.
 
-    A NodeHealthCheck also waits for the remediation of one control-plane Node before it begins that of another
-    (medik8s/node-healthcheck-operator: nodehealthcheck_controller.go#isControlPlaneRemediationAllowed).
+    A NodeHealthCheck also waits for the remediation of one control-plane Node before it begins that
+    of another (medik8s/node-healthcheck-operator:
+    nodehealthcheck_controller.go#isControlPlaneRemediationAllowed).
     """
     one_by_one = len(selected_nodes.control_plane(selection)) if check.kind is kinds.NHC else 0
     return replace(_limit(check, selection), one_by_one=one_by_one)
@@ -111,15 +137,23 @@ def _limit(check: HealthCheck, selection: Selection) -> Budget:
     healthy = check.limit_of is LimitKind.NODE_MIN_HEALTHY
     if known is None or (total is None and (known.percent or healthy)):
         share = known.number if known is not None and known.percent else None
-        return Budget(limit, total, None, share=share if share is None or not healthy else 100 - share)
-    return Budget(limit, total, known.number if total is None else allowed_unhealthy(known, total, check.limit_of))
+        return Budget(
+            limit, total, None, share=share if share is None or not healthy else 100 - share
+        )
+    return Budget(
+        limit,
+        total,
+        known.number if total is None else allowed_unhealthy(known, total, check.limit_of),
+    )
 
 
-# --- unhealthy objects -------------------------------------------------------------------------------------------
+# --- unhealthy objects ----------------------------------------------------------------------------
 
 
 class Symptom(NamedTuple):
-    """A condition that makes a node or machine unhealthy after a time in nanoseconds (None: not valid)."""
+    """A condition that makes a node or machine unhealthy after a time in nanoseconds (None:
+    not valid).
+    """
 
     type: str
     status: str
@@ -127,7 +161,9 @@ class Symptom(NamedTuple):
 
 
 def symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
-    """Return the node conditions that a check treats as unhealthy; for a NodeHealthCheck, with the schema's default."""
+    """Return the node conditions that a check treats as unhealthy; for a NodeHealthCheck,
+    with the schema's default.
+    """
     if check.kind is kinds.NHC and not check.conditions.present:
         return (Symptom("Ready", "False", NHC_TIME), Symptom("Ready", "Unknown", NHC_TIME))
     return _symptoms(check.entries())
@@ -150,19 +186,24 @@ def nodes_of(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
             yield name
 
 
-# --- conflicts between checks -------------------------------------------------------------------------------------
+# --- conflicts between checks ---------------------------------------------------------------------
 
 
 def conflicting(cluster: Cluster) -> list[Object]:
     """Return the MachineHealthChecks that make the operator disable every NodeHealthCheck.
 
-    The built-in termination handler does not conflict if it is the only one (mhc/checker.go#UpdateStatus).
+    The built-in termination handler does not conflict if it is the only one
+    (mhc/checker.go#UpdateStatus).
 
     Raises:
         Unseen: no conflict is known, but one may exist.
     """
     found, unseen = gather(cluster.list(kinds.MHC))
-    custom = [mhc for mhc in found if [entry.type for entry in health_checks.view(mhc).entries()] != [TERMINATING]]
+    custom = [
+        mhc
+        for mhc in found
+        if [entry.type for entry in health_checks.view(mhc).entries()] != [TERMINATING]
+    ]
     if not custom and len(found) > 1:
         return found
     if not custom and unseen:
@@ -170,7 +211,7 @@ def conflicting(cluster: Cluster) -> list[Object]:
     return custom
 
 
-# --- the steps of a remediation ----------------------------------------------------------------------------------
+# --- the steps of a remediation -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +224,9 @@ class Step:
     timeout: Field
     """The time after which the next step begins; absent if there is only one step."""
     fixed_namespace: str | None = None
-    """The namespace of the template regardless of the reference; None to use that of the reference."""
+    """The namespace of the template regardless of the reference;
+    None to use that of the reference.
+    """
 
     @property
     def kind_name(self) -> str:
@@ -198,7 +241,11 @@ class Step:
 
     @property
     def namespace(self) -> str:
-        return self.fixed_namespace if self.fixed_namespace is not None else self.reference["namespace"].text or ""
+        return (
+            self.fixed_namespace
+            if self.fixed_namespace is not None
+            else self.reference["namespace"].text or ""
+        )
 
     @property
     def name(self) -> str:
@@ -265,7 +312,10 @@ def escalation(check: Object) -> tuple[Step, ...]:
 
 
 def mentioned(check: HealthCheck) -> tuple[Step, ...]:
-    """Return every remediator that a check mentions, even if it may have only one. Entries without template do not count."""
+    """Return every remediator that a check mentions, even if it may have only one.
+
+    Entries without template do not count.
+    """
     entries = escalation(check.obj) if check.kind is kinds.NHC else ()
     return tuple(step for step in (_only(check), *entries) if step.reference.present)
 
@@ -281,9 +331,14 @@ def steps(check: HealthCheck) -> tuple[Step, ...]:
 
 
 def _only(check: HealthCheck) -> Step:
-    """Return the remediator without escalation. MachineHealthChecks look up its template in their own namespace."""
+    """Return the remediator without escalation.
+
+    MachineHealthChecks look up its template in their own namespace.
+    """
     absent = check.template["-"]
-    return Step(check.template, absent, absent, None if check.kind is kinds.NHC else check.obj.namespace)
+    return Step(
+        check.template, absent, absent, None if check.kind is kinds.NHC else check.obj.namespace
+    )
 
 
 class Span(NamedTuple):
@@ -309,10 +364,12 @@ def exactly(nanoseconds: int) -> Span:
 
 
 def takes(step: Step, cluster: Cluster, nodes: Iterable[Object] | None = None) -> Span:
-    """Return how long the remediator of a step acts on one of these nodes until it succeeds or gives up.
+    """Return how long the remediator of a step acts on one of these nodes until it succeeds or
+    gives up.
 
-    Self Node Remediation waits for its safe time. A fence agent takes seconds or is retried. The duration of other
-    remediators is unknown, as is that of a template that does not exist or is not valid.
+    Self Node Remediation waits for its safe time. A fence agent takes seconds or is retried. The
+    duration of other remediators is unknown, as is that of a template that does not exist or is not
+    valid.
 
     Args:
         step: the step of the remediation.
@@ -332,7 +389,8 @@ def takes(step: Step, cluster: Cluster, nodes: Iterable[Object] | None = None) -
 
 
 def refusal(step: Step, node: Object, cluster: Cluster) -> str:
-    """Return why the remediator of a NodeHealthCheck's step leaves a node alone; empty: it acts on it.
+    """Return why the remediator of a NodeHealthCheck's step leaves a node alone; empty:
+    it acts on it.
 
     Raises:
         Unseen: what decides that cannot be read.

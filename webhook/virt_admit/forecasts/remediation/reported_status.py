@@ -1,9 +1,13 @@
-"""What controllers report: how many Machines a health check counts as unhealthy, that it refuses, or that an owner does.
+"""What controllers report: how many Machines a health check counts as unhealthy, that it refuses,
+or that an owner does.
 
-Sources: kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#reconcile
-#patchUnhealthyTargets; :controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnhealthyMachines;
+Sources:
+kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#reconcile
+#patchUnhealthyTargets;
+:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnhealthyMachines;
 :core/reconcilers/machineset/machineset_controller.go#reconcileUnhealthyMachines; for the count
-#isAllowedRemediation; openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go;
+#isAllowedRemediation;
+openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go;
 medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go#NodeHealthCheckStatus.
 """
 
@@ -36,7 +40,9 @@ READS: Final[Reads] = union(
 _ALLOWED: Final = "RemediationAllowed"
 _LONGEST: Final = 200
 _LEFT: Final = "OwnerRemediated"
-"""The condition with which a health check hands a Machine over to its owner. The owner writes why it waits."""
+"""The condition with which a health check hands a Machine over to its owner.
+The owner writes why it waits.
+"""
 _PROMPT: Final = timedelta(minutes=10)
 """An owner that can remediate a Machine deletes it in less than this."""
 _DELETES: Final = ("RemediationInProgress", "MachineDeleting")
@@ -51,7 +57,13 @@ def counted(check: HealthCheck, selection: Selection) -> int | None:
     status, written = check.obj["status"], check.obj.metadata["generation"].integer
     expected, healthy = status["expectedMachines"].integer, status["currentHealthy"].integer
     is_old = written is not None and status["observedGeneration"].integer not in (None, written)
-    if check.kind is kinds.NHC or is_old or selection.unseen or expected != len(selection) or healthy is None:
+    if (
+        check.kind is kinds.NHC
+        or is_old
+        or selection.unseen
+        or expected != len(selection)
+        or healthy is None
+    ):
         return None
     return max(expected - healthy, 0)
 
@@ -63,7 +75,9 @@ def refusal(check: HealthCheck, selection: Selection, cluster: Cluster) -> Itera
         age = clock.since(found["lastTransitionTime"].text, cluster)
         lasts = f" for {duration(age)}" if age is not None else ""
         words = " ".join((found["message"].text or found["reason"].text or "").split())
-        yield f"its condition {_ALLOWED} is False{lasts}" + (f": {cut(words, _LONGEST)}" if words else "")
+        yield f"its condition {_ALLOWED} is False{lasts}" + (
+            f": {cut(words, _LONGEST)}" if words else ""
+        )
 
 
 class Exceeded(NamedTuple):
@@ -78,7 +92,8 @@ class Exceeded(NamedTuple):
 
 
 def exceeded(check: HealthCheck, selection: Selection, cluster: Cluster) -> Exceeded | None:
-    """Return how many objects are unhealthy, if the status of a check says that these are too many; None: it does not.
+    """Return how many objects are unhealthy, if the status of a check says that these are too many;
+    None: it does not.
 
     A NodeHealthCheck says so in an event alone, so that its own counts are compared with its limit.
     """
@@ -87,7 +102,9 @@ def exceeded(check: HealthCheck, selection: Selection, cluster: Cluster) -> Exce
         return None
     if check.kind is kinds.NHC:
         status = check.obj["status"]
-        healthy = status["healthyNodes"].integer if status["observedNodes"].integer == total else None
+        healthy = (
+            status["healthyNodes"].integer if status["observedNodes"].integer == total else None
+        )
         unhealthy = total - healthy if healthy is not None else 0
         refused = limit.most is not None and unhealthy > limit.most
     else:
@@ -129,7 +146,11 @@ def refusals(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
     for machine in selection.objects:
         left = machine_drain.condition(machine, _LEFT)
         age = clock.since(left["lastTransitionTime"].text, cluster)
-        waits = left["status"].text == "False" and left["reason"].text not in _DELETES and not machine.deleted
+        waits = (
+            left["status"].text == "False"
+            and left["reason"].text not in _DELETES
+            and not machine.deleted
+        )
         if waits and age is not None and age >= _PROMPT:
             words = " ".join((left["message"].text or left["reason"].text or "").split())
             said = f"for {duration(age)}" + (f": {cut(words, _LONGEST)}" if words else "")

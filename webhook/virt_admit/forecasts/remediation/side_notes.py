@@ -20,12 +20,20 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import capital, cut, names
-from virt_admit.model.remediation import health_checks, machine_drain, machine_owners, machine_starts, machines
+from virt_admit.model.remediation import (
+    health_checks,
+    machine_drain,
+    machine_owners,
+    machine_starts,
+    machines,
+)
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 
 def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
-    """Yield what looks like a pause and is none, how long the deletion of a Machine may take, and what is left over."""
+    """Yield what looks like a pause and is none, how long the deletion of a Machine may take,
+    and what is left over.
+    """
     if check.kind is kinds.NHC:
         yield from _left_over(check, cluster)
     yield from _loop(check, cluster)
@@ -38,18 +46,27 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     for repair in unhealthy_objects.repair(check, selection, cluster):
         yield typed(repair.words, repair.command)
     owner = unhealthy_objects.capi_cluster(check, cluster)
-    if owner is not None and owner.annotation(health_checks.PAUSED).present and not owner.at("spec", "paused").boolean:
-        # util/paused/paused.go reads the annotation of the object itself, and of its Cluster spec.paused alone
+    if (
+        owner is not None
+        and owner.annotation(health_checks.PAUSED).present
+        and not owner.at("spec", "paused").boolean
+    ):
+        # util/paused/paused.go reads the annotation of the object itself, and of its Cluster
+        # spec.paused alone
         yield (
-            f"the annotation {health_checks.PAUSED} of Cluster {owner.full_name} does not pause this check. "
-            "To pause it, set spec.paused of the Cluster"
+            f"the annotation {health_checks.PAUSED} of Cluster {owner.full_name} does not pause "
+            "this check. To pause it, set spec.paused of the Cluster"
         )
     if machine_owners.decide(check) and _acts_on_a_reporting_node(check):
-        endless = [each.name for each in selection.objects if machines.node_name(each) and not _has_drain_limit(each)]
+        endless = [
+            each.name
+            for each in selection.objects
+            if machines.node_name(each) and not _has_drain_limit(each)
+        ]
         if endless:
             yield (
-                f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave while the node still "
-                "reports: nodeDrainTimeout is not set"
+                f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave "
+                "while the node still reports: nodeDrainTimeout is not set"
             )
 
 
@@ -79,8 +96,13 @@ def _waits(machine: Object) -> str:
 
 def _without_node(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
     """Yield which Machines should be nodes by now. Each one uses up the limit of the check."""
-    overdue = machine_starts.overdue_of_openshift if check.kind is kinds.MHC else machine_starts.overdue
-    own, stuck = {each.full_name for each in selection.objects}, control_plane_deadlocks.deadlocks(cluster)
+    overdue = (
+        machine_starts.overdue_of_openshift if check.kind is kinds.MHC else machine_starts.overdue
+    )
+    own, stuck = (
+        {each.full_name for each in selection.objects},
+        control_plane_deadlocks.deadlocks(cluster),
+    )
     for late in overdue(cluster) if check.kind is not kinds.NHC else ():
         if late.certain and late.machine.full_name in own and late.machine.full_name not in stuck:
             yield late.why
@@ -96,13 +118,14 @@ def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
         return
     if short is not None:
         yield (
-            f"{check.startup.path[-1]} {short.words}. A new machine is remediated before that, and so is the next one, in a "
-            f"loop. Set at least {format_duration(short.enough)}"
+            f"{check.startup.path[-1]} {short.words}. A new machine is remediated before that, and "
+            f"so is the next one, in a loop. Set at least {format_duration(short.enough)}"
         )
 
 
 def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
-    """Yield how to replace control-plane Machines that their owner does not remediate, so that etcd keeps its quorum.
+    """Yield how to replace control-plane Machines that their owner does not remediate,
+    so that etcd keeps its quorum.
 
     One without a Node takes no part in etcd (kubernetes-sigs/cluster-api#4472).
     """
@@ -112,38 +135,49 @@ def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
         if machine.full_name in stuck:
             found = stuck[machine.full_name]
             yield f"{found.reason}. {capital(found.remedy)}"
-        elif refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(machine):
+        elif refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(
+            machine
+        ):
             yield typed(
-                f"{machine.name} has no node. If all other members of etcd are healthy, delete it by hand, so that "
-                f"{refusal.owner} creates another one",
+                f"{machine.name} has no node. If all other members of etcd are healthy, delete it "
+                f"by hand, so that {refusal.owner} creates another one",
                 about("delete", machine, kinds.CAPI_MACHINE),
             )
 
 
 def _left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
-    """Yield the nodes that do not exist, but are being remediated by the status of a NodeHealthCheck.
+    """Yield the nodes that do not exist, but are being remediated by the status of a
+    NodeHealthCheck.
 
     Its webhook then refuses changes (nodehealthcheck_webhook.go#validateUpdate).
     """
     status = check.obj["status"]
-    listed = {*status["inFlightRemediations"].map, *(each["name"].text for each in status["unhealthyNodes"].items())}
+    listed = {
+        *status["inFlightRemediations"].map,
+        *(each["name"].text for each in status["unhealthyNodes"].items()),
+    }
     gone = sorted(name for name in listed if name and is_absent(cluster, kinds.NODE, "", name))
     if gone:
         yield (
-            f"its status still lists remediations of {names(gone)}, which do not exist. Until they are dropped, its selector "
-            "cannot be changed and it cannot be deleted. Update the operator, or delete their remediation objects"
+            f"its status still lists remediations of {names(gone)}, which do not exist. Until they "
+            "are dropped, its selector cannot be changed and it cannot be deleted. Update the "
+            "operator, or delete their remediation objects"
         )
 
 
 def _acts_on_a_reporting_node(check: HealthCheck) -> bool:
-    """Return whether a Machine can be deleted while its kubelet reports; of other nodes nothing is awaited
-    (kubernetes-sigs/cluster-api: machine_controller.go#drainNode)."""
+    """Return whether a Machine can be deleted while its kubelet reports; of other nodes nothing is
+    awaited (kubernetes-sigs/cluster-api: machine_controller.go#drainNode).
+    """
     symptoms = (*remediation_steps.symptoms(check), *remediation_steps.machine_symptoms(check))
     return any(symptom[:2] != ("Ready", "Unknown") for symptom in symptoms)
 
 
 def _has_drain_limit(machine: Object) -> bool:
-    """Return whether a Machine limits its drain. 0 means without a limit, in both versions of the API."""
+    """Return whether a Machine limits its drain.
+
+    0 means without a limit, in both versions of the API.
+    """
     seconds = machine.at("spec", "deletion", "nodeDrainTimeoutSeconds").integer
     text = machine.at("spec", "nodeDrainTimeout").text
     return bool(seconds) or (text is not None and text.strip("0hms.") != "")

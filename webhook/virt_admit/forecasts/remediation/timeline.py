@@ -1,8 +1,9 @@
 """The time line from a node failure to the restart of its VMs.
 
-A node stops reporting. The node controller notices after its grace period. The health check waits for the time of its
-condition. It then calls remediators one after the other until one confirms that the node is down. Only then does
-Kubernetes delete the pods of the node, and the run strategy of each VM decides whether it restarts.
+A node stops reporting. The node controller notices after its grace period. The health check waits
+for the time of its condition. It then calls remediators one after the other until one confirms that
+the node is down. Only then does Kubernetes delete the pods of the node, and the run strategy of
+each VM decides whether it restarts.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Stage:
     done: str
     """The state after success."""
     timeout: int | None = None
-    """The time after which the next stage begins in any case; None if the stage has no time limit."""
+    """The time after which the next stage begins in any case;
+    None if the stage has no time limit.
+    """
     fails: str = ""
     """Why it can act on none of the selected nodes; empty if it can, or if that is unknown."""
 
@@ -107,11 +110,12 @@ class Timeline:
     unseen: tuple[str, ...] = ()
 
 
-# --- until the check acts ----------------------------------------------------------------------------------------
+# --- until the check acts -------------------------------------------------------------------------
 
 
 def latency_profile(cluster: Cluster) -> str:
-    """Return the worker latency profile of an OpenShift cluster; empty for the default and on other platforms.
+    """Return the worker latency profile of an OpenShift cluster;
+    empty for the default and on other platforms.
 
     Raises:
         Unseen: the profile cannot be determined.
@@ -123,7 +127,8 @@ def latency_profile(cluster: Cluster) -> str:
 def grace_period(cluster: Cluster) -> int:
     """Return how long a node may be silent until Ready becomes Unknown, in nanoseconds.
 
-    The flag of kube-controller-manager cannot be read, so its default is assumed, as is that of OpenShift.
+    The flag of kube-controller-manager cannot be read, so its default is assumed, as is that of
+    OpenShift.
     """
     try:
         profile = latency_profile(cluster)
@@ -135,8 +140,14 @@ def grace_period(cluster: Cluster) -> int:
 
 
 def patience(check: HealthCheck) -> int | None:
-    """Return how long Ready must be Unknown until the check acts; None if it never acts on a node that stops reporting."""
-    times = [symptom.time for symptom in remediation_steps.symptoms(check) if symptom[:2] == ("Ready", "Unknown")]
+    """Return how long Ready must be Unknown until the check acts; None if it never acts on a node
+    that stops reporting.
+    """
+    times = [
+        symptom.time
+        for symptom in remediation_steps.symptoms(check)
+        if symptom[:2] == ("Ready", "Unknown")
+    ]
     return min((time for time in times if time is not None), default=None)
 
 
@@ -150,14 +161,22 @@ def _never_acts(check: HealthCheck, cluster: Cluster) -> str:
     budget = remediation_steps.budget(check, selection)
     if budget.never:
         return f"{budget.limit} {budget.limit_text}"
-    return "" if patience(check) is not None else "no condition Ready=Unknown with a valid time is listed"
+    return (
+        ""
+        if patience(check) is not None
+        else "no condition Ready=Unknown with a valid time is listed"
+    )
 
 
-# --- what the check does -----------------------------------------------------------------------------------------
+# --- what the check does --------------------------------------------------------------------------
 
-_PODS_GONE: Final = "the node is confirmed down and its pods are deleted; its VMs can start elsewhere"
+_PODS_GONE: Final = (
+    "the node is confirmed down and its pods are deleted; its VMs can start elsewhere"
+)
 _DELETED: Final = "machine and node are deleted; its VMs can start elsewhere"
-_DELETED_IF: Final = "machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere"
+_DELETED_IF: Final = (
+    "machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere"
+)
 
 
 def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
@@ -181,11 +200,14 @@ def _of_owners(check: HealthCheck, selection: Selection) -> Stage:
     """Return the deletion of a Machine, which its controller replaces."""
     kept = machine_owners.kept(check, selection)
     lasting = {machine.name for some in kept.values() for machine in some}
-    owners = dict.fromkeys(machine_owners.title(each) for each in selection.objects if each.name not in lasting)
+    owners = dict.fromkeys(
+        machine_owners.title(each) for each in selection.objects if each.name not in lasting
+    )
     everything = bool(selection) and not owners and not selection.unseen
     singly = " (one at a time)" if machine_owners.one_by_one(check, selection) else ""
     return Stage(
-        f"the Machine is deleted{singly} and {names(owners) if owners else 'its owner'} creates a new one",
+        f"the Machine is deleted{singly} and {names(owners) if owners else 'its owner'} creates a "
+        "new one",
         Span(0, None),
         _DELETED,
         fails="; ".join(kept) if everything else "",
@@ -201,7 +223,9 @@ def _stage(step: Step, cluster: Cluster, nodes: Selection | None) -> Iterator[St
     deletes = step.kind is kinds.MDR_TEMPLATE
     done = _DELETED if deletes else _PODS_GONE
     if nodes is not None:  # the request of a MachineHealthCheck names the Machine
-        refused = refused_nodes.refused(nodes, lambda node: remediation_steps.refusal(step, node, cluster))
+        refused = refused_nodes.refused(
+            nodes, lambda node: remediation_steps.refusal(step, node, cluster)
+        )
         fails = refused.text if refused.everything else ""
         if refused.unseen and deletes:
             done = _DELETED_IF
@@ -209,11 +233,13 @@ def _stage(step: Step, cluster: Cluster, nodes: Selection | None) -> Iterator[St
     yield Stage(f"{step.remediator} {step.name}".rstrip(), takes, done, step.known_timeout, fails)
 
 
-# --- the time line -----------------------------------------------------------------------------------------------
+# --- the time line --------------------------------------------------------------------------------
 
 
 def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
-    """Return the events after a selected node stops reporting, provided that the limit lets the check act."""
+    """Return the events after a selected node stops reporting,
+    provided that the limit lets the check act.
+    """
     unseen: list[str] = []
     profile = ""
     try:
@@ -224,7 +250,11 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
     source = f" of {profile}" if profile in GRACE else ""
     moments = [
         Moment(exactly(0), Event.SILENT, "the node stops reporting"),
-        Moment(exactly(grace), Event.NOTICED, f"Ready becomes Unknown, at the end of the grace period{source}"),
+        Moment(
+            exactly(grace),
+            Event.NOTICED,
+            f"Ready becomes Unknown, at the end of the grace period{source}",
+        ),
     ]
     never, wait = _never_acts(check, cluster), patience(check)
     if never or wait is None:

@@ -1,8 +1,10 @@
-"""The objects that a health check judges: which of them are unhealthy now, and which of them it leaves alone.
+"""The objects that a health check judges: which of them are unhealthy now,
+and which of them it leaves alone.
 
-A controller counts more objects against the limit than it remediates. A Machine that is being deleted, that has no node
-yet or whose condition has not lasted long enough is not healthy, so it uses up the limit
-(openshift/machine-api-operator: machinehealthcheck_controller.go#healthCheckTargets).
+A controller counts more objects against the limit than it remediates. A Machine that is being
+deleted, that has no node yet or whose condition has not lasted long enough is not healthy, so it
+uses up the limit (openshift/machine-api-operator:
+machinehealthcheck_controller.go#healthCheckTargets).
 """
 
 from __future__ import annotations
@@ -26,10 +28,14 @@ from virt_admit.model.remediation import health_checks, machine_starts, machines
 from virt_admit.model.remediation.health_checks import TERMINATING, HealthCheck
 
 EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
-"""The annotation of a Machine whose host the bare metal operator has to power-cycle (…#externalRemediationAnnotationExists)."""
+"""The annotation of a Machine whose host the bare metal operator has to power-cycle
+(…#externalRemediationAnnotationExists).
+"""
 
 REMEDIATE: Final = "cluster.x-k8s.io/remediate-machine"
-"""The annotation that makes a Cluster API Machine unhealthy at once (machinehealthcheck_targets.go#needsRemediation)."""
+"""The annotation that makes a Cluster API Machine unhealthy at once
+(machinehealthcheck_targets.go#needsRemediation).
+"""
 
 
 class UnhealthyObject(NamedTuple):
@@ -41,9 +47,19 @@ class UnhealthyObject(NamedTuple):
     """The Node of a NodeHealthCheck, else the Machine."""
 
 
-def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[UnhealthyObject | Unseen]:
-    """Yield the selected objects that count as unhealthy now, some of them before the time of their condition."""
-    judge = _node if check.kind is kinds.NHC else _capi_machine if check.kind is kinds.CAPI_MHC else _machine
+def unhealthy(
+    check: HealthCheck, selection: Selection, cluster: Cluster
+) -> Iterator[UnhealthyObject | Unseen]:
+    """Yield the selected objects that count as unhealthy now,
+    some of them before the time of their condition.
+    """
+    judge = (
+        _node
+        if check.kind is kinds.NHC
+        else _capi_machine
+        if check.kind is kinds.CAPI_MHC
+        else _machine
+    )
     for obj in selection.objects:
         try:
             why = judge(check, obj, cluster)
@@ -54,8 +70,14 @@ def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Ite
             yield UnhealthyObject(obj.name, why, obj)
 
 
-def matching(conditions: Iterable[Field], symptoms: Iterable[remediation_steps.Symptom], *, last: bool = False) -> str:
-    """Return the first symptom that these conditions show, as ``type=status``; empty if they show none.
+def matching(
+    conditions: Iterable[Field],
+    symptoms: Iterable[remediation_steps.Symptom],
+    *,
+    last: bool = False,
+) -> str:
+    """Return the first symptom that these conditions show, as ``type=status``;
+    empty if they show none.
 
     A list that holds a type twice counts with its first entry, or with the last one
     (…#matchesUnhealthyConditions of NodeHealthCheck builds a map).
@@ -66,7 +88,9 @@ def matching(conditions: Iterable[Field], symptoms: Iterable[remediation_steps.S
         if last or kind not in found:
             found[kind] = status
     pairs = ((symptom.type, symptom.status) for symptom in symptoms)
-    return next((f"{kind}={status}" for kind, status in pairs if kind and found.get(kind) == status), "")
+    return next(
+        (f"{kind}={status}" for kind, status in pairs if kind and found.get(kind) == status), ""
+    )
 
 
 def _node(check: HealthCheck, node: Object, cluster: Cluster) -> str:
@@ -76,13 +100,18 @@ def _node(check: HealthCheck, node: Object, cluster: Cluster) -> str:
     terminating = any(condition["type"].text == TERMINATING for condition in conditions)
     if not (why and terminating and _any_machine_health_check(cluster)):
         return why
-    # the termination handler replaces this machine (mhc/checker.go#NeedIgnoreNode), but only a node whose time is over
-    # is left to it; one that is about to match is not healthy either (nodehealthcheck_controller.go#checkNodeConditions)
+    # the termination handler replaces this machine (mhc/checker.go#NeedIgnoreNode), but only a node
+    # whose time is over is left to it; one that is about to match is not healthy either
+    # (nodehealthcheck_controller.go#checkNodeConditions)
     return "" if _expired(conditions, symptoms, cluster) else why
 
 
-def _expired(conditions: Iterable[Field], symptoms: Iterable[remediation_steps.Symptom], cluster: Cluster) -> bool:
-    """Return whether any of these conditions has lasted as long as its symptom demands. Without a time stamp it has.
+def _expired(
+    conditions: Iterable[Field], symptoms: Iterable[remediation_steps.Symptom], cluster: Cluster
+) -> bool:
+    """Return whether any of these conditions has lasted as long as its symptom demands.
+
+    Without a time stamp it has.
 
     Raises:
         Unseen: the time cannot be determined.
@@ -114,7 +143,11 @@ def _any_machine_health_check(cluster: Cluster) -> bool:
 def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     name = machines.node_name(machine)
     if machine.at("status", "phase").text == "Failed":
-        return f"Failed: deleted in spite of {health_checks.EXTERNAL}" if _external(check) else "Failed"
+        return (
+            f"Failed: deleted in spite of {health_checks.EXTERNAL}"
+            if _external(check)
+            else "Failed"
+        )
     if machine.deleted:
         return "is being deleted"
     if machine.annotation(EXTERNAL_REMEDIATION).present:
@@ -126,15 +159,23 @@ def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
 
 
 def _without_node(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
-    """Return that a Machine has no Node. One that starts counts against the limit, but it is not remediated yet."""
-    allowed, age = check.known_startup_time(), clock.since(machine.metadata["creationTimestamp"].text, cluster)
+    """Return that a Machine has no Node.
+
+    One that starts counts against the limit, but it is not remediated yet.
+    """
+    allowed, age = (
+        check.known_startup_time(),
+        clock.since(machine.metadata["creationTimestamp"].text, cluster),
+    )
     if allowed and age is not None and age / timedelta(microseconds=1) * 1000 < allowed:
         return f"starts: no node yet, after {duration(age)} of {format_duration(allowed)}"
     return "has no node"
 
 
 def _external(check: HealthCheck) -> bool:
-    """Return whether hosts are power-cycled, except those of failed Machines (…#internalRemediation)."""
+    """Return whether hosts are power-cycled, except those of failed Machines
+    (…#internalRemediation).
+    """
     return check.external and not check.template.present
 
 
@@ -142,7 +183,7 @@ def _conditions_of(node: Object, check: HealthCheck) -> str:
     return matching(node.at("status", "conditions").items(), remediation_steps.symptoms(check))
 
 
-# --- Cluster API -------------------------------------------------------------------------------------------------
+# --- Cluster API ----------------------------------------------------------------------------------
 
 
 def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
@@ -159,7 +200,11 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     why = matching(conditions(machine), remediation_steps.machine_symptoms(check))
     if owner is not None and not is_true(owner, "ControlPlaneInitialized"):
         reported = why and machine.label(machines.CAPI_CONTROL_PLANE_LABEL).present
-        return f"reports {why}" if reported else "its node is not read before the control plane is initialized"
+        return (
+            f"reports {why}"
+            if reported
+            else "its node is not read before the control plane is initialized"
+        )
     if owner is not None and not is_true(owner, "InfrastructureReady"):
         _capi_node(machine, name, cluster)  # it must exist, but its conditions are not judged yet
         return ""
@@ -169,16 +214,19 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
 
 
 _JUDGED: Final = "HealthCheckSucceeded"
-"""The condition in which a health check writes what it thinks of a Machine. Releases that count a failure write it in the
-conditions of v1beta1 alone."""
+"""The condition in which a health check writes what it thinks of a Machine. Releases that count a
+failure write it in the conditions of v1beta1 alone.
+"""
 
 
 def failure(machine: Object) -> str:
-    """Return why a Machine of Cluster API counts as unhealthy although its node may be healthy; empty: it does not.
+    """Return why a Machine of Cluster API counts as unhealthy although its node may be healthy;
+    empty: it does not.
 
-    The newest releases no longer count it (internal/controllers/machinehealthcheck/machinehealthcheck_targets.go
-    #needsRemediation of 1.11 does, core/reconcilers/machinehealthcheck/machinehealthcheck_targets.go of 1.14 does not).
-    They write that the check has succeeded.
+    The newest releases no longer count it
+    (internal/controllers/machinehealthcheck/machinehealthcheck_targets.go #needsRemediation of 1.11
+    does, core/reconcilers/machinehealthcheck/machinehealthcheck_targets.go of 1.14 does not). They
+    write that the check has succeeded.
     """
     said = [each["status"].text for each in _judged(machine)]
     return "" if "True" in said and "False" not in said else machine_starts.failure(machine)
@@ -192,9 +240,11 @@ class Repair(NamedTuple):
 
 
 def repair(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[Repair]:
-    """Yield how Machines no longer count as unhealthy that have failed although their nodes are Ready.
+    """Yield how Machines no longer count as unhealthy that have failed although their nodes are
+    Ready.
 
-    A higher limit would have them deleted with the VMs of their nodes (metal3-io/cluster-api-provider-metal3#2055).
+    A higher limit would have them deleted with the VMs of their nodes
+    (metal3-io/cluster-api-provider-metal3#2055).
     """
     known = selection.objects if check.kind is kinds.CAPI_MHC else ()
     failed = [each for each in known if failure(each) and _has_ready_node(each, cluster)]
@@ -204,8 +254,11 @@ def repair(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterat
         data = {"status": cleared if older else {"deprecated": {"v1beta1": cleared}}}
         yield Repair(
             "clear failureReason and failureMessage of the infrastructure objects, then of Machine "
-            f"{names((each.name for each in failed), 80)}: the nodes are Ready. A higher limit would delete them",
-            merge_patch(kinds.CAPI_MACHINE, first.name, first.namespace, data, "--subresource=status"),
+            f"{names((each.name for each in failed), 80)}: the nodes are Ready. A higher limit "
+            "would delete them",
+            merge_patch(
+                kinds.CAPI_MACHINE, first.name, first.namespace, data, "--subresource=status"
+            ),
         )
 
 
@@ -215,7 +268,9 @@ def _has_ready_node(machine: Object, cluster: Cluster) -> bool:
 
 
 def _reported(machine: Object) -> str:
-    """Return what a health check says against a Machine, such as ``HealthCheckSucceeded=False (UnhealthyNode)``."""
+    """Return what a health check says against a Machine,
+    such as ``HealthCheckSucceeded=False (UnhealthyNode)``.
+    """
     against = (each for each in _judged(machine) if each["status"].text == "False")
     return next((f"{_JUDGED}=False ({each['reason'].text or 'no reason'})" for each in against), "")
 
@@ -229,8 +284,8 @@ def _judged(machine: Object) -> Iterator[Field]:
 def _capi_node(machine: Object, name: str, cluster: Cluster) -> Object:
     """Return the Node of a Cluster API Machine.
 
-    The management cluster seldom holds the nodes of its workload clusters, so a missing Node means nothing, and another
-    cluster's Node can have the same name.
+    The management cluster seldom holds the nodes of its workload clusters, so a missing Node means
+    nothing, and another cluster's Node can have the same name.
 
     Raises:
         Unseen: the Node is not in this cluster.
@@ -247,7 +302,9 @@ def capi_cluster(check: HealthCheck, cluster: Cluster) -> Object | None:
 
 
 def conditions(obj: Object) -> Iterable[Field]:
-    """Return the conditions that the controller of Cluster API reads, in either version of the API."""
+    """Return the conditions that the controller of Cluster API reads,
+    in either version of the API.
+    """
     newer = obj.at("status", "v1beta2", "conditions")
     return (newer if newer.present else obj.at("status", "conditions")).items()
 

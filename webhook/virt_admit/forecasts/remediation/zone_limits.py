@@ -40,7 +40,8 @@ class RefusedZone(NamedTuple):
 
 
 def refused_zone(obj: Object, cluster: Cluster) -> RefusedZone | None:
-    """Return the largest zone whose loss makes a health check refuse every remediation; None: there is none.
+    """Return the largest zone whose loss makes a health check refuse every remediation; None:
+    there is none.
 
     A check that selects a single zone, or control-plane nodes alone, is not about a zone loss.
 
@@ -86,7 +87,9 @@ def _zones(check: HealthCheck, objects: tuple[Object, ...], cluster: Cluster) ->
     return found if workers else {}
 
 
-def _placed(check: HealthCheck, objects: tuple[Object, ...], cluster: Cluster) -> Iterator[tuple[str, bool]]:
+def _placed(
+    check: HealthCheck, objects: tuple[Object, ...], cluster: Cluster
+) -> Iterator[tuple[str, bool]]:
     """Yield zone and role of each selected object, by its node where there is one."""
     for obj in objects:
         if check.kind is kinds.NHC:
@@ -104,4 +107,8 @@ def _placed(check: HealthCheck, objects: tuple[Object, ...], cluster: Cluster) -
 
 def least_limit(check: HealthCheck, refused: RefusedZone) -> int:
     """Return the limit, as a number, with which the check acts after the loss of the zone."""
-    return refused.total - refused.selected if check.limit_of is LimitKind.NODE_MIN_HEALTHY else refused.selected
+    return (
+        refused.total - refused.selected
+        if check.limit_of is LimitKind.NODE_MIN_HEALTHY
+        else refused.selected
+    )

@@ -1,1 +1,3 @@
-"""Which changes make every node drainable, or an upgrade possible: ordered, with their cost, each proven in memory."""
+"""Which changes make every node drainable, or an upgrade possible: ordered, with their cost,
+each proven in memory.
+"""

@@ -8,10 +8,26 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue
 from virt_admit.forecasts.repair import controllers, patching
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
-from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectChange, ObjectRef, RepairStep, TakesEffect
+from virt_admit.forecasts.repair.repair_plan import (
+    Command,
+    FieldEdit,
+    ObjectChange,
+    ObjectRef,
+    RepairStep,
+    TakesEffect,
+)
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HCO, LIMIT_RANGE, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import (
+    HCO,
+    LIMIT_RANGE,
+    PVC,
+    RESOURCE_QUOTA,
+    STORAGE_CLASS,
+    VM,
+    VMI,
+    VMIM,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
@@ -44,7 +60,9 @@ def _objects(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
         for copy in step.copies:
             definition = find(cluster, STORAGE_CLASS, "", copy.storage_class)
             allowed = definition["allowedTopologies"].value if definition is not None else None
-            yield from controllers.copy_objects(copy, find(cluster, PVC, copy.namespace, copy.claim), allowed)
+            yield from controllers.copy_objects(
+                copy, find(cluster, PVC, copy.namespace, copy.claim), allowed
+            )
     predicted = {_subject(obj) for step in steps for obj in step.predicted}
     for subject, obj in patched.items():
         if subject in predicted:
@@ -66,29 +84,41 @@ def _subject(obj: Object) -> ObjectRef | None:
 
 def _started(vm: Object, steps: Sequence[RepairStep], subject: ObjectRef) -> Object:
     """Return a VM without RestartRequired if a step restarts it."""
-    if not any(step.subject == subject and step.takes_effect is TakesEffect.RESTART for step in steps):
+    if not any(
+        step.subject == subject and step.takes_effect is TakesEffect.RESTART for step in steps
+    ):
         return vm
-    kept = [item.value for item in vm.at("status", "conditions").items() if item["type"].text != "RestartRequired"]
+    kept = [
+        item.value
+        for item in vm.at("status", "conditions").items()
+        if item["type"].text != "RestartRequired"
+    ]
     return Object({**vm.data, "status": {**vm["status"].map, "conditions": kept}}, vm.namespace)
 
 
 def _kubevirt(hco: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the KubeVirt resource after HyperConverged has written its limits of migrations into it."""
+    """Yield the KubeVirt resource after HyperConverged has written its limits of migrations into
+    it.
+    """
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     if found is None:
         return
     said = migration_limits.block(hco).map
-    edits = [FieldEdit((*migration_limits.block(found).path, key), value) for key, value in said.items()]
+    edits = [
+        FieldEdit((*migration_limits.block(found).path, key), value) for key, value in said.items()
+    ]
     yield patching.edited(found, edits)
 
 
-# --- migrations under way ------------------------------------------------------------------------------------------
+# --- migrations under way -------------------------------------------------------------------------
 
 
 def _motion(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
-    """Yield the migrations that wait for what the steps change, as KubeVirt begins them again, and those that end.
+    """Yield the migrations that wait for what the steps change, as KubeVirt begins them again,
+    and those that end.
 
-    What such a migration has recorded, a refusal or how long it waits, is of the cluster before the steps.
+    What such a migration has recorded, a refusal or how long it waits, is of the cluster before the
+    steps.
     """
     for step in steps:
         if step.takes_effect is TakesEffect.RESTART:
@@ -96,14 +126,22 @@ def _motion(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
                 yield controllers.given_up(migration)
                 target = _target(migration, cluster)
                 yield from (controllers.ended(target),) if target is not None else ()
-    freed = {change.subject.namespace for change in _changes(steps) if change.subject.kind in _REFUSING}
+    freed = {
+        change.subject.namespace for change in _changes(steps) if change.subject.kind in _REFUSING
+    }
     starts = any(edit.path[-1] in _LIMITS for change in _changes(steps) for edit in change.edits)
     for migration in cluster.known(VMIM) if freed or starts else ():
         pending = migration.at("status", "phase").text in (None, vm_states_motion.PENDING)
-        if pending and (starts or vms.namespace_of(migration) in freed) and _target(migration, cluster) is None:
+        if (
+            pending
+            and (starts or vms.namespace_of(migration) in freed)
+            and _target(migration, cluster) is None
+        ):
             yield controllers.tried_again(migration, cluster.time)
     if starts:
-        yield from map(controllers.asked_again, filter(vm_states_queue.is_marked, cluster.known(VMI)))
+        yield from map(
+            controllers.asked_again, filter(vm_states_queue.is_marked, cluster.known(VMI))
+        )
 
 
 def unfinished(vm: ObjectRef, cluster: Cluster) -> Sequence[Object]:
@@ -126,7 +164,7 @@ _REFUSING: Final = (RESOURCE_QUOTA, LIMIT_RANGE)
 _LIMITS: Final = (migration_limits.PER_CLUSTER, migration_limits.PER_NODE)
 
 
-# --- running VMs ---------------------------------------------------------------------------------------------------
+# --- running VMs ----------------------------------------------------------------------------------
 
 
 def _vmis(steps: Sequence[RepairStep], changed: ChangedCluster) -> Iterator[Object]:
@@ -151,7 +189,9 @@ def vmi_after(subject: ObjectRef, own: Sequence[RepairStep], changed: Cluster) -
         elif step.takes_effect is TakesEffect.COPY:
             vmi = controllers.copied(vmi, vm, changed)
         elif step.takes_effect is TakesEffect.RESTART:
-            own_changes = (change for change in (*step.changes, *step.followed) if change.subject == subject)
+            own_changes = (
+                change for change in (*step.changes, *step.followed) if change.subject == subject
+            )
             edits = [edit for change in own_changes for edit in change.edits]
             vmi, restarts = controllers.restarted(vmi, vm, edits, changed), True
         elif any(_EVACUATE_CANCEL in change.arguments for change in step.changes):

@@ -1,4 +1,7 @@
-"""A cluster in which some objects are replaced, as the steps of a plan would leave it. The original stays as it is."""
+"""A cluster in which some objects are replaced, as the steps of a plan would leave it.
+
+The original stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _Key = tuple[str, str]
 
 
 class ChangedCluster:
-    """The look-ups of a cluster with some objects replaced or added. What was not read stays unseen."""
+    """The look-ups of a cluster with some objects replaced or added.
+
+    What was not read stays unseen.
+    """
 
     def __init__(self, base: Cluster, objects: Iterable[Object] = ()) -> None:
         changed: dict[Kind, dict[_Key, Object]] = {}

@@ -1,7 +1,9 @@
-"""What KubeVirt and the controllers of Kubernetes make of a change, as far as a drain depends on it.
+"""What KubeVirt and the controllers of Kubernetes make of a change,
+as far as a drain depends on it.
 
-A patched object is not a repaired cluster: the running VMI keeps its frozen fields, and the condition ``LiveMigratable``
-its old value. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRestartRequired,
+A patched object is not a repaired cluster: the running VMI keeps its frozen fields, and the
+condition ``LiveMigratable`` its old value. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRestartRequired,
 #handleAffinityChangeRequest, #handleTolerationsChangeRequest, #handleVolumeUpdateRequest;
 pkg/virt-handler/vm.go#calculateLiveMigrationCondition.
 """
@@ -25,12 +27,20 @@ TEMPLATE: Final = ("spec", "template", "spec")
 """The path of the VMI spec in a VirtualMachine."""
 LIVE_FIELDS: Final = ("nodeSelector", "affinity", "tolerations")
 """Fields of the template that KubeVirt copies into the running VMI at once."""
-_OF_THE_VM: Final = (*LIVE_FIELDS, "evictionStrategy", "topologySpreadConstraints", "priorityClassName", "volumes")
-"""Fields that a VMI has from its VM alone, so that what the VM does not have is gone after a restart."""
+_OF_THE_VM: Final = (
+    *LIVE_FIELDS,
+    "evictionStrategy",
+    "topologySpreadConstraints",
+    "priorityClassName",
+    "volumes",
+)
+"""Fields that a VMI has from its VM alone,
+so that what the VM does not have is gone after a restart.
+"""
 _MIGRATION_STATE: Final = ("migrationState", "evacuationNodeName")
 
 
-# --- without a restart ---------------------------------------------------------------------------------------------
+# --- without a restart ----------------------------------------------------------------------------
 
 
 def live(vmi: Object, vm: Object) -> Object:
@@ -58,7 +68,8 @@ def copy_objects(found: DiskCopy, source: Object | None, allowed: Any) -> Iterat
     Args:
         found: the copy.
         source: the old claim.
-        allowed: the ``allowedTopologies`` of the storage class, which the new volume gets as node affinity.
+        allowed: the ``allowedTopologies`` of the storage class, which the new volume gets as node
+            affinity.
     """
     volume = f"pv-{found.namespace}-{found.copy}"
     metadata = {"name": found.copy, "namespace": found.namespace}
@@ -100,14 +111,14 @@ def _expressions(topology: Any) -> list[dict[str, Any]]:
     ]
 
 
-# --- a restart -----------------------------------------------------------------------------------------------------
+# --- a restart ------------------------------------------------------------------------------------
 
 
 def restarted(vmi: Object, vm: Object, edits: Iterable[FieldEdit], cluster: Cluster) -> Object:
     """Return the VMI that KubeVirt makes of a VM at its next start, on the same node.
 
-    What an instance type, a preference or a default gave to the running VMI stays; ``edits`` are those of the VM, because
-    a field that they remove must not stay.
+    What an instance type, a preference or a default gave to the running VMI stays; ``edits`` are
+    those of the VM, because a field that they remove must not stay.
     """
     given, running = copy.deepcopy(dict(vms.vmi_spec(vm).map)), vmi["spec"].map
     spec = _merged({key: value for key, value in running.items() if key not in _OF_THE_VM}, given)
@@ -131,7 +142,11 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     result = copy.deepcopy(dict(old))
     for key, value in new.items():
         before = result.get(key)
-        result[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+        result[key] = (
+            _merged(before, value)
+            if isinstance(before, dict) and isinstance(value, dict)
+            else value
+        )
     return result
 
 
@@ -143,26 +158,36 @@ def _remove(data: Any, path: tuple[str | int, ...]) -> None:
 
 
 def new_launcher(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return the launcher pod of a VMI after a restart: it keeps its size, and gets the placement of the VMI."""
+    """Return the launcher pod of a VMI after a restart: it keeps its size,
+    and gets the placement of the VMI.
+    """
     pod = running_launchers.launchers(cluster).on_node(vmi)
     if pod is None:
         return None
-    spec = {key: value for key, value in pod["spec"].map.items() if key not in (*LIVE_FIELDS, "volumes")}
+    spec = {
+        key: value for key, value in pod["spec"].map.items() if key not in (*LIVE_FIELDS, "volumes")
+    }
     spec |= {key: vmi["spec"].map[key] for key in LIVE_FIELDS if key in vmi["spec"].map}
     labels = {**pod.metadata["labels"].map, **vmi.metadata["labels"].map}
-    return Object({**pod.data, "metadata": {**pod.metadata.map, "labels": labels}, "spec": spec}, pod.namespace)
+    return Object(
+        {**pod.data, "metadata": {**pod.metadata.map, "labels": labels}, "spec": spec},
+        pod.namespace,
+    )
 
 
-# --- the condition LiveMigratable ----------------------------------------------------------------------------------
+# --- the condition LiveMigratable -----------------------------------------------------------------
 
 
 def reported(vmi: Object, before: Object, cluster: Cluster) -> Object:
     """Return a changed VMI with the condition ``LiveMigratable`` that KubeVirt would publish.
 
-    A published reason that the VMI before does not explain stays: nothing says that the change ends it.
+    A published reason that the VMI before does not explain stays: nothing says that the change ends
+    it.
     """
     published = before.condition("LiveMigratable")["reason"].text or ""
-    explained = {reason.name for reason in migratability.assess(_unreported(before), cluster).reasons}
+    explained = {
+        reason.name for reason in migratability.assess(_unreported(before), cluster).reasons
+    }
     found = migratability.assess(_unreported(vmi), cluster)
     was = before.condition("LiveMigratable")["status"].text
     if found.reasons:
@@ -178,26 +203,39 @@ def _condition(vmi: Object, status: str, reason: str) -> Object:
     found: dict[str, Any] = {"type": "LiveMigratable", "status": status}
     if reason:
         found["reason"] = reason
-    others = [item.value for item in vmi.at("status", "conditions").items() if item["type"].text != "LiveMigratable"]
+    others = [
+        item.value
+        for item in vmi.at("status", "conditions").items()
+        if item["type"].text != "LiveMigratable"
+    ]
     kept = {key: value for key, value in vmi["status"].map.items() if key not in _MIGRATION_STATE}
     return _with(vmi, status={**kept, "conditions": [*others, found]})
 
 
 def _unreported(vmi: Object) -> Object:
-    kept = [item.value for item in vmi.at("status", "conditions").items() if item["type"].text != "LiveMigratable"]
+    kept = [
+        item.value
+        for item in vmi.at("status", "conditions").items()
+        if item["type"].text != "LiveMigratable"
+    ]
     return _with(vmi, status={**vmi["status"].map, "conditions": kept})
 
 
 def without_mark(vmi: Object) -> Object:
     """Return a VMI whose evacuation was cancelled."""
-    return _with(vmi, status={key: value for key, value in vmi["status"].map.items() if key != "evacuationNodeName"})
+    return _with(
+        vmi,
+        status={
+            key: value for key, value in vmi["status"].map.items() if key != "evacuationNodeName"
+        },
+    )
 
 
 def _with(obj: Object, **fields: Any) -> Object:
     return Object({**obj.data, **fields}, obj.namespace)
 
 
-# --- quotas and budgets --------------------------------------------------------------------------------------------
+# --- quotas and budgets ---------------------------------------------------------------------------
 
 
 def counted_quota(quota: Object) -> Object:
@@ -209,29 +247,39 @@ def counted_quota(quota: Object) -> Object:
 def one_more_pod(pod: Object, name: str) -> Object:
     """Return the pod that one replica more runs, not bound to a node."""
     spec = {key: value for key, value in pod["spec"].map.items() if key != "nodeName"}
-    return Object({**pod.data, "metadata": {**pod.metadata.map, "name": name}, "spec": spec}, pod.namespace)
+    return Object(
+        {**pod.data, "metadata": {**pod.metadata.map, "name": name}, "spec": spec}, pod.namespace
+    )
 
 
 def counted_budget(budget: Object, expected: int, more: int) -> Object:
-    """Return a budget that counts more healthy pods than the ``expected`` ones (disruption.go#updatePdbStatus)."""
+    """Return a budget that counts more healthy pods than the ``expected`` ones
+    (disruption.go#updatePdbStatus).
+    """
     least = budget.at("spec", "minAvailable")
     number = expected + more
     healthy = (budget.at("status", "currentHealthy").integer or 0) + more
-    desired = least.integer if least.integer is not None else pod_budgets.share(least.text or "", number)
+    desired = (
+        least.integer if least.integer is not None else pod_budgets.share(least.text or "", number)
+    )
     status = {"expectedPods": number, "currentHealthy": healthy, "desiredHealthy": desired}
     allowed = {"disruptionsAllowed": max(0, healthy - desired)}
     return _with(budget, status={**budget["status"].map, **status, **allowed})
 
 
-# --- migrations ----------------------------------------------------------------------------------------------------
+# --- migrations -----------------------------------------------------------------------------------
 
 
 def tried_again(migration: Object, time: str | None) -> Object:
-    """Return a migration whose target pod was refused, as KubeVirt begins it again: what it recorded before is past.
+    """Return a migration whose target pod was refused, as KubeVirt begins it again: what it
+    recorded before is past.
 
-    A changed quota puts the migrations of its namespace into the queue at once (migration.go#updateResourceQuota).
+    A changed quota puts the migrations of its namespace into the queue at once
+    (migration.go#updateResourceQuota).
     """
-    metadata = {key: value for key, value in migration.metadata.map.items() if key != "creationTimestamp"}
+    metadata = {
+        key: value for key, value in migration.metadata.map.items() if key != "creationTimestamp"
+    }
     born = {"creationTimestamp": time} if time else {}
     status = {key: value for key, value in migration["status"].map.items() if key not in _RECORDED}
     return _with(migration, metadata={**metadata, **born}, status=status)
@@ -248,7 +296,11 @@ def ended(pod: Object) -> Object:
 
 def asked_again(vmi: Object) -> Object:
     """Return a VMI whose evacuation is asked for since a moment."""
-    kept = [item.value for item in vmi.at("status", "conditions").items() if item["type"].text != "EvictionRequested"]
+    kept = [
+        item.value
+        for item in vmi.at("status", "conditions").items()
+        if item["type"].text != "EvictionRequested"
+    ]
     return _with(vmi, status={**vmi["status"].map, "conditions": kept})
 
 

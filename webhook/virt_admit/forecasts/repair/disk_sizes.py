@@ -1,6 +1,8 @@
-"""The size of the claim into which a disk is copied: never smaller than the disk, whatever the new storage rounds.
+"""The size of the claim into which a disk is copied: never smaller than the disk,
+whatever the new storage rounds.
 
-Sources: kubevirt/containerized-data-importer:pkg/controller/datavolume/util.go#renderPvcSpecVolumeSize,
+Sources:
+kubevirt/containerized-data-importer:pkg/controller/datavolume/util.go#renderPvcSpecVolumeSize,
 pkg/controller/config-controller.go#reconcileFilesystemOverhead; kubevirt/kubevirt issue 15348.
 """
 
@@ -18,7 +20,10 @@ from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 
-READS: Final[Reads] = {CDI: ("spec.config.filesystemOverhead", "status.observedVersion"), STORAGE_PROFILE: ()}
+READS: Final[Reads] = {
+    CDI: ("spec.config.filesystemOverhead", "status.observedVersion"),
+    STORAGE_PROFILE: (),
+}
 
 MIB: Final = 2**20
 GIB: Final = 2**30
@@ -26,7 +31,9 @@ OVERHEAD: Final = "0.06"
 """What CDI adds for the file system to the ``storage`` of a DataVolume, by default."""
 _SHARE: Final = re.compile(r"0(\.\d{1,3})?|1")
 _OF_THE_DISK: Final = Version(1, 63)
-"""The first release of CDI in which the overhead is a share of the disk; before, it was one of the claim."""
+"""The first release of CDI in which the overhead is a share of the disk; before,
+it was one of the claim.
+"""
 MINIMUM: Final = "cdi.kubevirt.io/minimumSupportedPvcSize"
 """Annotation of a storage profile."""
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
@@ -46,7 +53,8 @@ def size(claim: Object) -> int:
 
 
 def of_claim(copy: DiskCopy, cluster: Cluster) -> int:
-    """Return the bytes of the claim that CDI makes for the ``storage`` of a DataVolume: exact, because quotas count it.
+    """Return the bytes of the claim that CDI makes for the ``storage`` of a DataVolume: exact,
+    because quotas count it.
 
     If the release of CDI is not known, it is the larger one of both ways to add the overhead.
     """
@@ -56,8 +64,16 @@ def of_claim(copy: DiskCopy, cluster: Cluster) -> int:
         share, release = _overhead(copy.storage_class, cdi), _release(cdi)
         of_disk = math.ceil(_whole(bytes_) * (1 + share))
         of_whole = math.ceil(_whole(bytes_) / (1 - share)) if share < 1 else of_disk
-        bytes_ = max(of_disk, of_whole) if release is None else of_disk if release >= _OF_THE_DISK else of_whole
-    profile = next((each for each in cluster.known(STORAGE_PROFILE) if each.name == copy.storage_class), None)
+        bytes_ = (
+            max(of_disk, of_whole)
+            if release is None
+            else of_disk
+            if release >= _OF_THE_DISK
+            else of_whole
+        )
+    profile = next(
+        (each for each in cluster.known(STORAGE_PROFILE) if each.name == copy.storage_class), None
+    )
     return max(bytes_, parsed(profile.annotations.get(MINIMUM)) if profile is not None else 0)
 
 
@@ -81,9 +97,11 @@ def _whole(bytes_: int) -> int:
 
 
 def quantity(bytes_: int) -> str:
-    """Return a number as the API server writes such a quantity: ``10Gi``, ``2Ti``, ``1500Ki``, ``1001``.
+    """Return a number as the API server writes such a quantity: ``10Gi``, ``2Ti``, ``1500Ki``,
+    ``1001``.
 
-    So a query finds the text that a step wrote. Source: k8s.io/apimachinery/pkg/api/resource/quantity.go#CanonicalizeBytes.
+    So a query finds the text that a step wrote. Source:
+    k8s.io/apimachinery/pkg/api/resource/quantity.go#CanonicalizeBytes.
     """
     for power in (5, 4, 3, 2, 1):
         if bytes_ and bytes_ % 1024**power == 0:

@@ -37,14 +37,22 @@ def solving(steps: Sequence[RepairStep], found: Iterable[RootProblem]) -> list[R
     return [
         step
         if step.id.startswith(disk_copies.AFTER)
-        else replace(step, solves=tuple(name for name, cause in ids if (cause == _DISKS) == bool(step.copies)))
+        else replace(
+            step,
+            solves=tuple(name for name, cause in ids if (cause == _DISKS) == bool(step.copies)),
+        )
         for step in steps
     ]
 
 
 def ordered(steps: Iterable[RepairStep]) -> list[RepairStep]:
-    """Return the steps by stage, then by owner and name. Live changes of a VM come before its restart."""
-    return sorted(steps, key=lambda step: (step.stage, step.owner, step.subject.name, _turn(step), step.id))
+    """Return the steps by stage, then by owner and name.
+
+    Live changes of a VM come before its restart.
+    """
+    return sorted(
+        steps, key=lambda step: (step.stage, step.owner, step.subject.name, _turn(step), step.id)
+    )
 
 
 def _turn(step: RepairStep) -> int:
@@ -55,11 +63,16 @@ def _turn(step: RepairStep) -> int:
 def without_unused(steps: Sequence[RepairStep]) -> list[RepairStep]:
     """Return the steps without those that only serve steps which are gone."""
     needed = {name for step in steps for name in step.needs}
-    return [step for step in steps if not step.id.startswith(prerequisites.PREFIX) or step.id in needed]
+    return [
+        step for step in steps if not step.id.startswith(prerequisites.PREFIX) or step.id in needed
+    ]
 
 
 def proven(
-    steps: Sequence[RepairStep], found: Mapping[str, RootProblem], last: GoalJudgement, cluster: Cluster
+    steps: Sequence[RepairStep],
+    found: Mapping[str, RootProblem],
+    last: GoalJudgement,
+    cluster: Cluster,
 ) -> list[RepairStep]:
     """Return the steps with their patches, and with what holds after all of them."""
     left = {problem.id: problem for problem in last.problems}
@@ -89,20 +102,33 @@ def proven(
 
 
 def _verified(step: RepairStep, vm: Object | None) -> tuple[StepCheck, ...]:
-    """Return the checks of a step. Until the VMI has the new values, the others are those of the VM before."""
-    if vm is None or step.takes_effect not in (TakesEffect.LIVE, TakesEffect.RESTART, TakesEffect.COPY):
+    """Return the checks of a step.
+
+    Until the VMI has the new values, the others are those of the VM before.
+    """
+    if vm is None or step.takes_effect not in (
+        TakesEffect.LIVE,
+        TakesEffect.RESTART,
+        TakesEffect.COPY,
+    ):
         return step.verify
     running = queries.running(step, vm)
     return (running, *step.verify) if running is not None else step.verify
 
 
-def _proof(step: RepairStep, left: Mapping[str, RootProblem], last: GoalJudgement, *, later: bool) -> tuple[Proof, str]:
+def _proof(
+    step: RepairStep, left: Mapping[str, RootProblem], last: GoalJudgement, *, later: bool
+) -> tuple[Proof, str]:
     if not step.solves:
         return Proof.PART, ""
     unsolved = [left[name] for name in step.solves if name in left]
     if unsolved:
         return Proof.DOES_NOT_FLIP, unsolved[0].reason
-    row = last.rows.get(ObjectRef(VMI, step.subject.namespace, step.subject.name)) if step.subject.kind is VM else None
+    row = (
+        last.rows.get(ObjectRef(VMI, step.subject.namespace, step.subject.name))
+        if step.subject.kind is VM
+        else None
+    )
     if row is not None and row.outcome is VmOutcome.UNKNOWN:
         return Proof.UNKNOWN, row.reason
     if row is not None and row.outcome is VmOutcome.BLOCKS:
@@ -110,13 +136,19 @@ def _proof(step: RepairStep, left: Mapping[str, RootProblem], last: GoalJudgemen
     return (Proof.PART if later else Proof.FLIPS), ""
 
 
-def _frees(solves: Iterable[str], found: Mapping[str, RootProblem], last: GoalJudgement) -> tuple[str, ...]:
-    """Return the nodes that the problems of a step kept, and that can be drained after all steps."""
+def _frees(
+    solves: Iterable[str], found: Mapping[str, RootProblem], last: GoalJudgement
+) -> tuple[str, ...]:
+    """Return the nodes that the problems of a step kept,
+    and that can be drained after all steps.
+    """
     nodes = {node for name in solves if name in found for node in found[name].nodes}
     return tuple(sorted(node for node in nodes if last.drainable.get(node)))
 
 
-def _patched(step: RepairStep, state: dict[ObjectRef, Object], cluster: Cluster) -> tuple[Patched, ...]:
+def _patched(
+    step: RepairStep, state: dict[ObjectRef, Object], cluster: Cluster
+) -> tuple[Patched, ...]:
     """Return the changes with their patches, made for the object as the steps before leave it."""
     result: list[Patched] = []
     for change in map(_typable, step.changes):
@@ -138,11 +170,19 @@ def _patched(step: RepairStep, state: dict[ObjectRef, Object], cluster: Cluster)
 
 
 def _typable(change: ObjectChange) -> ObjectChange:
-    """Return a change that has names which are no DNS names as the work of a person: such names must not be typed."""
-    names = (change.subject.name, *(part for part in (change.subject.namespace,) if part), *change.arguments)
+    """Return a change that has names which are no DNS names as the work of a person:
+    such names must not be typed.
+    """
+    names = (
+        change.subject.name,
+        *(part for part in (change.subject.namespace,) if part),
+        *change.arguments,
+    )
     if change.command is Command.PERSON or all(map(selectors.is_dns_name, _names(names))):
         return change
-    return replace(change, command=Command.PERSON, text="its name is not a DNS name: change it by hand")
+    return replace(
+        change, command=Command.PERSON, text="its name is not a DNS name: change it by hand"
+    )
 
 
 def _names(words: Iterable[str]) -> Iterator[str]:

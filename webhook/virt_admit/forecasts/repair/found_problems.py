@@ -1,4 +1,6 @@
-"""The problems that keep nodes from being drained: one for each cause at its root object, however many VMs show it."""
+"""The problems that keep nodes from being drained: one for each cause at its root object,
+however many VMs show it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem, Witness
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, RESOURCE_QUOTA, VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import (
+    HCO,
+    KUBEVIRT,
+    NODE,
+    PDB,
+    RESOURCE_QUOTA,
+    VM,
+    VMI,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migratability, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -31,15 +42,27 @@ NOWHERE: Final = frozenset(
 )
 """Causes of a VM that no other node takes."""
 FAILING: Final = frozenset(
-    (ProblemCause.MIGRATION_FAILS, ProblemCause.TARGETS_INCOMPATIBLE, ProblemCause.TIMES_OUT, ProblemCause.BLOCKED)
+    (
+        ProblemCause.MIGRATION_FAILS,
+        ProblemCause.TARGETS_INCOMPATIBLE,
+        ProblemCause.TIMES_OUT,
+        ProblemCause.BLOCKED,
+    )
 )
 """Causes of a VM whose migrations do not end well."""
 POOL: Final = frozenset(
-    (ProblemCause.POOL_PAUSED, ProblemCause.POOL_DEGRADED, ProblemCause.POOL_NODES, ProblemCause.POOL_INVALID)
+    (
+        ProblemCause.POOL_PAUSED,
+        ProblemCause.POOL_DEGRADED,
+        ProblemCause.POOL_NODES,
+        ProblemCause.POOL_INVALID,
+    )
 )
 """Causes of pools that an upgrade does not reach."""
 NOT_SHARED: Final = "ClaimNotShared"
-"""The cause of a VM whose claim says ReadWriteMany although its data may be on one node. Drain cannot determine it."""
+"""The cause of a VM whose claim says ReadWriteMany although its data may be on one node. Drain
+cannot determine it.
+"""
 _OF_VM: Final[Mapping[str, str]] = {
     ProblemCause.EXTERNAL: "vm-eviction-external-unattended",
     ProblemCause.MOVER_IDLE: "vmi-evacuation-stuck",
@@ -91,44 +114,67 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
         if claim:
             reason = f"claim {claim} is a hostPath volume: other nodes may not have its data"
             own = vmi_subject(row.vmi)
-            yield RootProblem(NOT_SHARED, root(row.vmi), (node.name,), reason, (Witness("", own),), (own,))
+            yield RootProblem(
+                NOT_SHARED, root(row.vmi), (node.name,), reason, (Witness("", own),), (own,)
+            )
         elif (doubt := _doubt(row, cluster)) is not None and doubt.cause in _DOUBTS:
             own = vmi_subject(row.vmi)
-            kept = () if doubt.cause == ProblemCause.TIMES_OUT else (own,)  # one limit is raised for all VMs
+            # one limit is raised for all VMs
+            kept = () if doubt.cause == ProblemCause.TIMES_OUT else (own,)
             yield RootProblem(
-                str(doubt.cause), root(row.vmi), (node.name,), doubt.reason, (Witness("", own),), kept, doubt.remedy
+                str(doubt.cause),
+                root(row.vmi),
+                (node.name,),
+                doubt.reason,
+                (Witness("", own),),
+                kept,
+                doubt.remedy,
             )
     if node.moving.fits is False and not any(row.placement.certain == () for row in blocking):
         left = ", ".join(sorted(pod.full_name for pod in node.moving.left)[:3])
         subject = ObjectRef(NODE, "", node.name)
-        yield RootProblem(str(ProblemCause.NO_ROOM), subject, (node.name,), f"no room at the same time for {left}")
+        yield RootProblem(
+            str(ProblemCause.NO_ROOM), subject, (node.name,), f"no room at the same time for {left}"
+        )
 
 
 def _of_blocker(blocker: Blocker, node: str) -> RootProblem:
     kind = _BLOCKER_KINDS.get(blocker.kind) or kinds.guess("v1", blocker.kind)
     subject = ObjectRef(kind, blocker.namespace, blocker.name)
     shown = (Witness("", subject),)
-    return RootProblem(str(blocker.cause), subject, (node,), blocker.reason, shown, remedy=blocker.remedy)
+    return RootProblem(
+        str(blocker.cause), subject, (node,), blocker.reason, shown, remedy=blocker.remedy
+    )
 
 
-def _of_row(row: Forecast, problem: Problem, node: str, cluster: Cluster, *, alone: bool) -> RootProblem:
+def _of_row(
+    row: Forecast, problem: Problem, node: str, cluster: Cluster, *, alone: bool
+) -> RootProblem:
     """Return a problem that keeps a VM. ``alone``: it is not one of the whole node."""
     own = vmi_subject(row.vmi)
     subject = _subject(problem, row.vmi, cluster)
-    rule = _OF_VM.get(problem.cause, "" if problem.cause in set(ProblemCause) else "vmi-not-migratable")
+    rule = _OF_VM.get(
+        problem.cause, "" if problem.cause in set(ProblemCause) else "vmi-not-migratable"
+    )
     shown = (Witness(rule, own), *((Witness("", subject),) if subject != own else ()))
     cause = problem.id.cause if problem.id is not None else problem.cause
-    return RootProblem(str(cause), subject, (node,), problem.reason, shown, (own,) if alone else (), problem.remedy)
+    return RootProblem(
+        str(cause), subject, (node,), problem.reason, shown, (own,) if alone else (), problem.remedy
+    )
 
 
 def _subject(problem: Problem, vmi: Object, cluster: Cluster) -> ObjectRef:
     """Return the root object that the id of a problem names."""
     vm = root(vmi)
     found = problem.id
-    if found is None or ((found.namespace, found.name) == (vm.namespace, vm.name) and found.cause not in _SHARED):
+    if found is None or (
+        (found.namespace, found.name) == (vm.namespace, vm.name) and found.cause not in _SHARED
+    ):
         return vm
     kind = _SHARED.get(found.cause, NODE if not found.namespace else VM)
-    if kind is KUBEVIRT and any((hco.namespace, hco.name) == found[1:] for hco in cluster.known(HCO)):
+    if kind is KUBEVIRT and any(
+        (hco.namespace, hco.name) == found[1:] for hco in cluster.known(HCO)
+    ):
         kind = HCO
     if kind is RESOURCE_QUOTA and _is_unknown(found, cluster):
         return vm
@@ -152,7 +198,9 @@ def _is_unknown(found: ProblemId, cluster: Cluster) -> bool:
 
 
 def _not_shared(row: Forecast, cluster: Cluster) -> str:
-    """Return the claim that KubeVirt takes for shared although its data may be on one node only; empty: none."""
+    """Return the claim that KubeVirt takes for shared although its data may be on one node only;
+    empty: none.
+    """
     spec = row.vmi["spec"]
     claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
     try:
@@ -181,7 +229,9 @@ def vmi_subject(vmi: Object) -> ObjectRef:
 
 
 def causes(vmi: Object, cluster: Cluster) -> list[tuple[str, str]]:
-    """Return every reason why a VMI cannot migrate with its words: those found, and the one that KubeVirt published."""
+    """Return every reason why a VMI cannot migrate with its words: those found,
+    and the one that KubeVirt published.
+    """
     found: dict[str, list[str]] = {}
     for reason in migratability.assess(vmi, cluster).reasons:
         found.setdefault(reason.name, []).append(reason.what)
@@ -192,7 +242,9 @@ def causes(vmi: Object, cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def limits_owner(cluster: Cluster) -> ObjectRef:
-    """Return the object in which the settings of KubeVirt are written: HyperConverged where it exists."""
+    """Return the object in which the settings of KubeVirt are written:
+    HyperConverged where it exists.
+    """
     for kind, read in ((HCO, configuration.hyperconverged), (KUBEVIRT, configuration.kubevirt)):
         found = configuration.known_or_none(read, cluster)
         if found is not None:

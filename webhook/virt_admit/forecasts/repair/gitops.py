@@ -13,11 +13,13 @@ _TOOLS: Final = (("Argo CD", _ARGO), ("Flux", _FLUX), ("Helm", _HELM))
 
 
 def hint(obj: Object) -> str:
-    """Return who writes an object, and what to do about it; empty: nothing says that a tool does."""
+    """Return who writes an object, and what to do about it; empty:
+    nothing says that a tool does.
+    """
     for tool, keys in _TOOLS:
         if any(key in obj.annotations or key in obj.labels for key in keys):
             return (
-                f"{tool} writes this object: change it in the repository, or the change is reverted. "
-                "Pause the sync only for a data copy."
+                f"{tool} writes this object: change it in the repository, or the change is "
+                "reverted. Pause the sync only for a data copy."
             )
     return ""

@@ -45,7 +45,9 @@ class GoalJudgement:
 
     @property
     def undetermined(self) -> tuple[RootProblem, ...]:
-        """The VMs of which it cannot be said whether they leave their nodes although everything about them was read."""
+        """The VMs of which it cannot be said whether they leave their nodes although everything
+        about them was read.
+        """
         known = self.by_vm
         rows = [(vmi, row) for vmi, row in self.rows.items() if vmi not in known and not row.unseen]
         return tuple(
@@ -78,7 +80,9 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
         return GoalJudgement(found_outages.survives, problems, survived, found_outages.unseen, {})
     plan = drain_plan.plan(cluster, *nodes)
     drainable = {node.name: node.drainable for node in plan.nodes}
-    rows = {found_problems.vmi_subject(row.vmi): row for node in plan.nodes for row in node.forecasts}
+    rows = {
+        found_problems.vmi_subject(row.vmi): row for node in plan.nodes for row in node.forecasts
+    }
     found = found_problems.of_plan(plan, cluster)
     if goal is Goal.DRAIN:
         waiting = tuple(note for node in plan.nodes for note in node.waiting)
@@ -86,8 +90,14 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
     rehearsed = rehearse(cluster, Options(), forecast_only=True)
     if rehearsed.possible:
         return GoalJudgement(True, (), drainable, rehearsed.unseen, rows)
-    stops = (*found, *_pools(cluster, rehearsed.stops), *_in_a_run(rehearsed.stops, {each.id for each in found}))
-    return GoalJudgement(rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, rows)
+    stops = (
+        *found,
+        *_pools(cluster, rehearsed.stops),
+        *_in_a_run(rehearsed.stops, {each.id for each in found}),
+    )
+    return GoalJudgement(
+        rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, rows
+    )
 
 
 def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
@@ -103,7 +113,12 @@ def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
         ]
         for subject in named[:1]:
             yield RootProblem(
-                str(stop.problem.cause), subject, (), stop.reason, (Witness("", subject),), remedy=stop.remedy
+                str(stop.problem.cause),
+                subject,
+                (),
+                stop.reason,
+                (Witness("", subject),),
+                remedy=stop.remedy,
             )
 
 
@@ -115,9 +130,15 @@ _KINDS: Final[Mapping[str, Kind]] = {
 
 
 def _in_a_run(stops: Sequence[Stop], known: Collection[str]) -> Iterator[RootProblem]:
-    """Yield what stops a run although each node alone could be drained: VMs without room, nodes that are down or late."""
+    """Yield what stops a run although each node alone could be drained: VMs without room, nodes
+    that are down or late.
+    """
     for stop in stops:
-        if stop.problem is None or stop.problem.cause in found_problems.POOL or str(stop.problem) in known:
+        if (
+            stop.problem is None
+            or stop.problem.cause in found_problems.POOL
+            or str(stop.problem) in known
+        ):
             continue
         kind = _KINDS.get(stop.problem.cause, VM if stop.problem.namespace else NODE)
         subject = ObjectRef(kind, stop.problem.namespace, stop.problem.name)

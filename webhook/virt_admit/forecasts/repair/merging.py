@@ -1,4 +1,6 @@
-"""Steps with the same id as one: two problems may ask for two changes of one object, or of one restart."""
+"""Steps with the same id as one: two problems may ask for two changes of one object,
+or of one restart.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from virt_admit.forecasts.repair.repair_plan import Command, Cost, FieldEdit, ObjectChange, RepairStep
+from virt_admit.forecasts.repair.repair_plan import (
+    Command,
+    Cost,
+    FieldEdit,
+    ObjectChange,
+    RepairStep,
+)
 
 T = TypeVar("T")
 
@@ -41,7 +49,9 @@ def _joined(one: RepairStep, other: RepairStep) -> RepairStep:
         verify=_once((*one.verify, *other.verify)),
         risk="; ".join(_once(part for part in (one.risk, other.risk) if part)),
         alternatives=_once((*one.alternatives, *other.alternatives)),
-        predicted=tuple({(obj.kind, obj.full_name): obj for obj in (*one.predicted, *other.predicted)}.values()),
+        predicted=tuple(
+            {(obj.kind, obj.full_name): obj for obj in (*one.predicted, *other.predicted)}.values()
+        ),
         copies=_once((*one.copies, *other.copies)),
         followed=_changes((*one.followed, *other.followed)),
     )
@@ -70,7 +80,9 @@ def _changes(changes: Iterable[ObjectChange]) -> tuple[ObjectChange, ...]:
             (
                 index
                 for index, each in enumerate(found)
-                if each.command is Command.PATCH and change.command is Command.PATCH and each.subject == change.subject
+                if each.command is Command.PATCH
+                and change.command is Command.PATCH
+                and each.subject == change.subject
             ),
             None,
         )

@@ -1,7 +1,8 @@
-"""JSON Patches that refuse to run on another object than the one that was judged, and their inverses.
+"""JSON Patches that refuse to run on another object than the one that was judged,
+and their inverses.
 
-``kubectl patch`` has no check of its own: an operation ``test`` makes a second run fail. Items of lists are tested as a
-whole, because their indices move.
+``kubectl patch`` has no check of its own: an operation ``test`` makes a second run fail. Items of
+lists are tested as a whole, because their indices move.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _ABSENT = object()
 
 
 def patches(obj: Object, edits: Iterable[FieldEdit]) -> tuple[tuple[Patch, ...], tuple[Patch, ...]]:
-    """Return the operations that make these edits, with the tests before them, and those that undo them.
+    """Return the operations that make these edits, with the tests before them,
+    and those that undo them.
 
     Both are empty if nothing would change.
     """
@@ -52,8 +54,12 @@ def _operations(obj: Object, edits: Iterable[FieldEdit]) -> Iterable[Patch]:
 
 
 def _addition(data: Any, path: tuple[str | int, ...], value: Any) -> Patch:
-    """Return the operation that adds a value with the containers around it that do not exist yet."""
-    known = next(length for length in range(len(path), -1, -1) if _is_container(_value(data, path[:length])))
+    """Return the operation that adds a value with the containers around it that do not exist
+    yet.
+    """
+    known = next(
+        length for length in range(len(path), -1, -1) if _is_container(_value(data, path[:length]))
+    )
     for step in reversed(path[known + 1 :]):
         value = {step: value}
     return Patch("add", Path(*path[: known + 1]), value)
@@ -96,7 +102,8 @@ def _inverses(obj: Object, operations: list[Patch]) -> list[Patch]:
 def _tested(obj: Object, operations: list[Patch]) -> tuple[Patch, ...]:
     """Return the operations with a test of everything that they replace or add before them.
 
-    A value that does not exist yet is tested to be null, so that one which was added meanwhile is not overwritten.
+    A value that does not exist yet is tested to be null, so that one which was added meanwhile is
+    not overwritten.
     """
     tests: dict[Path, Patch] = {}
     for operation in operations:
@@ -113,7 +120,9 @@ def _tested(obj: Object, operations: list[Patch]) -> tuple[Patch, ...]:
 
 
 def _tested_paths(data: Any, path: Path) -> Iterator[Path]:
-    """Yield what must be as it was: the value itself, and the name of each item of a list around it."""
+    """Yield what must be as it was: the value itself,
+    and the name of each item of a list around it.
+    """
     for length, step in enumerate(path[:-1], start=1):
         if isinstance(step, int):
             item = _value(data, path[:length])

@@ -1,8 +1,9 @@
-"""From what keeps a goal from holding to an ordered list of steps, each proven in a cluster in memory.
+"""From what keeps a goal from holding to an ordered list of steps,
+each proven in a cluster in memory.
 
-Judge, choose the best way for each VM and shared object, apply all of it, judge again: what shows then is repaired too,
-or another way is chosen. At the end each step is left out once, and what is not needed goes. There is no random choice:
-equal clusters give equal plans.
+Judge, choose the best way for each VM and shared object, apply all of it, judge again: what shows
+then is repaired too, or another way is chosen. At the end each step is left out once, and what is
+not needed goes. There is no random choice: equal clusters give equal plans.
 """
 
 from __future__ import annotations
@@ -57,8 +58,23 @@ READS: Final = union(
     rehearsal.READS,
     storage_classes.READS,
     disk_sizes.READS,
-    dict.fromkeys((VM, POOL, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY, PDB, AUTOSCALER), ()),
-    dict.fromkeys((DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.labels", "metadata.annotations")),
+    dict.fromkeys(
+        (
+            VM,
+            POOL,
+            PVC,
+            DATA_VOLUME,
+            RESOURCE_QUOTA,
+            LIMIT_RANGE,
+            MIGRATION_POLICY,
+            PDB,
+            AUTOSCALER,
+        ),
+        (),
+    ),
+    dict.fromkeys(
+        (DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.labels", "metadata.annotations")
+    ),
 )
 """The fields that a plan reads."""
 
@@ -71,7 +87,9 @@ _MOST_LEFT_OUT: Final = 24
 """Steps on shared objects that are left out once: each takes a judgement of the cluster."""
 
 
-def repair(cluster: Cluster, goal: Goal, nodes: Sequence[str] = (), wishes: Wishes | None = None) -> RepairPlan:
+def repair(
+    cluster: Cluster, goal: Goal, nodes: Sequence[str] = (), wishes: Wishes | None = None
+) -> RepairPlan:
     """Return the steps after which a goal holds, as far as there are any.
 
     Raises:
@@ -89,15 +107,34 @@ def _without_steps(goal: Goal, found: GoalJudgement) -> RepairPlan:
     remaining = tuple(RemainingProblem(problem, problem.remedy or _NO_STEP) for problem in left)
     nodes = tuple(sorted(found.drainable))
     return RepairPlan(
-        goal, found.holds, found.holds, (), left, remaining, found.unseen, nodes, found.notes if found.holds else ()
+        goal,
+        found.holds,
+        found.holds,
+        (),
+        left,
+        remaining,
+        found.unseen,
+        nodes,
+        found.notes if found.holds else (),
     )
 
 
 class _Planner:
     def __init__(
-        self, cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes, first: GoalJudgement
+        self,
+        cluster: Cluster,
+        goal: Goal,
+        nodes: tuple[str, ...],
+        wishes: Wishes,
+        first: GoalJudgement,
     ) -> None:
-        self.cluster, self.goal, self.nodes, self.wishes, self.first = cluster, goal, nodes, wishes, first
+        self.cluster, self.goal, self.nodes, self.wishes, self.first = (
+            cluster,
+            goal,
+            nodes,
+            wishes,
+            first,
+        )
         self.chosen: dict[ObjectRef, list[tuple[Option, tuple[RootProblem, ...]]]] = {}
         """By VMI: the ways chosen, and the problems that each is for."""
         self.shared: dict[str, RepairStep] = {}
@@ -111,7 +148,11 @@ class _Planner:
 
     def plan(self) -> RepairPlan:
         for _ in range(ROUNDS):
-            self.found |= {problem.id: problem for problem in self.last.problems if problem.id not in self.found}
+            self.found |= {
+                problem.id: problem
+                for problem in self.last.problems
+                if problem.id not in self.found
+            }
             if not self.last.problems or not self._choose():
                 break
             self._apply()
@@ -185,7 +226,11 @@ class _Planner:
             return "its node cannot be read"
         for number in range(1, _MOST_NODES + 1):
             made = added_nodes.step(model, number, self.cluster)
-            tried = judge(self.goal, applied([made], self.current), problem.nodes if self.goal is Goal.DRAIN else ())
+            tried = judge(
+                self.goal,
+                applied([made], self.current),
+                problem.nodes if self.goal is Goal.DRAIN else (),
+            )
             if problem.id not in {each.id for each in tried.problems}:
                 return made
         return f"{_MOST_NODES} more nodes like {model.name} would not be enough"
@@ -207,13 +252,18 @@ class _Planner:
     # --- what must never happen ---
 
     def _guard(self) -> None:
-        """Take steps back, the last ones first, while a node that can be drained today could not be drained after them."""
+        """Take steps back, the last ones first,
+        while a node that can be drained today could not be drained after them.
+        """
         while self._worse():
             if self.shared:
                 _id, step = self.shared.popitem()
                 self._drop(step.solves)
             elif any(self.chosen.values()):
-                vmi = max((vmi for vmi, taken in self.chosen.items() if taken), key=lambda vmi: vmi.full_name)
+                vmi = max(
+                    (vmi for vmi, taken in self.chosen.items() if taken),
+                    key=lambda vmi: vmi.full_name,
+                )
                 _option, own = self.chosen[vmi].pop()
                 self._drop([problem.id for problem in own])
             else:
@@ -236,16 +286,29 @@ class _Planner:
 
     def _needed(self, steps: list[RepairStep]) -> list[RepairStep]:
         """Return the steps without those that change nothing about the goal."""
-        final = self.current if isinstance(self.current, ChangedCluster) else applied(steps, self.cluster)
-        moving = {step.id for step in steps if step.subject.kind is VM and unfinished(step.subject, self.cluster)}
-        before = applied([step for step in steps if step.id not in moving], self.cluster) if moving else final
+        final = (
+            self.current
+            if isinstance(self.current, ChangedCluster)
+            else applied(steps, self.cluster)
+        )
+        moving = {
+            step.id
+            for step in steps
+            if step.subject.kind is VM and unfinished(step.subject, self.cluster)
+        }
+        before = (
+            applied([step for step in steps if step.id not in moving], self.cluster)
+            if moving
+            else final
+        )
         kept = list(steps)
         left_out = 0
         for step in reversed(steps):
             if step.id.startswith((prerequisites.PREFIX, disk_copies.AFTER)):
                 continue
             if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
-                needed = self._vm_needs(step, kept, before if step.id in moving else final)  # a restart ends migrations
+                # a restart ends migrations
+                needed = self._vm_needs(step, kept, before if step.id in moving else final)
             elif left_out < _MOST_LEFT_OUT:
                 left_out += 1
                 needed = self._cluster_needs(step, kept)
@@ -255,8 +318,13 @@ class _Planner:
                 kept.remove(step)
         return finishing.without_unused(kept)
 
-    def _vm_needs(self, step: RepairStep, kept: Sequence[RepairStep], final: ChangedCluster) -> bool:
-        """Return whether the VM would keep its node without a step. The rest of the cluster is as after all steps."""
+    def _vm_needs(
+        self, step: RepairStep, kept: Sequence[RepairStep], final: ChangedCluster
+    ) -> bool:
+        """Return whether the VM would keep its node without a step.
+
+        The rest of the cluster is as after all steps.
+        """
         own = [each for each in kept if each.subject == step.subject and each is not step]
         partial = applied(own, self.cluster)
         vmi = find(partial, VMI, step.subject.namespace, step.subject.name)
@@ -266,7 +334,11 @@ class _Planner:
         return outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
     def _cluster_needs(self, step: RepairStep, kept: Sequence[RepairStep]) -> bool:
-        tried = judge(self.goal, applied([each for each in kept if each is not step], self.cluster), self.nodes)
+        tried = judge(
+            self.goal,
+            applied([each for each in kept if each is not step], self.cluster),
+            self.nodes,
+        )
         return tried.holds is not self.last.holds or {each.id for each in tried.problems} != {
             each.id for each in self.last.problems
         }
@@ -274,7 +346,10 @@ class _Planner:
     # --- the result ---
 
     def _result(self, steps: list[RepairStep]) -> RepairPlan:
-        left = (*self.last.problems, *(self.last.undetermined if self.last.holds is not True else ()))
+        left = (
+            *self.last.problems,
+            *(self.last.undetermined if self.last.holds is not True else ()),
+        )
         found = {**{problem.id: problem for problem in left}, **self.found}
         proven = finishing.proven(steps, found, self.last, self.cluster)
         remaining = tuple(RemainingProblem(problem, self._why(problem)) for problem in left)
@@ -295,7 +370,9 @@ class _Planner:
 
 
 class _As(ChangedCluster):
-    """A cluster of which what was computed about another one is used: of both, only the objects of one VM differ."""
+    """A cluster of which what was computed about another one is used: of both,
+    only the objects of one VM differ.
+    """
 
     def __init__(self, cluster: ChangedCluster, like: Cluster) -> None:
         super().__init__(cluster)
@@ -305,7 +382,11 @@ class _As(ChangedCluster):
         return self._like.cached(function)
 
 
-_SHARED: Final = frozenset((ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION))
+_SHARED: Final = frozenset(
+    (ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION)
+)
 """Causes at objects that several VMs share, although VMs show them."""
 _AFTER_VMS: Final = frozenset((ProblemCause.NO_ROOM,))
-"""Causes that are repaired only when no VM can be repaired any more: room depends on what the VMs do."""
+"""Causes that are repaired only when no VM can be repaired any more:
+room depends on what the VMs do.
+"""

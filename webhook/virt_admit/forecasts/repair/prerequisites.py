@@ -1,6 +1,7 @@
 """What copies of disks need before them: settings of KubeVirt, and room in storage quotas.
 
-Sources: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData;
+Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData;
 pkg/virt-controller/watch/vm/vm.go#handleVolumeUpdateRequest; k8s.io/kubernetes
 pkg/quota/v1/evaluator/core/persistent_volume_claims.go.
 """
@@ -52,26 +53,43 @@ def added(steps: Sequence[RepairStep], cluster: Cluster) -> list[RepairStep]:
         policies = list(_policy(step, cluster))
         result += policies
         needed = [each.id for each in (*general, *raised, *policies)]
-        cost = replace(step.cost, quota_gib=max((each.cost.quota_gib for each in raised), default=0))
+        cost = replace(
+            step.cost, quota_gib=max((each.cost.quota_gib for each in raised), default=0)
+        )
         result.append(replace(step, cost=cost, needs=tuple(dict.fromkeys((*step.needs, *needed)))))
     return [*general, *quota_steps.values(), *result]
 
 
 def _general(cluster: Cluster) -> Iterator[RepairStep]:
     subject = limits_owner(cluster)
-    found = next((obj for obj in cluster.known(subject.kind) if obj.full_name == subject.full_name), None)
+    found = next(
+        (obj for obj in cluster.known(subject.kind) if obj.full_name == subject.full_name), None
+    )
     if found is not None and workload_updates.LIVE_MIGRATE not in workload_updates.methods(found):
         field = workload_updates.listed(found)
         value = [*(item.value for item in field.items()), workload_updates.LIVE_MIGRATE]
         risk = "KubeVirt also migrates VMs with an outdated launcher"
         yield _setting(
-            subject, "methods", "add LiveMigrate to workloadUpdateMethods", FieldEdit(tuple(field.path), value), risk
+            subject,
+            "methods",
+            "add LiveMigrate to workloadUpdateMethods",
+            FieldEdit(tuple(field.path), value),
+            risk,
         )
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     if kubevirt is not None and kubevirt.at(*ROLLOUT).text == "Stage":
-        risk = "changes that were staged for VMs with this strategy may take effect at once: look at RestartRequired"
+        risk = (
+            "changes that were staged for VMs with this strategy may take effect at once: look at "
+            "RestartRequired"
+        )
         owner = ObjectRef.of(KUBEVIRT, kubevirt)
-        yield _setting(owner, "rollout", "set vmRolloutStrategy LiveUpdate", FieldEdit(ROLLOUT, "LiveUpdate"), risk)
+        yield _setting(
+            owner,
+            "rollout",
+            "set vmRolloutStrategy LiveUpdate",
+            FieldEdit(ROLLOUT, "LiveUpdate"),
+            risk,
+        )
 
 
 def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: str) -> RepairStep:
@@ -86,11 +104,16 @@ def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: s
     )
 
 
-# --- storage quotas ------------------------------------------------------------------------------------------------
+# --- storage quotas -------------------------------------------------------------------------------
 
 
-def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster: Cluster) -> Iterator[RepairStep]:
-    """Yield a step for each quota that the copies so far do not fit into. ``used`` has what they take, by quota."""
+def _quotas(
+    copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster: Cluster
+) -> Iterator[RepairStep]:
+    """Yield a step for each quota that the copies so far do not fit into.
+
+    ``used`` has what they take, by quota.
+    """
     found = list(copies)
     for quota in cluster.known(RESOURCE_QUOTA, found[0].namespace):
         if quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present:
@@ -101,7 +124,8 @@ def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster:
         edits = [
             FieldEdit(("spec", "hard", name), disk_sizes.quantity(needed))
             for name, limit in sorted(hard.items())
-            if used[quota.full_name, name] and (needed := _used(quota, name) + used[quota.full_name, name]) > limit
+            if used[quota.full_name, name]
+            and (needed := _used(quota, name) + used[quota.full_name, name]) > limit
         ]
         if edits:
             yield _raised(quota, edits, hard)
@@ -111,7 +135,11 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
     subject = ObjectRef.of(RESOURCE_QUOTA, quota)
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     more = max(
-        (disk_sizes.parsed(edit.value) - hard[str(edit.path[-1])] for edit in edits if "storage" in str(edit.path[-1])),
+        (
+            disk_sizes.parsed(edit.value) - hard[str(edit.path[-1])]
+            for edit in edits
+            if "storage" in str(edit.path[-1])
+        ),
         default=0,
     )
     return RepairStep(
@@ -122,7 +150,10 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
         cost=Cost(CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
         changes=(ObjectChange(subject, Command.PATCH, tuple(edits)),),
         verify=(queries.in_force(subject, edits),),
-        risk="the tenant keeps the old disks until its owner removes them; the limit can be set back then",
+        risk=(
+            "the tenant keeps the old disks until its owner removes them; the limit can be set "
+            "back then"
+        ),
     )
 
 
@@ -133,7 +164,11 @@ def _usage(copies: Iterable[DiskCopy], cluster: Cluster) -> Mapping[str, int]:
         size = disk_sizes.of_claim(copy, cluster)
         by_class = f"{copy.storage_class}.storageclass.storage.k8s.io"
         counted.update({"requests.storage": size, f"{by_class}/requests.storage": size})
-        claims = ("persistentvolumeclaims", "count/persistentvolumeclaims", f"{by_class}/persistentvolumeclaims")
+        claims = (
+            "persistentvolumeclaims",
+            "count/persistentvolumeclaims",
+            f"{by_class}/persistentvolumeclaims",
+        )
         counted.update(dict.fromkeys(claims, 1))
     return counted
 
@@ -142,11 +177,13 @@ def _used(quota: Object, name: str) -> int:
     return disk_sizes.parsed(quota.at("status", "used").map.get(name, "0"))
 
 
-# --- time ----------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
-    """Yield the migration policy without which a copy never ends: its limit is memory and disks × seconds per GiB."""
+    """Yield the migration policy without which a copy never ends:
+    its limit is memory and disks × seconds per GiB.
+    """
     vmi = find(cluster, VMI, step.subject.namespace, step.subject.name)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if vmi is not None else None
     if vmi is None or settings is None or not settings.completion:
@@ -177,6 +214,9 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
         stage=PlanStage.SETTINGS,
         title=f"allow its copy {seconds} seconds for each GiB",
         subject=policy,
-        changes=(ObjectChange(policy, Command.APPLY, manifest=manifest), ObjectChange(own, Command.PATCH, (edit,))),
+        changes=(
+            ObjectChange(policy, Command.APPLY, manifest=manifest),
+            ObjectChange(own, Command.PATCH, (edit,)),
+        ),
         verify=(queries.check("the VMI has the label", own, [edit]),),
     )

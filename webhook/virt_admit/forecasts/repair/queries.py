@@ -1,7 +1,8 @@
-"""Queries of ``kubectl get`` that show whether fields have the values of a step, and what they print then.
+"""Queries of ``kubectl get`` that show whether fields have the values of a step,
+and what they print then.
 
-Source: k8s.io/client-go/util/jsonpath: a map or list is printed as JSON, a missing field as nothing, and an index that a list
-does not have is an error. So items with a name are found by it.
+Source: k8s.io/client-go/util/jsonpath: a map or list is printed as JSON, a missing field as
+nothing, and an index that a list does not have is an error. So items with a name are found by it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from virt_admit.forecasts.repair.controllers import TEMPLATE
-from virt_admit.forecasts.repair.repair_plan import REMOVED, FieldEdit, ObjectRef, RepairStep, StepCheck
+from virt_admit.forecasts.repair.repair_plan import (
+    REMOVED,
+    FieldEdit,
+    ObjectRef,
+    RepairStep,
+    StepCheck,
+)
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -22,7 +29,9 @@ _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 """Characters that Go escapes in JSON."""
 
 
-def check(text: str, subject: ObjectRef, edits: Iterable[FieldEdit], like: Object | None = None) -> StepCheck:
+def check(
+    text: str, subject: ObjectRef, edits: Iterable[FieldEdit], like: Object | None = None
+) -> StepCheck:
     """Return the check that an object has the values of edits.
 
     Args:
@@ -31,13 +40,21 @@ def check(text: str, subject: ObjectRef, edits: Iterable[FieldEdit], like: Objec
         edits: fields of it, and their values.
         like: an object whose lists have names for the items of the edits.
     """
-    fields = [field for path, value in edits for field in _fields("".join(_steps(path, like)), value)]
+    fields = [
+        field for path, value in edits for field in _fields("".join(_steps(path, like)), value)
+    ]
     template = "|".join(f"{{{place}}}" for place, _ in fields)
-    return StepCheck(text, (*get(subject), f"-o=jsonpath={template}"), "|".join(printed(value) for _, value in fields))
+    return StepCheck(
+        text,
+        (*get(subject), f"-o=jsonpath={template}"),
+        "|".join(printed(value) for _, value in fields),
+    )
 
 
 def running(step: RepairStep, vm: Object) -> StepCheck | None:
-    """Return the check that the VMI of a VM has what a step writes into the template; None: the step writes nothing there."""
+    """Return the check that the VMI of a VM has what a step writes into the template; None: the
+    step writes nothing there.
+    """
     depth = len(TEMPLATE)
     own = (change for change in (*step.changes, *step.followed) if change.subject == step.subject)
     edits = [edit for change in own for edit in change.edits if edit.path[:depth] == TEMPLATE]
@@ -52,7 +69,9 @@ def running(step: RepairStep, vm: Object) -> StepCheck | None:
 def in_force(quota: ObjectRef, edits: Iterable[FieldEdit]) -> StepCheck:
     """Return the check that the quota controller counts with the new limits of a quota."""
     return check(
-        "the new limits are in force", quota, [FieldEdit(("status", *path[1:]), value) for path, value in edits]
+        "the new limits are in force",
+        quota,
+        [FieldEdit(("status", *path[1:]), value) for path, value in edits],
     )
 
 
@@ -73,7 +92,9 @@ def printed(value: Any) -> str:
 
 
 def _fields(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of maps and of items with names one by one: controllers add others to them."""
+    """Yield the fields of maps and of items with names one by one:
+    controllers add others to them.
+    """
     if isinstance(value, dict) and value:
         for key, below in value.items():
             yield from _fields(f"{place}{_key(key)}", below)

@@ -1,4 +1,7 @@
-"""The values of a repair plan: problems, changes and steps. They know no files, no kubectl and no HTML."""
+"""The values of a repair plan: problems, changes and steps.
+
+They know no files, no kubectl and no HTML.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The storage class into which the disk of a VM is copied so that two nodes can use it at the same time.
+"""The storage class into which the disk of a VM is copied so that two nodes can use it at the same
+time.
 
 A class whose volumes at most one node reaches is left out, whatever its profile says.
 
-Sources: kubevirt/containerized-data-importer:pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback,
+Sources:
+kubevirt/containerized-data-importer:pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback,
 pkg/controller/storageprofile-controller.go.
 """
 
@@ -35,8 +37,9 @@ class SharedClass(NamedTuple):
 def choose(current: str, volume_mode: str, cluster: Cluster, wanted: str = "") -> SharedClass | str:
     """Return the class for a copy of a disk, or why there is none.
 
-    The class of the disk itself comes first, then the default for VMs, the default of the cluster, then by name. Block
-    comes before Filesystem, except that a disk in block mode never becomes a file.
+    The class of the disk itself comes first, then the default for VMs, the default of the cluster,
+    then by name. Block comes before Filesystem, except that a disk in block mode never becomes a
+    file.
 
     Args:
         current: the class of the disk; empty: not known.
@@ -50,15 +53,24 @@ def choose(current: str, volume_mode: str, cluster: Cluster, wanted: str = "") -
         return found[0] if found else f"the profile of storage class {wanted} has no {SHARED}"
     if not shared:
         return f"no storage profile offers {SHARED}"
-    first = (current, storage.marked(DEFAULT_FOR_VMS, cluster), storage.marked(DEFAULT_FOR_ALL, cluster))
-    return min(shared, key=lambda each: (first.index(each.name) if each.name in first else len(first), each.name))
+    first = (
+        current,
+        storage.marked(DEFAULT_FOR_VMS, cluster),
+        storage.marked(DEFAULT_FOR_ALL, cluster),
+    )
+    return min(
+        shared,
+        key=lambda each: (first.index(each.name) if each.name in first else len(first), each.name),
+    )
 
 
 def _shared(cluster: Cluster, volume_mode: str) -> Iterator[SharedClass]:
     """Yield the classes with ReadWriteMany, each with its best volume mode."""
     for profile in cluster.known(STORAGE_PROFILE):
         name = profile.at("status", "storageClass").text or profile.name
-        definition = next((each for each in cluster.known(STORAGE_CLASS) if each.name == name), None)
+        definition = next(
+            (each for each in cluster.known(STORAGE_CLASS) if each.name == name), None
+        )
         if definition is not None and not _reaches_two_nodes(definition, cluster):
             continue
         modes = [

@@ -26,20 +26,30 @@ QUORUM: Final = "QuorumLost"
 
 
 def survival(cluster: Cluster) -> tuple[Outages, dict[str, bool | None], tuple[RootProblem, ...]]:
-    """Return the answer, whether the loss of each node is survived, and what keeps it from being."""
+    """Return the answer, whether the loss of each node is survived,
+    and what keeps it from being.
+    """
     found = outages(Question(worst=1), cluster)
-    nodes: dict[str, bool | None] = dict.fromkeys((node.name for node in gather(cluster.list(NODE))[0]), True)
+    nodes: dict[str, bool | None] = dict.fromkeys(
+        (node.name for node in gather(cluster.list(NODE))[0]), True
+    )
     nodes |= {each.nodes[0]: each.survives for each in found.outages if each.nodes}
-    problems = (problem for each in found.outages if each.survives is False for problem in _of_outage(each))
+    problems = (
+        problem for each in found.outages if each.survives is False for problem in _of_outage(each)
+    )
     return found, nodes, found_problems.merged(problems)
 
 
 def _of_outage(outage: Outage) -> Iterator[RootProblem]:
     node = ObjectRef(NODE, "", outage.nodes[0])
     if outage.quorum.kept is False:
-        yield _of_node(QUORUM, node, "too few control-plane nodes are left", "run three control-plane nodes")
+        yield _of_node(
+            QUORUM, node, "too few control-plane nodes are left", "run three control-plane nodes"
+        )
     if outage.room.fits is False:
-        yield _of_node(str(ProblemCause.NO_ROOM), node, outage.room.because, "add a node, or free room")
+        yield _of_node(
+            str(ProblemCause.NO_ROOM), node, outage.room.because, "add a node, or free room"
+        )
     never = outage.having(LossOutcome.NEVER)
     if never:
         remedy = never[0].remedy or "let a health check watch the node"
@@ -55,7 +65,9 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
         if lost.certain:
             own, root = found_problems.vmi_subject(disk.vmi), found_problems.root(disk.vmi)
             shown = (Witness("", own),)
-            yield RootProblem(lost_vms.DISK, root, (outage.nodes[0],), lost.reason, shown, (own,), lost.remedy)
+            yield RootProblem(
+                lost_vms.DISK, root, (outage.nodes[0],), lost.reason, shown, (own,), lost.remedy
+            )
 
 
 def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProblem:
@@ -65,4 +77,6 @@ def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProbl
 def _of_vm(cause: str, row: LostVm) -> RootProblem:
     own = found_problems.vmi_subject(row.vmi)
     root = found_problems.root(row.vmi)
-    return RootProblem(cause, root, (row.node,), row.reason, (Witness("", own),), (own,), row.remedy)
+    return RootProblem(
+        cause, root, (row.node,), row.reason, (Witness("", own),), (own,), row.remedy
+    )

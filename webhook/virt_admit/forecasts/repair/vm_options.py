@@ -54,7 +54,9 @@ _DISKS: Final = "DisksNotLiveMigratable"
 _CLAIM: Final = re.compile(r"^volume of claim (\S+) is ")
 """The words of a node that cannot reach a volume. A claim that is broken cannot be copied."""
 _LONG: Final = 10**9
-"""Seconds: longer than any restart. Where restarts were named explicitly, they come before new hardware."""
+"""Seconds: longer than any restart. Where restarts were named explicitly,
+they come before new hardware.
+"""
 _CAPI: Final = "cluster.x-k8s.io"
 
 
@@ -69,7 +71,10 @@ class Option:
 
     def rank(self, wishes: Wishes) -> tuple[int | str, ...]:
         """Return the key by which the best way is chosen."""
-        downtime, copied = sum(one.cost.downtime for one in self.steps), sum(one.cost.gib for one in self.steps)
+        downtime, copied = (
+            sum(one.cost.downtime for one in self.steps),
+            sum(one.cost.gib for one in self.steps),
+        )
         touched = sum(len(step.changes) for step in self.steps)
         decisions = sum(step.cost.kind is CostClass.DECISION for step in self.steps)
         if wishes.may_restart is not None and decisions:
@@ -106,7 +111,8 @@ def ways(vmi: Object, found: Sequence[RootProblem], cluster: Cluster, wishes: Wi
     made.sort(key=lambda option: option.rank(wishes))
     if pool_templates.is_managed(vm, cluster):
         made = [
-            replace(option, steps=tuple(_in_template(step, vm, cluster) for step in option.steps)) for option in made
+            replace(option, steps=tuple(_in_template(step, vm, cluster) for step in option.steps))
+            for option in made
         ]
     reasons = tuple(dict.fromkeys(refused))
     return Ways(tuple(_with_others(option, made, reasons) for option in made), reasons)
@@ -124,7 +130,10 @@ def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]
         if other is not option
         for step in other.steps[:1]
     ]
-    others += [Alternative("keep its live migration", CostClass.NOTHING, f"not possible: {why}") for why in refused]
+    others += [
+        Alternative("keep its live migration", CostClass.NOTHING, f"not possible: {why}")
+        for why in refused
+    ]
     first = option.steps[0]
     alternatives = tuple(dict.fromkeys((*first.alternatives, *others)))
     return replace(option, steps=(replace(first, alternatives=alternatives), *option.steps[1:]))
@@ -148,7 +157,10 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
     if owner:
         return None, f"{VMIRS.kind} {owner} owns it: change its template and replace the VMI"
     if vmis.owner(vmi, VM.kind) is None:
-        return None, "no VM owns this VMI: make a VirtualMachine with the same spec, and stop the VMI"
+        return (
+            None,
+            "no VM owns this VMI: make a VirtualMachine with the same spec, and stop the VMI",
+        )
     try:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
@@ -163,13 +175,16 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
     return vm, ""
 
 
-def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
+def _ways(
+    vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes
+) -> Iterator[Option | str]:
     if ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
     elif surviving.WAITS_FOR_NODE in causes:
         yield from _no_target(vmi, vm, cluster, wishes, moves=False)
     elif causes & found_problems.NOWHERE:
-        refused = vm_states_failures.is_of_launcher(vmi, cluster)  # every node refuses the devices of its old launcher
+        # every node refuses the devices of its old launcher
+        refused = vm_states_failures.is_of_launcher(vmi, cluster)
         yield from _failing(vmi, vm, cluster) if refused else _no_target(vmi, vm, cluster, wishes)
     elif found_problems.NOT_SHARED in causes:
         yield from _shared_disk(vmi, vm, cluster, wishes)
@@ -191,7 +206,9 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
 
 
 def _failing(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option]:
-    if migration_failures.without_post_copy(cluster) and migration_timeouts.may_post_copy(vmi, cluster):
+    if migration_failures.without_post_copy(cluster) and migration_timeouts.may_post_copy(
+        vmi, cluster
+    ):
         yield Option("post-copy", (shared_objects.without_post_copy(vmi, cluster),), 0)
         return  # nothing is wrong with the VM, and no change of it helps
     if vm_states_failures.is_of_launcher(vmi, cluster):
@@ -218,10 +235,12 @@ def _hardware(causes: Iterable[str]) -> str:
     return next(filter(None, words), "")
 
 
-# --- the VM migrates again -----------------------------------------------------------------------------------------
+# --- the VM migrates again ------------------------------------------------------------------------
 
 
-def _migrating(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strategy: str = "") -> Option | str:
+def _migrating(
+    vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strategy: str = ""
+) -> Option | str:
     """Return the steps after which KubeVirt can migrate a VM, or why that is not possible."""
     steps: list[RepairStep] = []
     changes: list[GuestChange] = []
@@ -238,30 +257,47 @@ def _migrating(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strate
         changes.append(change)
     if strategy and vms.vmi_spec(vm)["evictionStrategy"].text != strategy:
         risk = "KubeVirt answers the eviction with a migration, before the budget is asked"
-        changes.append(GuestChange(f"set evictionStrategy {strategy}", (FieldEdit(vm_steps.STRATEGY, strategy),), risk))
+        changes.append(
+            GuestChange(
+                f"set evictionStrategy {strategy}", (FieldEdit(vm_steps.STRATEGY, strategy),), risk
+            )
+        )
     if changes:  # a copy is a live migration, so what else keeps the VM from migrating goes first
-        steps = [vm_steps.restart(vmi, vm, changes), *(replace(step, stage=PlanStage.RESTARTS) for step in steps)]
+        steps = [
+            vm_steps.restart(vmi, vm, changes),
+            *(replace(step, stage=PlanStage.RESTARTS) for step in steps),
+        ]
     if not steps:
         return "nothing known keeps it from migrating"
     return Option("migrate", tuple(steps), 0)
 
 
-def _shared_disk(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
+def _shared_disk(
+    vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes
+) -> Iterator[Option | str]:
     """Yield the ways for a VM with a hostPath volume that its claim calls ReadWriteMany."""
     claims = [
         volume.claim
         for volume in disk_copies.volumes(vm)
         if node_local_volumes.host_path_claim(vms.namespace_of(vmi), [volume.claim], cluster)
     ]
-    found = disk_copies.copies(vmi, vm, claims, cluster, wishes) if claims else "no volume of the VM is such a claim"
+    found = (
+        disk_copies.copies(vmi, vm, claims, cluster, wishes)
+        if claims
+        else "no volume of the VM is such a claim"
+    )
     if isinstance(found, str):
         yield f"the disks are not copied: {found}"
     else:
         yield Option("copy", disk_copies.steps(vm, found, cluster), 0)
-    yield _accepting(vm_steps.accepted(vmi, vm, cluster, "its data may be on one node only", migratable=True))
+    yield _accepting(
+        vm_steps.accepted(vmi, vm, cluster, "its data may be on one node only", migratable=True)
+    )
 
 
-def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> tuple[RepairStep, ...] | str:
+def _copied(
+    vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes
+) -> tuple[RepairStep, ...] | str:
     claims: list[str] = []
     for reason in migratability.assess(vmi, cluster).reasons:
         if reason.name == _DISKS:
@@ -276,7 +312,7 @@ def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> tuple[
     return found if isinstance(found, str) else disk_copies.steps(vm, found, cluster)
 
 
-# --- other causes --------------------------------------------------------------------------------------------------
+# --- other causes ---------------------------------------------------------------------------------
 
 
 def _external(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option | str]:
@@ -289,7 +325,9 @@ def _external(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option | st
     migrates = migratability.assess(vmi, cluster).migratable is Migratable.YES
     strategy = "LiveMigrate" if migrates else "LiveMigrateIfPossible"
     change = GuestChange(
-        f"set evictionStrategy {strategy}", (FieldEdit(vm_steps.STRATEGY, strategy),), "its owner may revert it"
+        f"set evictionStrategy {strategy}",
+        (FieldEdit(vm_steps.STRATEGY, strategy),),
+        "its owner may revert it",
     )
     yield Option("strategy", (vm_steps.restart(vmi, vm, [change]),), 0 if migrates else 1)
 
@@ -318,7 +356,10 @@ def _no_target(
         )
     if moves and not fresh:
         stays = no_target.is_lasting(candidates.target(vmi, cluster, moves=False), vmi, cluster)
-        because = f"no other node can take it{', so it stays down until its node is uncordoned' if stays else ''}"
+        because = (
+            "no other node can take "
+            f"it{', so it stays down until its node is uncordoned' if stays else ''}"
+        )
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, because, migratable=True))
 
 
@@ -326,25 +367,37 @@ _OF_CPU: Final = ("host model ", "CPU feature ")
 
 
 def _waits_for_cpu(why: str) -> bool:
-    """Return whether another CPU model may open a node: nothing else that lasts keeps the VM off it."""
+    """Return whether another CPU model may open a node:
+    nothing else that lasts keeps the VM off it.
+    """
     others = [cause for cause in why.split("; ") if not cause.startswith(_OF_CPU)]
     return others != why.split("; ") and not any(map(_outlasts, others))
 
 
 def _outlasts(cause: str) -> bool:
     device = "/" in cause.partition(": ")[0] and cause.endswith(" missing")
-    return device or cause.startswith((*_NEVER, "volume of claim ", "machine type ", "dedicated CPUs", "network "))
+    return device or cause.startswith(
+        (*_NEVER, "volume of claim ", "machine type ", "dedicated CPUs", "network ")
+    )
 
 
 def _nowhere_to_start(vmi: Object, cluster: Cluster) -> str:
-    """Return why a VM that is restarted while its node is cordoned stays down until another node has room; else empty."""
+    """Return why a VM that is restarted while its node is cordoned stays down until another node
+    has room; else empty.
+    """
     target = candidates.target(vmi, cluster, moves=False)
     problem = no_target.reason(target, cluster, moves=False)
-    return problem.reason if problem is not None and not no_target.is_lasting(target, vmi, cluster) else ""
+    return (
+        problem.reason
+        if problem is not None and not no_target.is_lasting(target, vmi, cluster)
+        else ""
+    )
 
 
 def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Iterator[Option]:
-    """Yield the nodes that could take a VM if they were not cordoned, and the one that has to be added for its size."""
+    """Yield the nodes that could take a VM if they were not cordoned,
+    and the one that has to be added for its size.
+    """
     refusals = target.placement.refusals
     known = {node.name: node for node in cluster.known(NODE)}
     closed = (name for name, why in refusals.items() if why == "cordoned" and name in known)
@@ -352,7 +405,9 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
     if cordoned:
         yield Option("uncordon", (shared_objects.uncordon(known[cordoned[0]]),), 0)
     fences = fence_taints.known(cluster)
-    fenced = sorted(name for name, why in refusals.items() if name in fences and fences[name].is_all(why))
+    fenced = sorted(
+        name for name, why in refusals.items() if name in fences and fences[name].is_all(why)
+    )
     if fenced:
         yield Option("fence", (finished_remediation.step(known[fenced[0]], cluster),), 0)
     yield from (Option(step.id, (step,), 0) for step in added_bridges.steps(target, cluster))
@@ -365,7 +420,11 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
 def _processors(
     vmi: Object, vm: Object, target: SchedulingTarget, causes: Sequence[str], cluster: Cluster
 ) -> Iterator[Option | str]:
-    features = tuple(dict.fromkeys(cause.removeprefix("CPU feature ") for cause in causes if cause.startswith("CPU f")))
+    features = tuple(
+        dict.fromkeys(
+            cause.removeprefix("CPU feature ") for cause in causes if cause.startswith("CPU f")
+        )
+    )
     optional = guest_changes.optional_feature(vm, features)
     if optional is not None:
         yield Option("features", (vm_steps.restart(vmi, vm, [optional]),), 0)
@@ -376,11 +435,16 @@ def _processors(
     if not best:
         yield "no CPU model is known that all its nodes offer"
     elif len(best) > 1:
-        yield f"all its nodes offer the CPU models {', '.join(best)}, of which none has all features of the others"
+        yield (
+            f"all its nodes offer the CPU models {', '.join(best)}, of which none has all features "
+            "of the others"
+        )
     else:
         here = find(cluster, NODE, "", target.placement.without)
         lost = lost_features(best[0], here) if here is not None else ()
-        yield Option("cpu-model", (vm_steps.restart(vmi, vm, [guest_changes.cpu_model(best[0], lost)]),), 0)
+        yield Option(
+            "cpu-model", (vm_steps.restart(vmi, vm, [guest_changes.cpu_model(best[0], lost)]),), 0
+        )
 
 
 _NEVER: Final = ("node selector ", "node affinity", "taint ")

@@ -1,4 +1,6 @@
-"""Steps on one VM: a restart for all changes that need one, placement that takes effect at once, a mark that is removed."""
+"""Steps on one VM: a restart for all changes that need one, placement that takes effect at once, a
+mark that is removed.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,14 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
         preconditions=(
             StepCheck(
                 "no migration or copy of it runs",
-                ("get", "vmi", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.migratedVolumes}"),
+                (
+                    "get",
+                    "vmi",
+                    vm.name,
+                    "-n",
+                    subject.namespace,
+                    "-o=jsonpath={.status.migratedVolumes}",
+                ),
             ),
         ),
         verify=(
@@ -79,7 +88,9 @@ def _condition(resource: str, vm: Object, kind: str) -> tuple[str, ...]:
     return ("get", resource, vm.name, "-n", vms.namespace_of(vm), path)
 
 
-def accepted(vmi: Object, vm: Object, cluster: Cluster, because: str = "", *, migratable: bool = False) -> RepairStep:
+def accepted(
+    vmi: Object, vm: Object, cluster: Cluster, because: str = "", *, migratable: bool = False
+) -> RepairStep:
     """Return the step after which a drain shuts the VM down."""
     strategy = (
         "None"
@@ -110,20 +121,36 @@ def unmark(vmi: Object, vm: Object) -> RepairStep:
         stage=PlanStage.LIVE,
         title="cancel the evacuation that is left over",
         subject=subject,
-        changes=(ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
+        changes=(
+            ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),
+        ),
         verify=(
             StepCheck(
                 "the mark is gone",
-                ("get", VMI.resource, vmi.name, "-n", subject.namespace, "-o=jsonpath={.status.evacuationNodeName}"),
+                (
+                    "get",
+                    VMI.resource,
+                    vmi.name,
+                    "-n",
+                    subject.namespace,
+                    "-o=jsonpath={.status.evacuationNodeName}",
+                ),
             ),
         ),
     )
 
 
-def widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluster: Cluster) -> RepairStep:
-    """Return the step that widens the placement of a VM: live, or with a restart where nothing takes effect live."""
+def widened(
+    vmi: Object, vm: Object, widening: node_constraints.Widening, cluster: Cluster
+) -> RepairStep:
+    """Return the step that widens the placement of a VM: live,
+    or with a restart where nothing takes effect live.
+    """
     title = f"{widening.title}, so that node {widening.node} can run it"
-    risk = "the VM may need something that only its node has, such as a licence or a device: ask its owner"
+    risk = (
+        "the VM may need something that only its node has, such as a licence or a device: ask its "
+        "owner"
+    )
     staged = _is_staged(cluster) or vm.condition("RestartRequired")["status"].text == "True"
     if staged or pool_templates.restarts(vm, cluster):
         return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
@@ -135,11 +162,15 @@ def widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluste
         subject=subject,
         takes_effect=TakesEffect.LIVE,
         changes=(ObjectChange(subject, Command.PATCH, widening.edits),),
-        preconditions=(StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),),
+        preconditions=(
+            StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),
+        ),
         risk=risk,
     )
 
 
 def _is_staged(cluster: Cluster) -> bool:
     found = configuration.known_or_none(configuration.kubevirt, cluster)
-    return found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == _STAGED
+    return (
+        found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == _STAGED
+    )

@@ -31,7 +31,9 @@ class Wishes:
 
 BY_HAND: Final = {
     ProblemCause.MOVER_IDLE: "repair the controller that has to move it, or migrate it by hand",
-    ProblemCause.SEVERAL_BUDGETS: "several budgets select its pod: their owners leave it to one of them",
+    ProblemCause.SEVERAL_BUDGETS: (
+        "several budgets select its pod: their owners leave it to one of them"
+    ),
     ProblemCause.NOT_REPORTED: "wait until KubeVirt has reported LiveMigratable",
 }
 """What no step of a plan does."""

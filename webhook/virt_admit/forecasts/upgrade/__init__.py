@@ -1,1 +1,3 @@
-"""An upgrade rehearsed before it starts: roll-out of nodes, evacuation, migration queue and scheduling, simulated."""
+"""An upgrade rehearsed before it starts: roll-out of nodes, evacuation, migration queue and
+scheduling, simulated.
+"""

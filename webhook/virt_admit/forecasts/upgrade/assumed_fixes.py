@@ -1,7 +1,9 @@
-"""What would stop an upgrade after other causes were removed: problems are taken as fixed, layer by layer.
+"""What would stop an upgrade after other causes were removed: problems are taken as fixed,
+layer by layer.
 
-The smallest repair is assumed: a VM that cannot migrate migrates, one without room leaves its node, a pool is free, a pod
-is gone. Nothing is said about how to get there; that is what ``virt-admit plan`` is for.
+The smallest repair is assumed: a VM that cannot migrate migrates, one without room leaves its node,
+a pool is free, a pod is gone. Nothing is said about how to get there; that is what
+``virt-admit plan`` is for.
 """
 
 from __future__ import annotations
@@ -39,12 +41,16 @@ class IfFixed:
     duration: Range | None
 
 
-# --- the cluster with the fixes ------------------------------------------------------------------------------------
+# --- the cluster with the fixes -------------------------------------------------------------------
 
 
 def fixed_plan(plan: Plan, fixed: Collection[ProblemId]) -> Plan:
     """Return the drains of all nodes as if these problems were fixed."""
-    return replace(plan, nodes=tuple(_fixed_node(node, fixed) for node in plan.nodes)) if fixed else plan
+    return (
+        replace(plan, nodes=tuple(_fixed_node(node, fixed) for node in plan.nodes))
+        if fixed
+        else plan
+    )
 
 
 def _fixed_node(node: NodePlan, fixed: Collection[ProblemId]) -> NodePlan:
@@ -73,7 +79,9 @@ def _fixed_pool(pool: Pool, fixed: Collection[ProblemId]) -> Pool:
     again = tuple(failure.node for failure in pool.failing if failure.problem in fixed)
     failing = tuple(failure for failure in pool.failing if failure.problem not in fixed)
     free = pool.obstacle is not None and pool.obstacle.problem in fixed
-    return replace(pool, nodes=(*again, *pool.nodes), failing=failing, obstacle=None if free else pool.obstacle)
+    return replace(
+        pool, nodes=(*again, *pool.nodes), failing=failing, obstacle=None if free else pool.obstacle
+    )
 
 
 def fixed_limits(limits: MigrationLimits, fixed: Collection[ProblemId]) -> MigrationLimits:
@@ -83,13 +91,16 @@ def fixed_limits(limits: MigrationLimits, fixed: Collection[ProblemId]) -> Migra
     return replace(limits, cluster=max(limits.cluster, 1), node=max(limits.node, 1))
 
 
-# --- names ---------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def select(
-    wanted: Iterable[str], known: Collection[ProblemId], of_rule: Callable[[str], Collection[str] | None]
+    wanted: Iterable[str],
+    known: Collection[ProblemId],
+    of_rule: Callable[[str], Collection[str] | None],
 ) -> frozenset[ProblemId]:
-    """Return the problems that these words name: ids, rules, or ``namespace/name`` of what has them.
+    """Return the problems that these words name: ids, rules,
+    or ``namespace/name`` of what has them.
 
     Args:
         wanted: the words.
@@ -120,8 +131,17 @@ def _named(word: str, known: Collection[ProblemId]) -> set[ProblemId]:
 def _unknown(word: str, known: Collection[ProblemId]) -> str:
     words = sorted({text for each in known for text in (str(each), str(each).partition(":")[2])})
     near = did_you_mean(word, words)
-    hint = f". Did you mean {near}?" if near else f". Problems: {names(sorted(map(str, known)))}" if known else ""
-    return f"{word} is neither a problem that stops the upgrade, nor a rule, nor an object that has one{hint}"
+    hint = (
+        f". Did you mean {near}?"
+        if near
+        else f". Problems: {names(sorted(map(str, known)))}"
+        if known
+        else ""
+    )
+    return (
+        f"{word} is neither a problem that stops the upgrade, nor a rule, nor an object that has "
+        f"one{hint}"
+    )
 
 
 def known_problems(plan: Plan, pools: Iterable[Pool]) -> Iterator[ProblemId]:

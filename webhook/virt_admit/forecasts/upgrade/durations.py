@@ -1,4 +1,7 @@
-"""How long a VM takes to move, as a range. The longer end is what a schedule should be planned with."""
+"""How long a VM takes to move, as a range.
+
+The longer end is what a schedule should be planned with.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,15 @@ from virt_admit.model.kubevirt.settings.configuration import known_or_none
 from virt_admit.model.scheduler.resources import MEMORY, Resources, amounts
 
 FAST: Final = 1.25e9
-"""Bytes per second of a 10 Gbit/s network: assumed for the shorter end where no bandwidth is configured."""
+"""Bytes per second of a 10 Gbit/s network:
+assumed for the shorter end where no bandwidth is configured.
+"""
 SLOW: Final = 1.25e8
 """Bytes per second of a 1 Gbit/s network: assumed for the longer end."""
 _COPIED: Final = (0.25, 1.5)
-"""Share of the memory that is sent: a guest does not use all of it, or writes to it while it is copied."""
+"""Share of the memory that is sent: a guest does not use all of it,
+or writes to it while it is copied.
+"""
 _WORSE: Final = 1.5
 """How much longer than the last migration the next one may take."""
 
@@ -36,9 +43,13 @@ class Range:
     high: int
 
     def clock(self, start: datetime.datetime) -> str:
-        """Return when this is over if it begins at ``start``: ``2026-11-24 22:10 to 22:14``, the day only if it differs."""
+        """Return when this is over if it begins at ``start``: ``2026-11-24 22:10 to 22:14``, the
+        day only if it differs.
+        """
         try:
-            low, high = (start + datetime.timedelta(seconds=bound) for bound in (self.low, self.high))
+            low, high = (
+                start + datetime.timedelta(seconds=bound) for bound in (self.low, self.high)
+            )
         except OverflowError:  # such as a last migration of a thousand years
             return f"after the year {datetime.MAXYEAR}"
         latest = f"{high:%H:%M}" if high.date() == low.date() else f"{high:%Y-%m-%d %H:%M}"
@@ -55,11 +66,15 @@ class Estimate:
 
 
 def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
-    """Return how long a migration of the VMI takes: like its last one, else from its memory and the bandwidth."""
+    """Return how long a migration of the VMI takes: like its last one,
+    else from its memory and the bandwidth.
+    """
     duration = vm_states_times.last_duration(vmi, cluster)
     if duration is not None:
         last = max(1, round(duration.total_seconds()))
-        return Estimate(Range(last, max(last + 1, round(last * _WORSE))), "the last migration of each VM")
+        return Estimate(
+            Range(last, max(last + 1, round(last * _WORSE))), "the last migration of each VM"
+        )
     memory = _guest_memory(vmi) or requests.get(MEMORY, 0)
     bandwidth = _bandwidth(cluster)
     fast, slow = (bandwidth, bandwidth) if bandwidth else (FAST, SLOW)
@@ -67,7 +82,11 @@ def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
     high = START[1] + round(memory * _COPIED[1] / slow)
     limit = migration_timeouts.seconds(vmi, migration_timeouts.settings(vmi, vmi["-"], cluster))
     longest = high if limit is None else START[1] + limit
-    basis = "memory and configured bandwidth" if bandwidth else "memory and an assumed network of 1 to 10 Gbit/s"
+    basis = (
+        "memory and configured bandwidth"
+        if bandwidth
+        else "memory and an assumed network of 1 to 10 Gbit/s"
+    )
     return Estimate(Range(low, max(low + 1, min(high, max(longest, low + 1)))), basis)
 
 
@@ -79,8 +98,9 @@ def restart(vmi: Object) -> Estimate:
 
 
 _GUEST_DRAIN: Final = 600
-"""Seconds in which Cluster API provider KubeVirt drains the guest's own node before it deletes the VMI
-(pkg/kubevirt/machine.go#drainGracePeriodExceeded)."""
+"""Seconds in which Cluster API provider KubeVirt drains the guest's own node before it deletes the
+VMI (pkg/kubevirt/machine.go#drainGracePeriodExceeded).
+"""
 
 
 def _guest_memory(vmi: Object) -> int:
@@ -89,7 +109,9 @@ def _guest_memory(vmi: Object) -> int:
 
 
 def _bandwidth(cluster: Cluster) -> float:
-    """Return the configured bandwidth of one migration in bytes per second; 0: not limited, or unknown."""
+    """Return the configured bandwidth of one migration in bytes per second; 0: not limited,
+    or unknown.
+    """
     found = known_or_none(configuration.kubevirt, cluster)
     if found is None:
         return 0.0

@@ -1,4 +1,6 @@
-"""What the estimate of an upgrade rests on: limits, durations, and what nodes and pools leave out."""
+"""What the estimate of an upgrade rests on: limits, durations,
+and what nodes and pools leave out.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,18 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     """Yield each thing that would change the estimate if it were different."""
     left_out = [node for pool in basis.pools for node in pool.left_out]
     if left_out:
-        yield f"nodes that are cordoned or not Ready are not updated before that ends: {names(left_out)}"
+        yield (
+            "nodes that are cordoned or not Ready are not updated before that ends: "
+            f"{names(left_out)}"
+        )
     limits = basis.limits
     yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
     yield f"{basis.node_minutes} minutes for the update and reboot of a node"
     if basis.driver is Driver.PLAIN:
         yield from hand_reboots.counted(cluster)
-        yield from hand_reboots.newer({node for pool in basis.pools for node in pool.nodes}, cluster)
+        yield from hand_reboots.newer(
+            {node for pool in basis.pools for node in pool.nodes}, cluster
+        )
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
     yield from drain_waits.not_drained(basis.driver, basis.pools, cluster)
@@ -67,8 +74,13 @@ def _machines(driver: Driver, cluster: Cluster) -> Iterator[str]:
 
 
 def _without_api(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
-    """Yield that the API does not answer while a control-plane node is rebooted: one or two have no majority without it."""
+    """Yield that the API does not answer while a control-plane node is rebooted: one or two have no
+    majority without it.
+    """
     members = control_plane.members(cluster)
     rebooted = sorted(members.keys() & {node for pool in pools for node in pool.to_do})
     if rebooted and len(members) - 1 < control_plane.majority(len(members)):
-        yield f"the API answers again after each reboot of {names(rebooted)}, of {count(len(members), 'control-plane node')}"
+        yield (
+            f"the API answers again after each reboot of {names(rebooted)}, of "
+            f"{count(len(members), 'control-plane node')}"
+        )

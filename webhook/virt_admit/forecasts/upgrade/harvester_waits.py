@@ -1,8 +1,10 @@
-"""What an upgrade of Harvester waits for before it drains a node: its image, and volumes that are not healthy.
+"""What an upgrade of Harvester waits for before it drains a node: its image,
+and volumes that are not healthy.
 
-Sources: harvester/harvester:package/upgrade/upgrade_node.sh#wait_longhorn_engines (skipped on one and on two nodes),
-:pkg/controller/master/upgrade/upgrade_controller.go#OnChanged, :pkg/image/cdi/cdi.go#Initialize (the data volume has the name
-of the image); kubevirt/containerized-data-importer:pkg/controller/datavolume/conditions.go#updateRunningCondition.
+Sources: harvester/harvester:package/upgrade/upgrade_node.sh#wait_longhorn_engines (skipped on one
+and on two nodes), :pkg/controller/master/upgrade/upgrade_controller.go#OnChanged,
+:pkg/image/cdi/cdi.go#Initialize (the data volume has the name of the image);
+kubevirt/containerized-data-importer:pkg/controller/datavolume/conditions.go#updateRunningCondition.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ _FEW: Final = 2
 _USUAL: Final = timedelta(hours=1)
 """A download with a usual speed is over by then: an image has some 7 GB."""
 _RESTARTS: Final = 10
-"""From then on the kubelet waits five minutes before each further one: the importer has failed for half an hour."""
+"""From then on the kubelet waits five minutes before each further one:
+the importer has failed for half an hour.
+"""
 
 
 def unread(upgrades: Collection[str], cluster: Cluster) -> Iterator[Unseen]:
@@ -62,7 +66,8 @@ def unread(upgrades: Collection[str], cluster: Cluster) -> Iterator[Unseen]:
     if any(each.name in upgrades for kind in _RESUME for each in cluster.known(kind)):
         for kind in (RANCHER_CLUSTER, FLEET_BUNDLE, MANAGED_CHART):
             yield from more_may_exist(cluster, kind)
-    if not upgrades and any(map(_is_managed, cluster.known(NODE))):  # one of them refuses an upgrade
+    # one of them refuses an upgrade
+    if not upgrades and any(map(_is_managed, cluster.known(NODE))):
         yield from more_may_exist(cluster, MANAGED_CHART)
     known = {upgrade.name for upgrade, _ in _failing(upgrades, cluster)}
     known |= {each.order.name for each in managed_charts.standing(cluster)}
@@ -77,7 +82,10 @@ def _stage_unknown(upgrade: Object, cluster: Cluster) -> Iterator[Unseen]:
         said = cut(upgrade.condition(stage)["message"].text or "", 200)
         words = f" ({said})" if said else ""
         age = vm_states_times.age(since, cluster)
-        yield Unseen(f"when {_title(upgrade)} goes on: its condition {stage} has not been True for {age}{words}")
+        yield Unseen(
+            f"when {_title(upgrade)} goes on: its condition {stage} has not been True for "
+            f"{age}{words}"
+        )
         return
     try:
         _image(upgrade, cluster)
@@ -97,14 +105,19 @@ def _without_image(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Ob
         said, restarts = image.condition("Running"), image.at("status", "restartCount").integer or 0
         words = cut(said["message"].text or said["reason"].text or "no reason is given", 200)
         yield Obstacle(
-            f"{_title(upgrade)} waits for its image, whose import has failed {restarts} times: {words}",
-            typed("Remove the cause that the importer reports", about("describe", image, DATA_VOLUME)),
+            f"{_title(upgrade)} waits for its image, whose import has failed {restarts} times: "
+            f"{words}",
+            typed(
+                "Remove the cause that the importer reports", about("describe", image, DATA_VOLUME)
+            ),
             problem_of(ProblemCause.IMAGE_FAILS, upgrade),
         )
 
 
 def _failing(upgrades: Collection[str], cluster: Cluster) -> Iterator[tuple[Object, Object]]:
-    """Yield the upgrades with these names whose image cannot be imported, and its data volume, as far as that is known."""
+    """Yield the upgrades with these names whose image cannot be imported, and its data volume, as
+    far as that is known.
+    """
     for upgrade in _starting(upgrades, cluster):
         try:
             image = _image(upgrade, cluster)
@@ -158,15 +171,18 @@ def _is_stuck(volume: Object) -> bool:
 
 
 def _held_by_volumes(cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why Harvester drains no node: it waits for volumes that do not become healthy by themselves."""
+    """Yield why Harvester drains no node: it waits for volumes that do not become healthy by
+    themselves.
+    """
     stuck = filter(_is_stuck, cluster.known(LONGHORN_VOLUME)) if _waits_for_volumes(cluster) else ()
     for volume in list(stuck)[:1]:
         replicas = volume.at("spec", "numberOfReplicas").integer or 0
         yield Obstacle(
-            f"Longhorn volume {volume.name} stays degraded: no node takes the last of its {replicas} replicas, and "
-            "Harvester drains no node before every volume is healthy",
+            f"Longhorn volume {volume.name} stays degraded: no node takes the last of its "
+            f"{replicas} replicas, and Harvester drains no node before every volume is healthy",
             typed(
-                "Give Longhorn a further node or disk for it, or set numberOfReplicas to the number of nodes with disks",
+                "Give Longhorn a further node or disk for it, or set numberOfReplicas to the "
+                "number of nodes with disks",
                 about("edit", volume, LONGHORN_VOLUME),
             ),
             problem_of(ProblemCause.VOLUME_DEGRADED, volume),
@@ -174,7 +190,9 @@ def _held_by_volumes(cluster: Cluster) -> Iterator[Obstacle]:
 
 
 def _paused(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why the upgrade of Harvester waits for its administrator (upgrade-config: nodeUpgradeOption.strategy)."""
+    """Yield why the upgrade of Harvester waits for its administrator (upgrade-config:
+    nodeUpgradeOption.strategy).
+    """
     paused = {update.name: update.paused for update in begun if update.paused}
     for kind, resume in _RESUME.items():
         for upgrade in cluster.known(kind):
@@ -188,7 +206,9 @@ def _paused(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]
 
 _RESUME: Final = {
     UPGRADE_PLAN: "Remove the node from spec.nodeUpgradeOption.pauseNodes",
-    HARVESTER_UPGRADE: "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
-    "harvesterhci.io/node-upgrade-pause-map",
+    HARVESTER_UPGRADE: (
+        "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
+        "harvesterhci.io/node-upgrade-pause-map"
+    ),
 }
 """What resumes an upgrade of each kind."""

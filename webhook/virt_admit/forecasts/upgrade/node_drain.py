@@ -1,4 +1,6 @@
-"""How long a drain of one node lasts from now: with the durations of a rehearsal, from the states that its VMs are in."""
+"""How long a drain of one node lasts from now: with the durations of a rehearsal, from the states
+that its VMs are in.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +27,29 @@ from virt_admit.model.scheduler.resources import MEMORY
 
 POD_GRACE: Final = 30
 """Seconds that a pod without ``terminationGracePeriodSeconds`` has to end."""
-_LEAVING: Final = frozenset((State.ARRIVED, State.NOT_CLOSED, State.ENDED, State.GONE, State.POST_COPY))
+_LEAVING: Final = frozenset(
+    (State.ARRIVED, State.NOT_CLOSED, State.ENDED, State.GONE, State.POST_COPY)
+)
 _STARTING: Final = frozenset((State.TARGET_NOT_READY, State.PREPARING))
 _LAUNCHER_TIMEOUT: Final = 359
-"""Seconds after which a target pod without a domain ends at the latest: ``--launcher-qemu-timeout`` of 240 s, plus chance
-(cmd/virt-launcher/virt-launcher.go#waitForDomainUUID)."""
+"""Seconds after which a target pod without a domain ends at the latest: ``--launcher-qemu-timeout``
+of 240 s, plus chance (cmd/virt-launcher/virt-launcher.go#waitForDomainUUID).
+"""
 _UNDER_WAY: Final = frozenset((State.RUNNING, State.PAUSED))
-_GIVEN_UP: Final = frozenset((State.UNSCHEDULABLE, State.TARGET_PENDING, State.BACKOFF, State.BLOCKED_BY_VOLUME))
+_GIVEN_UP: Final = frozenset(
+    (State.UNSCHEDULABLE, State.TARGET_PENDING, State.BACKOFF, State.BLOCKED_BY_VOLUME)
+)
 _TIMED: Final = _UNDER_WAY | _STARTING | _GIVEN_UP
 """States whose next step, at ``until``, is a migration from its beginning in the longest run."""
 
 
 def remaining(node: NodePlan, pods: int, cluster: Cluster) -> Range | None:
-    """Return how many seconds are left until nothing is on a node that a drain evicts, if it is being drained now.
+    """Return how many seconds are left until nothing is on a node that a drain evicts,
+    if it is being drained now.
 
-    The shortest run has all places of KubeVirt's queue for this node. The longest one waits for the migrations of all
-    other nodes first, where the limit of the cluster binds, and each migration ends at its deadline.
+    The shortest run has all places of KubeVirt's queue for this node. The longest one waits for the
+    migrations of all other nodes first, where the limit of the cluster binds, and each migration
+    ends at its deadline.
 
     Args:
         node: the effects of the drain.
@@ -58,15 +67,21 @@ def remaining(node: NodePlan, pods: int, cluster: Cluster) -> Range | None:
         return None
     moves = [_left(row, cluster) for row in node.forecasts if row.outcome not in SHUT_DOWN]
     moves += [_visit(row, cluster) for row in node.visitors]
-    stops = [durations.restart(row.vmi).seconds for row in node.forecasts if row.outcome in SHUT_DOWN]
+    stops = [
+        durations.restart(row.vmi).seconds for row in node.forecasts if row.outcome in SHUT_DOWN
+    ]
     places = max(1, min(limits.node, limits.cluster))
     shortest, longest = [each.low for each in moves], [each.high for each in moves]
-    low = max((*shortest, *(each.low for each in stops), math.ceil(sum(shortest) / places)), default=0)
+    low = max(
+        (*shortest, *(each.low for each in stops), math.ceil(sum(shortest) / places)), default=0
+    )
     high = max((*(each.high for each in stops), POD_GRACE if pods else 0), default=0)
     if moves:  # in the worst order the longest one begins last
         queue = math.ceil(sum(longest) / places + (1 - 1 / places) * max(longest))
         queue += RECHECK * math.ceil(len(moves) / places)
-        high = max(high, queue + _of_others(node.name, limits.cluster - places, limits.cluster, cluster))
+        high = max(
+            high, queue + _of_others(node.name, limits.cluster - places, limits.cluster, cluster)
+        )
     return Range(low, max(low, high))
 
 
@@ -95,7 +110,9 @@ def _left(row: Forecast, cluster: Cluster) -> Range:
 
 
 def _visit(row: Forecast, cluster: Cluster) -> Range:
-    """Return the seconds until a VM of another node has left: its old pod ends, or it arrives and moves again."""
+    """Return the seconds until a VM of another node has left: its old pod ends,
+    or it arrives and moves again.
+    """
     first = _left(row, cluster)
     if row.state.state is State.ARRIVED:
         return first
@@ -104,7 +121,9 @@ def _visit(row: Forecast, cluster: Cluster) -> Range:
 
 
 def _seconds(time: datetime | None, current: datetime, *, past: bool = False) -> int:
-    """Return the seconds until a time, 0 if it has passed; with ``past`` the negative seconds since it."""
+    """Return the seconds until a time, 0 if it has passed;
+    with ``past`` the negative seconds since it.
+    """
     if time is None:
         return 0
     length = math.ceil((time - current).total_seconds())
@@ -112,13 +131,20 @@ def _seconds(time: datetime | None, current: datetime, *, past: bool = False) ->
 
 
 def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
-    """Return how long migrations of other nodes may hold the places of the cluster that this node needs."""
+    """Return how long migrations of other nodes may hold the places of the cluster that this node
+    needs.
+    """
     open_migrations = (each for each in cluster.known(VMIM) if _is_open(each))
-    keys = [(vms.namespace_of(each), each.at("spec", "vmiName").text or "") for each in open_migrations]
+    keys = [
+        (vms.namespace_of(each), each.at("spec", "vmiName").text or "") for each in open_migrations
+    ]
     moved = [vmi for vmi in _vmis(keys, cluster) if vmi.at("status", "nodeName").text != node]
     if len(moved) <= free:
         return 0
-    longest = (durations.migration(vmi, {MEMORY: migration_timeouts.size(vmi)}, cluster).seconds.high for vmi in moved)
+    longest = (
+        durations.migration(vmi, {MEMORY: migration_timeouts.size(vmi)}, cluster).seconds.high
+        for vmi in moved
+    )
     return math.ceil(sum(longest) / max(places, 1))
 
 

@@ -58,4 +58,7 @@ def undetermined(runs: Sequence[Outcome]) -> Iterator[str]:
         yield f"the simulation was given up after {MAX_EVENTS:,} events"
     elif len({bool(run.stops) for run in runs}) > 1:
         node, reason = next(iter(shown(runs).items()))
-        yield f"the end on {node} depends on which VMs KubeVirt moves first and on how long they take: {reason}"
+        yield (
+            f"the end on {node} depends on which VMs KubeVirt moves first and on how long they "
+            f"take: {reason}"
+        )

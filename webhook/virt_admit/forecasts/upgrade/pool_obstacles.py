@@ -1,8 +1,9 @@
 """Why a pool of nodes is not updated, besides what its own updater says.
 
-Harvester waits until every attached volume is healthy (harvester/harvester:package/upgrade/upgrade_node.sh
-#wait_longhorn_engines, skipped on one and on two nodes), or until its administrator resumes it. No control-plane node is
-rebooted while the others would be too few for etcd.
+Harvester waits until every attached volume is healthy
+(harvester/harvester:package/upgrade/upgrade_node.sh #wait_longhorn_engines, skipped on one and on
+two nodes), or until its administrator resumes it. No control-plane node is rebooted while the
+others would be too few for etcd.
 """
 
 from __future__ import annotations
@@ -59,7 +60,13 @@ from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import check_scope, control_plane, fence_taints, machine_starts, machines
+from virt_admit.model.remediation import (
+    check_scope,
+    control_plane,
+    fence_taints,
+    machine_starts,
+    machines,
+)
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.control_plane import RebootRisk
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -134,7 +141,9 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
         if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
-            repair = typed("repair or fence the node, or delete its Node", about("describe", node, NODE))
+            repair = typed(
+                "repair or fence the node, or delete its Node", about("describe", node, NODE)
+            )
             otherwise = awaited_checks.advice(node.name, cluster) or repair
             remedy = capital(awaited_return.advice(node.name, cluster, otherwise))
             yield NodeFailure(node.name, f"it {why}, so nothing can update it", remedy, problem)
@@ -144,8 +153,11 @@ def _blockers(name: str, occupied: Collection[str], cluster: Cluster) -> Sequenc
     return pod_evictions.of_node(cluster, name, has_vms=name in occupied).blockers
 
 
-def without_quorum(nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why these nodes are not updated: the reboot of a control-plane node among them would stop the API.
+def without_quorum(
+    nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster
+) -> Iterator[Obstacle]:
+    """Yield why these nodes are not updated:
+    the reboot of a control-plane node among them would stop the API.
 
     Args:
         nodes: those whose update has not begun.
@@ -157,49 +169,75 @@ def without_quorum(nodes: Iterable[str], coming_back: Collection[str], cluster: 
             yield Obstacle(risk.reason, risk.remedy, risk.problem)
 
 
-def quorum_doubts(nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster) -> Iterator[str]:
+def quorum_doubts(
+    nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster
+) -> Iterator[str]:
     """Yield that the reboot of one of these nodes may stop the API."""
     doubts = [risk for risk in _reboot_risks(nodes, coming_back, cluster) if not risk.certain]
     yield from (f"{risk.reason}. {risk.remedy}" for risk in doubts[:1])
 
 
-def _reboot_risks(nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster) -> Iterator[RebootRisk]:
-    yield from filter(None, (control_plane.reboot_risk(name, cluster, coming_back) for name in nodes))
+def _reboot_risks(
+    nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster
+) -> Iterator[RebootRisk]:
+    yield from filter(
+        None, (control_plane.reboot_risk(name, cluster, coming_back) for name in nodes)
+    )
 
 
 def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
-    """Return why no pool gets the release that an administrator has asked for; None: nothing certainly holds it."""
+    """Return why no pool gets the release that an administrator has asked for; None:
+    nothing certainly holds it.
+    """
     stop = update.stop
     if stop is None:
         return None
     for pod, node in _without_node(update, cluster):
         words, command = maintenance_updates.way_back(node)
-        reason = f"{stop.reason}. Its pod {pod.full_name} finds no node while {node.name} is cordoned"
-        return Obstacle(reason, typed(f"{capital(words)}, after which the update goes on by itself", command), stop.id)
+        reason = (
+            f"{stop.reason}. Its pod {pod.full_name} finds no node while {node.name} is cordoned"
+        )
+        return Obstacle(
+            reason,
+            typed(f"{capital(words)}, after which the update goes on by itself", command),
+            stop.id,
+        )
     return Obstacle(stop.reason, stop.remedy, stop.id)
 
 
 def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Object, Object]]:
-    """Yield the pods of the operators that an update waits for which start once a node is uncordoned, with that node."""
+    """Yield the pods of the operators that an update waits for which start once a node is
+    uncordoned, with that node.
+    """
     spaces = {space for each in update.operators for space in cluster_updates.spaces(each)}
     for space in sorted(spaces):
         for pod in sorted(cluster.known(POD, space), key=lambda pod: pod.name):
-            waits = pod.at("status", "phase").text == "Pending" and not pod.at("spec", "nodeName").text
+            waits = (
+                pod.at("status", "phase").text == "Pending" and not pod.at("spec", "nodeName").text
+            )
             node = unhealthy_pods.cordoned_for(pod, "", cluster) if waits else None
             if node is not None:
                 yield pod, node
 
 
 def of_orders(cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why nodes are not updated although an administrator has ordered it: the order goes on only after a change."""
+    """Yield why nodes are not updated although an administrator has ordered it: the order goes on
+    only after a change.
+    """
     for each in standing_orders(cluster):
         if each.certain:
-            yield Obstacle(each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order))
+            yield Obstacle(
+                each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order)
+            )
 
 
 def order_doubts(cluster: Cluster) -> Iterator[str]:
     """Yield which orders to update nodes have not moved for long."""
-    yield from (f"whether {each.reason}. {each.remedy}" for each in standing_orders(cluster) if not each.certain)
+    yield from (
+        f"whether {each.reason}. {each.remedy}"
+        for each in standing_orders(cluster)
+        if not each.certain
+    )
 
 
 @cached
@@ -233,10 +271,15 @@ def of_lock(cluster: Cluster) -> Iterator[Obstacle]:
 
 
 def lock_doubts(cluster: Cluster) -> Iterator[str]:
-    """Yield that kured, which reboots no node any more, may have to reboot some: it does not mark them."""
+    """Yield that kured, which reboots no node any more, may have to reboot some:
+    it does not mark them.
+    """
     hold = kured.hold(cluster)
     if hold is not None and not hold.knows_waiting:
-        yield f"which nodes wait for a reboot by kured: {hold.reason(cluster)}. {capital(hold.remedy)}"
+        yield (
+            f"which nodes wait for a reboot by kured: {hold.reason(cluster)}. "
+            f"{capital(hold.remedy)}"
+        )
 
 
 def unread_lock(cluster: Cluster) -> Iterator[Unseen]:
@@ -246,24 +289,35 @@ def unread_lock(cluster: Cluster) -> Iterator[Unseen]:
 
 
 def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> str:
-    """Return what makes nodes that are cordoned or not Ready candidates of a MachineConfigPool again.
+    """Return what makes nodes that are cordoned or not Ready candidates of a MachineConfigPool
+    again.
 
-    Such a node takes a place of maxUnavailable and gets no other configuration, whatever the limit is.
-    Source: openshift/machine-config-operator:pkg/controller/node/node_controller.go#getAllCandidateMachines.
+    Such a node takes a place of maxUnavailable and gets no other configuration, whatever the limit
+    is. Source:
+    openshift/machine-config-operator:pkg/controller/node/node_controller.go#getAllCandidateMachines.
     """
     for node in nodes:
         if known := _known_way_back(node, cluster):
             words, kubectl, rest = known.partition(": kubectl ")
             others = [each.name for each in nodes if each is not node]
-            return f"{capital(words)}{f'; then see to {names(others)}' if others else ''}{kubectl}{rest}"
+            return (
+                f"{capital(words)}{f'; then see to {names(others)}' if others else ''}{kubectl}"
+                f"{rest}"
+            )
     cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
     broken = [node for node in nodes if node.name not in cordoned]
     if not broken:
         words = f"Uncordon {names(cordoned)}, or raise maxUnavailable so that others go on"
         return typed(words, shell("kubectl", "uncordon", *map(argument, cordoned)))
     target = config_pool_updates.target(pool, nodes)
-    old = [node.name for node in broken if node.annotations.get(config_pool_updates.DESIRED, target) != target]
-    repair = f"Repair {names(node.name for node in broken)}" + (f", and uncordon {names(cordoned)}" * bool(cordoned))
+    old = [
+        node.name
+        for node in broken
+        if node.annotations.get(config_pool_updates.DESIRED, target) != target
+    ]
+    repair = f"Repair {names(node.name for node in broken)}" + (
+        f", and uncordon {names(cordoned)}" * bool(cordoned)
+    )
     if not old or not target:
         return typed(repair, shell("kubectl", "describe", "node", argument(broken[0].name)))
     setting = f"{config_pool_updates.DESIRED}={argument(target)}"
@@ -273,7 +327,9 @@ def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> s
 
 
 def _known_way_back(node: Object, cluster: Cluster) -> str:
-    """Return what ends the absence of a node where something shows its cause; empty: nothing does."""
+    """Return what ends the absence of a node where something shows its cause; empty:
+    nothing does.
+    """
     if node_health.silence(node, cluster):
         return awaited_return.advice(node.name, cluster, otherwise="")
     cordon, left = cordoners.of_node(node, cluster), fence_taints.left(node, cluster)
@@ -283,7 +339,8 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
     if left is None:
         return cordon.remedy if cordon is not None else ""
     words, command = fence_taints.way_out(node.name, left, cluster)
-    by_hand = cordon is None and node.at("spec", "unschedulable").boolean  # a remediator takes its own cordon back
+    # a remediator takes its own cordon back
+    by_hand = cordon is None and node.at("spec", "unschedulable").boolean
     return typed(f"{words}, and uncordon {node.name}" if by_hand else words, command)
 
 
@@ -295,11 +352,16 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     found = machine_rollouts.held(deployment, cluster)
     if found is not None:
         why, machine = found.waits_for.why, found.waits_for.machine
-        missing = f"{count(found.unavailable, 'node')} may be missing meanwhile, set maxSurge 0 and maxUnavailable"
+        missing = (
+            f"{count(found.unavailable, 'node')} may be missing meanwhile, set maxSurge 0 and "
+            "maxUnavailable"
+        )
         yield Obstacle(
-            f"{why}. MachineDeployment {deployment.full_name} deletes no old Machine before that one is available",
+            f"{why}. MachineDeployment {deployment.full_name} deletes no old Machine before that "
+            "one is available",
             typed(
-                f"Provide what it waits for. If {missing} {found.unavailable} instead, which deletes an old Machine first",
+                f"Provide what it waits for. If {missing} {found.unavailable} instead, which "
+                "deletes an old Machine first",
                 about("describe", machine, CAPI_MACHINE),
             ),
             problem_of(ProblemCause.MACHINE_WAITS, machine),
@@ -307,7 +369,9 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
 
 
 def stalled(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why a Machine of a MachineDeployment does not become a node here, whatever the rest of its Machines do."""
+    """Yield why a Machine of a MachineDeployment does not become a node here,
+    whatever the rest of its Machines do.
+    """
     for each in stalled_machines.here(cluster):
         if machine_pools.owner_key(each.machine) == _key(deployment):
             problem = problem_of(ProblemCause.MACHINE_WAITS, each.machine)
@@ -315,7 +379,9 @@ def stalled(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
 
 
 def _deadlocked(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield that the control plane of the Cluster waits for itself: it is updated before the nodes."""
+    """Yield that the control plane of the Cluster waits for itself:
+    it is updated before the nodes.
+    """
     for stuck in control_plane_deadlocks.deadlocks(cluster).values():
         if _cluster(stuck.machine) == _cluster(deployment):
             problem = problem_of(ProblemCause.MACHINE_WAITS, stuck.machine)
@@ -323,19 +389,31 @@ def _deadlocked(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
 
 
 class _ShortStart(NamedTuple):
-    """A health check that deletes Machines before they can become Nodes, so that a roll-out does not get its new ones."""
+    """A health check that deletes Machines before they can become Nodes, so that a roll-out does
+    not get its new ones.
+    """
 
     obstacle: Obstacle
     certain: bool
-    """Whether every Machine of which it is known took longer than the check allows, or the check has acted on new ones."""
+    """Whether every Machine of which it is known took longer than the check allows, or the check
+    has acted on new ones.
+    """
 
 
 def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
-    """Yield the health checks that act on the new Machines of a MachineDeployment while these still start."""
-    own = [each for each in cluster.known(CAPI_MACHINE) if machine_pools.owner_key(each) == _key(deployment)]
+    """Yield the health checks that act on the new Machines of a MachineDeployment while these still
+    start.
+    """
+    own = [
+        each
+        for each in cluster.known(CAPI_MACHINE)
+        if machine_pools.owner_key(each) == _key(deployment)
+    ]
     status = deployment["status"]
     updated = status["upToDateReplicas"].integer or status["updatedReplicas"].integer or 0
-    if any(machine.deleted for machine in own) and updated >= (deployment.at("spec", "replicas").integer or 1):
+    if any(machine.deleted for machine in own) and updated >= (
+        deployment.at("spec", "replicas").integer or 1
+    ):
         return  # every new Machine exists, and the old ones go
     mine = {machine.full_name for machine in own}
     for watch in check_scope.watches(cluster, CAPI_MHC).of(deployment.namespace):
@@ -346,7 +424,10 @@ def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]
 
 def _is_idle(watch: WatchedNodes, cluster: Cluster) -> bool:
     """Return whether a health check certainly deletes nothing until an object is changed."""
-    stops = (*inactive_reasons.lasting(watch.check, cluster), *inactive_reasons.stopped_cluster(watch.check, cluster))
+    stops = (
+        *inactive_reasons.lasting(watch.check, cluster),
+        *inactive_reasons.stopped_cluster(watch.check, cluster),
+    )
     never = remediation_steps.budget(watch.check, watch.selection).never
     return never or any(isinstance(stop, str) for stop in stops)
 
@@ -359,14 +440,19 @@ def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> It
     if short is None:
         return
     acts = "acts on" if check.template.present else "deletes"
-    sets = {each.name for each in cluster.known(CAPI_MACHINE_SET) if machine_pools.owner_key(each) == _key(deployment)}
+    sets = {
+        each.name
+        for each in cluster.known(CAPI_MACHINE_SET)
+        if machine_pools.owner_key(each) == _key(deployment)
+    }
     undone = machine_starts.undone(check.obj, sets, cluster)
     reason = (
-        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} in a "
-        f"loop: {short.words}" + (f". It has done so with {names(undone)}" if undone else "")
-    )
+        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of "
+        f"MachineDeployment {deployment.full_name} in a loop: {short.words}"
+    ) + (f". It has done so with {names(undone)}" if undone else "")
     remedy = typed(
-        f"Set its start-up time-out to {format_duration(short.enough)} or more", about("edit", check.obj, CAPI_MHC)
+        f"Set its start-up time-out to {format_duration(short.enough)} or more",
+        about("edit", check.obj, CAPI_MHC),
     )
     found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))
     yield _ShortStart(found, certain=short.certain or bool(undone))
@@ -377,19 +463,35 @@ def _key(deployment: Object) -> tuple[str, str]:
 
 
 def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
-    """Yield which Machines of the same Cluster do not become Nodes, so that the next ones may not either."""
+    """Yield which Machines of the same Cluster do not become Nodes,
+    so that the next ones may not either.
+    """
     by_deployment = machine_pools.of_deployments(cluster)
     rolled = (
-        each for each in cluster.known(MACHINE_DEPLOYMENT) if not nodes.isdisjoint(by_deployment.get(_key(each), ()))
+        each
+        for each in cluster.known(MACHINE_DEPLOYMENT)
+        if not nodes.isdisjoint(by_deployment.get(_key(each), ()))
     )
-    found = (short for each in rolled for short in _short_starts(each, cluster) if not short.certain)
+    found = (
+        short for each in rolled for short in _short_starts(each, cluster) if not short.certain
+    )
     yield from (f"whether {each.obstacle.reason}. {each.obstacle.remedy}" for each in found)
-    own = (each for each in cluster.known(CAPI_MACHINE) if machine_nodes.node_name(each, cluster) in nodes)
+    own = (
+        each
+        for each in cluster.known(CAPI_MACHINE)
+        if machine_nodes.node_name(each, cluster) in nodes
+    )
     clusters = {_cluster(machine) for machine in own}
-    waiting = [each for each in machine_starts.overdue(cluster) if _cluster(each.machine) in clusters]
-    yield from (f"{each.why}. See: {about('describe', each.machine, CAPI_MACHINE)}" for each in waiting[:1])
+    waiting = [
+        each for each in machine_starts.overdue(cluster) if _cluster(each.machine) in clusters
+    ]
+    yield from (
+        f"{each.why}. See: {about('describe', each.machine, CAPI_MACHINE)}" for each in waiting[:1]
+    )
 
 
 def _cluster(obj: Object) -> tuple[str, str | None]:
     """Return namespace and name of the Cluster of a Machine or MachineDeployment."""
-    return obj.namespace, obj.at("spec", "clusterName").text or obj.label(machines.CAPI_CLUSTER_LABEL).text
+    return obj.namespace, obj.at("spec", "clusterName").text or obj.label(
+        machines.CAPI_CLUSTER_LABEL
+    ).text

@@ -1,7 +1,8 @@
-"""Runs in which chance decides by itself: between the best and the worst one there may be one that stops.
+"""Runs in which chance decides by itself:
+between the best and the worst one there may be one that stops.
 
-KubeVirt's queue and kube-scheduler's choice among equal nodes are chance. Best at each step is not best in the end: a
-large VM that moves first may leave no room for two others.
+KubeVirt's queue and kube-scheduler's choice among equal nodes are chance. Best at each step is not
+best in the end: a large VM that moves first may leave no room for two others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ MOVES: Final = 5_000
 
 
 def worlds(bounds: Sequence[World]) -> list[World]:
-    """Return what the runs start from: with the durations of these worlds in turn. The same input, the same runs."""
+    """Return what the runs start from: with the durations of these worlds in turn.
+
+    The same input, the same runs.
+    """
     number = max(FEWEST, min(MOST, MOVES // max(len(bounds[0].vms), 1)))
     return [replace(bounds[seed % len(bounds)], seed=seed) for seed in range(number)]

@@ -1,9 +1,10 @@
 """Which health checks would act on a node that is only being updated.
 
-A node that reboots stops reporting: Ready becomes False when its kubelet ends, or Unknown after the grace period of the
-node controller. A health check cannot tell that from a failure. Cluster API does not reboot nodes: it creates Machines,
-and a check deletes one whose node does not report within the startup time (sources: rehearsal/rollouts.py,
-remediation/obstacles.py#_upgrade for NodeHealthChecks, which wait while the MachineConfig operator updates a node).
+A node that reboots stops reporting: Ready becomes False when its kubelet ends, or Unknown after the
+grace period of the node controller. A health check cannot tell that from a failure. Cluster API
+does not reboot nodes: it creates Machines, and a check deletes one whose node does not report
+within the startup time (sources: rehearsal/rollouts.py, remediation/obstacles.py#_upgrade for
+NodeHealthChecks, which wait while the MachineConfig operator updates a node).
 """
 
 from __future__ import annotations
@@ -38,20 +39,29 @@ class RebootCheck:
 
     @property
     def title(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}".rstrip()
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}".rstrip()
+        )
 
 
-def health_checks(cluster: Cluster, driver: Driver, nodes: Iterable[str], node_seconds: int) -> tuple[RebootCheck, ...]:
+def health_checks(
+    cluster: Cluster, driver: Driver, nodes: Iterable[str], node_seconds: int
+) -> tuple[RebootCheck, ...]:
     """Return the health checks that watch some of the nodes, those first that would act.
 
-    A check whose Machines could not be read, and a kind that could not be read, cannot be determined.
+    A check whose Machines could not be read, and a kind that could not be read, cannot be
+    determined.
     """
     updated = frozenset(nodes)
     found: list[RebootCheck] = []
     for kind in coverage.CHECKS:
         watches = check_scope.watches(cluster, kind)
         if watches.unseen:
-            found.append(RebootCheck(kind.kind, "", "", (), None, None, f"not available: {watches.unseen}"))
+            found.append(
+                RebootCheck(kind.kind, "", "", (), None, None, f"not available: {watches.unseen}")
+            )
         for watch in (watch for some in watches.by_namespace.values() for watch in some):
             own = updated & set(remediation_steps.nodes_of(watch.check, watch.selection, cluster))
             if (own or watch.selection.unseen) and not watch.check.handler:
@@ -79,12 +89,21 @@ def _verdict(
     if after is None:
         return False, "no condition of it applies to a node that is being updated"
     if node_seconds <= after:
-        return False, f"it acts after {after} seconds, and the update of a node takes {node_seconds}"
+        return (
+            False,
+            f"it acts after {after} seconds, and the update of a node takes {node_seconds}",
+        )
     blind = [reason.what for reason in reasons if isinstance(reason, Unseen)]
     blind += [watch.selection.unseen] if watch.selection.unseen else []
     if blind:
         return None, f"not available: {blind[0]}"
-    return True, f"it acts after {after} seconds, and the update of a node takes {node_seconds}. Pause it before."
+    return (
+        True,
+        (
+            f"it acts after {after} seconds, and the update of a node takes {node_seconds}. Pause "
+            "it before."
+        ),
+    )
 
 
 def _idle(watch: WatchedNodes, cluster: Cluster, driver: Driver) -> Iterator[str | Unseen]:
@@ -99,13 +118,17 @@ def _idle(watch: WatchedNodes, cluster: Cluster, driver: Driver) -> Iterator[str
 
 
 def _after(check: HealthCheck, cluster: Cluster, driver: Driver) -> int | None:
-    """Return the seconds after which a check acts on a node that does not report; None if it never does."""
+    """Return the seconds after which a check acts on a node that does not report;
+    None if it never does.
+    """
     if driver is Driver.CLUSTER_API:
         startup = check.known_startup_time() if check.kind is kinds.CAPI_MHC else None
         return startup // SECOND if startup else None
     times = [
         symptom.time + (timeline.grace_period(cluster) if symptom.status == "Unknown" else 0)
         for symptom in remediation_steps.symptoms(check)
-        if symptom.type == "Ready" and symptom.status in ("False", "Unknown") and symptom.time is not None
+        if symptom.type == "Ready"
+        and symptom.status in ("False", "Unknown")
+        and symptom.time is not None
     ]
     return min(times) // SECOND if times else None

@@ -1,4 +1,6 @@
-"""The rehearsal of an upgrade: order, waves, hours, moves, what stops it and which setting saves most."""
+"""The rehearsal of an upgrade: order, waves, hours, moves,
+what stops it and which setting saves most.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The result. ``possible`` is None if it cannot be determined; ``duration`` is set only if it is True."""
+    """The result.
+
+    ``possible`` is None if it cannot be determined; ``duration`` is set only if it is True.
+    """
 
     driver: Driver
     possible: bool | None
@@ -103,7 +108,9 @@ class Rehearsal:
     stops: tuple[Stop, ...]
     faster: tuple[Saving, ...]
     health_checks: tuple[RebootCheck, ...] = ()
-    """The health checks that watch the nodes, those first that would act on a node that is only being updated."""
+    """The health checks that watch the nodes,
+    those first that would act on a node that is only being updated.
+    """
     progress: UpgradeProgress | None = None
     """How far the roll-out is that is under way. None: none is, or nothing says so."""
     assumed: tuple[ProblemId, ...] = ()
@@ -111,13 +118,17 @@ class Rehearsal:
     if_fixed: IfFixed | None = None
     """How the upgrade goes if they are fixed. None: nothing was taken as fixed."""
     operators: tuple[StuckOperator, ...] = ()
-    """What KubeVirt and the operators of VMs say does not go on. ``possible`` is about the nodes alone."""
+    """What KubeVirt and the operators of VMs say does not go on.
+    ``possible`` is about the nodes alone.
+    """
     reported: tuple[ReportedProblem, ...] = ()
     """What objects around the stops report as wrong."""
     refused: RefusedReleases | None = None
     """Which releases of OpenShift are refused. ``possible`` is about the others."""
     before_nodes: str = ""
-    """What an update under way does before the nodes. Times count from their begin. Empty: nothing."""
+    """What an update under way does before the nodes. Times count from their begin. Empty:
+    nothing.
+    """
     paused: tuple[str, ...] = ()
     """Pools that are paused as they are meant to be. ``possible`` is about the other nodes."""
 
@@ -132,7 +143,8 @@ def rehearse(
 ) -> Rehearsal:
     """Simulate an upgrade of all nodes.
 
-    ``forecast_only``: do not try other settings, which takes three more runs. ``in_order`` does the drains and the runs.
+    ``forecast_only``: do not try other settings, which takes three more runs. ``in_order`` does the
+    drains and the runs.
 
     Raises:
         ValueError: ``max_unavailable`` is not a number or a percentage.
@@ -159,7 +171,9 @@ def run(
         return result
     release = cluster_updates.release(cluster)
     paused = tuple(paused_pools.notes(cluster))
-    return replace(result, refused=release.refused, before_nodes=release.before_nodes, paused=paused)
+    return replace(
+        result, refused=release.refused, before_nodes=release.before_nodes, paused=paused
+    )
 
 
 def _run(
@@ -173,18 +187,24 @@ def _run(
     forecast_only: bool,
 ) -> Rehearsal:
     driver = options.driver or rollouts.default_driver(cluster)
-    plan = drain_waits.without_drains(drain_waits.with_kept_pods(plan, driver, cluster), driver, cluster)
+    plan = drain_waits.without_drains(
+        drain_waits.with_kept_pods(plan, driver, cluster), driver, cluster
+    )
     plan = assumed_fixes.fixed_plan(plan, fixed)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
     unseen = [
         *upgrade_progress.unseen(begun, plan),
         *(blind.what for blind in rollouts.unread(cluster, options.driver, begun)),
     ]
-    drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
+    drained = (
+        {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
+    )
     drained -= paused_pools.waiting_nodes(cluster) if driver is Driver.MACHINE_CONFIG else set()
     left = [node for node in plan.nodes if node.name in drained]
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
-    by_load = [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
+    by_load = [
+        node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
+    ]
     try:
         pools = assumed_fixes.fixed_pools(
             rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
@@ -202,30 +222,46 @@ def _run(
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
         return replace(_unknown(driver, plan, left, unread, pools), progress=so_far)
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
-    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late, in_order)
+    result, world, high = _simulated(
+        cluster, plan, pools, found, driver, options, progress, begun, late, in_order
+    )
     updated = [node for pool in pools for node in pool.to_do]
     checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
     result = replace(result, health_checks=checks, progress=so_far)
     if not result.possible or forecast_only:
         return result
     progress("trying other settings")
-    return replace(result, faster=tuple(savings.faster(world, high, savings.one_by_one(plan, cluster), in_order)))
+    return replace(
+        result,
+        faster=tuple(savings.faster(world, high, savings.one_by_one(plan, cluster), in_order)),
+    )
 
 
 def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> Iterator[Stop]:
-    """Yield a stop for each node that is updated or rebooted for more than twice the time that this should take."""
+    """Yield a stop for each node that is updated or rebooted for more than twice the time that this
+    should take.
+    """
     for late in upgrade_progress.late(begun, options.node_minutes * 60, cluster):
         node = cluster.get(NODE, "", late.node)
         if node is not None:
-            reason = f"it has been {late.phase} for {late.age}, and {options.node_minutes} min were expected"
+            reason = (
+                f"it has been {late.phase} for {late.age}, and {options.node_minutes} min were "
+                "expected"
+            )
             remedy = typed("Look at the node and its console", about("describe", node, NODE))
             yield Stop(late.node, reason, remedy, problem_of(ProblemCause.NODE_UPDATE_LATE, node))
 
 
 def _unknown(
-    driver: Driver, plan: Plan, left: Iterable[NodePlan], unseen: Sequence[str], pools: Sequence[Pool] = ()
+    driver: Driver,
+    plan: Plan,
+    left: Iterable[NodePlan],
+    unseen: Sequence[str],
+    pools: Sequence[Pool] = (),
 ) -> Rehearsal:
-    """Return that nothing can be determined, unless what was read certainly stops a pool, or a drain that is left."""
+    """Return that nothing can be determined, unless what was read certainly stops a pool,
+    or a drain that is left.
+    """
     stops = (*_obstacles(pools), *_certain_stops(left))
     return Rehearsal(
         driver,
@@ -241,15 +277,21 @@ def _unknown(
 
 
 def _certain_stops(
-    nodes: Iterable[NodePlan], holds: Callable[[Forecast], bool] = lambda row: row.outcome is VmOutcome.BLOCKS
+    nodes: Iterable[NodePlan],
+    holds: Callable[[Forecast], bool] = lambda row: row.outcome is VmOutcome.BLOCKS,
 ) -> Iterator[Stop]:
-    """Yield one stop for each node and cause. ``holds``: whether a VM certainly keeps its node from becoming empty."""
+    """Yield one stop for each node and cause.
+
+    ``holds``: whether a VM certainly keeps its node from becoming empty.
+    """
     for node in nodes:
         found: dict[ProblemId | None, list[Stop]] = {}
         for row in filter(holds, node.forecasts):
             for problem in row.problems:
                 reason = f"{row.vmi.full_name}: {problem.reason}"
-                found.setdefault(problem.id, []).append(Stop(node.name, reason, problem.remedy, problem.id))
+                found.setdefault(problem.id, []).append(
+                    Stop(node.name, reason, problem.remedy, problem.id)
+                )
         for stop in _other_pods(node):
             found[stop.problem] = [stop]
         yield from map(_together, found.values())
@@ -257,7 +299,9 @@ def _certain_stops(
 
 def _together(stops: Sequence[Stop]) -> Stop:
     first, more = stops[0], len(stops) - 1
-    return replace(first, reason=f"{first.reason} (and {count(more, 'more VM')})") if more else first
+    return (
+        replace(first, reason=f"{first.reason} (and {count(more, 'more VM')})") if more else first
+    )
 
 
 def _other_pods(node: NodePlan) -> Iterator[Stop]:
@@ -265,7 +309,7 @@ def _other_pods(node: NodePlan) -> Iterator[Stop]:
         yield Stop(node.name, f"{blocker.subject}: {blocker.reason}", blocker.remedy, blocker.id)
 
 
-# --- the simulation ----------------------------------------------------------------------------------------------
+# --- the simulation -------------------------------------------------------------------------------
 
 
 def _simulated(
@@ -281,13 +325,17 @@ def _simulated(
     in_order: InOrder,
 ) -> tuple[Rehearsal, World, Outcome]:
     estimates = estimated(plan, cluster)
-    start = Start(plan, pools, found, options.node_minutes * 60, begun, continued=not options.from_start)
+    start = Start(
+        plan, pools, found, options.node_minutes * 60, begun, continued=not options.from_start
+    )
     worlds = [world(cluster, start, estimates, bound) for bound in ("low", "high")]
     progress("simulating the shortest and the longest run")
     low, high = in_order(simulate, worlds)
     runs = [low, high]
     emptied = upgrade_progress.emptied(begun)
-    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
+    updated = (
+        frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
+    )
     for_good = frozenset(vm.name for vm in worlds[0].vms if vm.blocked)
     left = (node for node in plan.nodes if node.name in updated)
     lasting = tuple(_certain_stops(left, lambda row: row.vmi.full_name in for_good))
@@ -295,13 +343,19 @@ def _simulated(
     failed = tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in ill)
     undrained = _certain_stops(node for node in plan.nodes if _is_drained_now(node, pools))
     certain = bool(failed or late or lasting) or any(pool.obstacle for pool in pools)
-    if not certain and bool(low.stops) == bool(high.stops) and not any(node in worlds[0].stuck for node in low.stops):
+    if (
+        not certain
+        and bool(low.stops) == bool(high.stops)
+        and not any(node in worlds[0].stuck for node in low.stops)
+    ):
         runs += in_order(simulate, random_runs.worlds(worlds))
     stops = (*failed, *late, *_stops(plan, pools, lasting, runs), *undrained)
     stopped = all(run.stops for run in runs)
     preempting = stopped and _depends_on_preemption(plan, worlds, runs, cluster)
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
-    certain = (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
+    certain = (
+        (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
+    )
     possible = False if certain else None if unseen else not stops
     basis = Basis(driver, pools, tuple(begun), found, options.node_minutes, plan)
     result = Rehearsal(
@@ -319,16 +373,22 @@ def _simulated(
 
 
 def _is_drained_now(node: NodePlan, pools: Sequence[Pool]) -> bool:
-    """Return whether the update of a node has failed, often for its drain, or another operator drains the node first."""
+    """Return whether the update of a node has failed, often for its drain, or another operator
+    drains the node first.
+    """
     failing = {each.node for pool in pools for each in pool.failing}
     others = {name for pool in pools if pool.obstacle is not None for name in pool.obstacle.drained}
     return node.name in others or (node.name in failing and "cordoned" in node.state)
 
 
-def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster) -> bool:
-    """Return whether preemption, which is not simulated, may let all VMs go that found no room in a run.
+def _depends_on_preemption(
+    plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster
+) -> bool:
+    """Return whether preemption, which is not simulated,
+    may let all VMs go that found no room in a run.
 
-    It cannot help a node that other pods or VMs block in any case, nor a VM that it would not help now.
+    It cannot help a node that other pods or VMs block in any case, nor a VM that it would not help
+    now.
     """
     for_good = {vm.name for world in worlds for vm in world.vms if vm.blocked}
     for_good |= {row.vmi.full_name for row in plan.having(VmOutcome.BLOCKS)}
@@ -338,7 +398,7 @@ def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[O
     return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)
 
 
-# --- what is said of it ------------------------------------------------------------------------------------------
+# --- what is said of it ---------------------------------------------------------------------------
 
 
 def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
@@ -349,7 +409,11 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
             if node in low.started and node in high.started:
                 by_start.setdefault(low.started[node], []).append(node)
     for start, nodes in sorted(by_start.items()):
-        ends = [(low.ended[node], high.ended[node]) for node in nodes if node in low.ended and node in high.ended]
+        ends = [
+            (low.ended[node], high.ended[node])
+            for node in nodes
+            if node in low.ended and node in high.ended
+        ]
         if len(ends) == len(nodes):
             yield Wave(
                 tuple(nodes),
@@ -359,19 +423,25 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
 
 
 def _range(*seconds: int) -> Range:
-    """Return the range of all runs; chance that is best at each step is not always best in the end."""
+    """Return the range of all runs; chance that is best at each step is not always best in the
+    end.
+    """
     return Range(min(seconds), max(seconds))
 
 
-def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Sequence[Outcome]) -> Iterator[Stop]:
-    """Yield what stops the upgrade: pools, then what certainly keeps a node from becoming empty, then what shows in a run.
+def _stops(
+    plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Sequence[Outcome]
+) -> Iterator[Stop]:
+    """Yield what stops the upgrade: pools, then what certainly keeps a node from becoming empty,
+    then what shows in a run.
 
     At last the nodes that it never reaches.
     """
     yield from _obstacles(pools)
     reasons = shown(runs)
     yield from sorted(
-        lasting, key=lambda stop: list(reasons).index(stop.node) if stop.node in reasons else len(reasons)
+        lasting,
+        key=lambda stop: list(reasons).index(stop.node) if stop.node in reasons else len(reasons),
     )
     certain = {stop.node for stop in lasting}
     rows = {row.vmi.full_name: row for node in plan.nodes for row in node.forecasts}
@@ -389,7 +459,10 @@ def _obstacles(pools: Iterable[Pool]) -> Iterator[Stop]:
 
 
 def _without_room(node: str, reason: str, row: Forecast | None) -> Stop:
-    """Return that a VM finds no room in a run. Where it finds none now, the reason is that of the drain of its node."""
+    """Return that a VM finds no room in a run.
+
+    Where it finds none now, the reason is that of the drain of its node.
+    """
     remedy = (row.remedy if row else "") or "Add room or let another node take it."
     if row is None:
         return Stop(node, reason, remedy)

@@ -1,7 +1,8 @@
 """Who updates the nodes, in which order, and how many at the same time.
 
-Sources: openshift/machine-config-operator pkg/controller/node/node_controller.go#getAllCandidateMachines,
-#maxUnavailable, #sortNodeList, #getPrimaryPoolForNode, pkg/controller/common/layered_node_state.go#CheckNodeReady;
+Sources: openshift/machine-config-operator
+pkg/controller/node/node_controller.go#getAllCandidateMachines, #maxUnavailable, #sortNodeList,
+#getPrimaryPoolForNode, pkg/controller/common/layered_node_state.go#CheckNodeReady;
 kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#ResolveFenceposts.
 """
 
@@ -53,7 +54,9 @@ from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Pha
 from virt_admit.model.node_updates.operators import paused_pools
 from virt_admit.model.problems import ProblemCause, problem_of
 
-READS: Final = union(updaters.READS, cluster_updates.READS, pool_obstacles.READS, harvester_waits.READS)
+READS: Final = union(
+    updaters.READS, cluster_updates.READS, pool_obstacles.READS, harvester_waits.READS
+)
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
 
@@ -78,7 +81,9 @@ class Pool:
     """Nodes whose update is under way; each of them has one of the places."""
     failing: tuple[NodeFailure, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Nodes that are cordoned or not Ready: each takes a place, and is updated only after that ends."""
+    """Nodes that are cordoned or not Ready: each takes a place,
+    and is updated only after that ends.
+    """
     limit: str = "maxUnavailable"
     """What sets ``capacity``."""
 
@@ -109,13 +114,15 @@ def default_driver(cluster: Cluster) -> Driver:
     return Driver.CLUSTER_API if cluster.known(MACHINE_DEPLOYMENT) else Driver.PLAIN
 
 
-def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] = ()) -> Iterator[Unseen]:
+def unread(
+    cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] = ()
+) -> Iterator[Unseen]:
     """Yield the kinds of which more objects may exist, which may change the order or stop it.
 
     Args:
         cluster: the cluster.
-        driver: the one that the administrator named; None: that of ``default_driver``, which then rests also on the
-            kinds that decide before it.
+        driver: the one that the administrator named; None: that of ``default_driver``, which then
+            rests also on the kinds that decide before it.
         begun: how far a roll-out is that is under way.
     """
     used = driver or default_driver(cluster)
@@ -130,18 +137,28 @@ def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] 
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
-    """Return how far the roll-out of each pool is, by the objects of the driver. Empty: they do not tell."""
+    """Return how far the roll-out of each pool is, by the objects of the driver.
+
+    Empty: they do not tell.
+    """
     match driver:
         case Driver.MACHINE_CONFIG:
             return paused_pools.going(updaters.config_pools(cluster), cluster)
         case Driver.CLUSTER_API:
             return updaters.machine_deployments(cluster)
         case Driver.PLAIN:
-            return updaters.of_harvester(cluster) or updaters.of_plans(cluster) or tuple(_maintained(cluster))
+            return (
+                updaters.of_harvester(cluster)
+                or updaters.of_plans(cluster)
+                or tuple(_maintained(cluster))
+            )
 
 
 def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
-    """Yield the nodes with those that are in maintenance, if there are any. A maintenance that failed keeps none."""
+    """Yield the nodes with those that are in maintenance, if there are any.
+
+    A maintenance that failed keeps none.
+    """
     waiting = {node.name: NodeUpdate("", "", Phase.WAITING) for node in cluster.known(NODE)}
     found = {
         node: update
@@ -203,7 +220,9 @@ def _plain(
     capacity = _given(max_unavailable or str(plan_progress.at_once(cluster)), len(own))
     found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
     held = chain(
-        harvester_waits.obstacles(begun, cluster), pool_obstacles.of_lock(cluster), pool_obstacles.of_orders(cluster)
+        harvester_waits.obstacles(begun, cluster),
+        pool_obstacles.of_lock(cluster),
+        pool_obstacles.of_orders(cluster),
     )
     return replace(found, obstacle=next(held, None) if found.to_do else None)
 
@@ -232,7 +251,9 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
         yield from pool_obstacles.order_doubts(cluster)
         yield from pool_obstacles.lock_doubts(cluster)
     if driver is Driver.CLUSTER_API:
-        yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
+        yield from pool_obstacles.machine_doubts(
+            frozenset(node for pool in free for node in pool.to_do), cluster
+        )
 
 
 def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool:
@@ -246,8 +267,15 @@ def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str,
     ill = [name for name in pool.nodes if of[name] is Phase.FAILING and name in known]
     return replace(
         pool,
-        nodes=tuple(name for phase in (Phase.NEXT, Phase.WAITING) for name in pool.nodes if of[name] is phase),
-        begun=tuple(name for name in pool.nodes if of[name] in IN_FLIGHT and of[name] is not Phase.FAILING),
+        nodes=tuple(
+            name
+            for phase in (Phase.NEXT, Phase.WAITING)
+            for name in pool.nodes
+            if of[name] is phase
+        ),
+        begun=tuple(
+            name for name in pool.nodes if of[name] in IN_FLIGHT and of[name] is not Phase.FAILING
+        ),
         failing=tuple(_failure(known[name], phases[name]) for name in ill),
     )
 
@@ -267,11 +295,14 @@ def _given(text: str, total: int) -> int:
     return machine_pools.share(text, total, LimitKind.MACHINE_API)
 
 
-# --- OpenShift ---------------------------------------------------------------------------------------------------
+# --- OpenShift ------------------------------------------------------------------------------------
 
 
 def _machine_config(
-    every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
+    every: Sequence[Object],
+    cluster: Cluster,
+    max_unavailable: str | None,
+    phases: Mapping[str, NodeUpdate],
 ) -> Iterator[Pool]:
     known = cluster.known(MACHINE_CONFIG_POOL)
     held = pool_obstacles.of_release(cluster_updates.release(cluster), cluster)
@@ -282,13 +313,20 @@ def _machine_config(
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
-    refused = tuple(map(_without_a_pool, filter(lambda each: each.has_no_pool, machine_pools.overlaps(known, every))))
+    refused = tuple(
+        map(
+            _without_a_pool,
+            filter(lambda each: each.has_no_pool, machine_pools.overlaps(known, every)),
+        )
+    )
     if refused:
         yield Pool("no MachineConfigPool", (), 1, failing=refused)
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
-    """Yield what the update of the cluster rests on, and which nodes belong to another pool than one that selects them."""
+    """Yield what the update of the cluster rests on, and which nodes belong to another pool than
+    one that selects them.
+    """
     if driver is Driver.MACHINE_CONFIG:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
@@ -306,24 +344,36 @@ def _without_a_pool(overlap: Overlap) -> NodeFailure:
 
 
 def _machine_config_pool(
-    pool: Object, own: Sequence[Object], max_unavailable: str | None, phases: Mapping[str, NodeUpdate], cluster: Cluster
+    pool: Object,
+    own: Sequence[Object],
+    max_unavailable: str | None,
+    phases: Mapping[str, NodeUpdate],
+    cluster: Cluster,
 ) -> Pool:
-    """Return a pool. Nodes that are not available take up its places, and the operator does not update them."""
+    """Return a pool.
+
+    Nodes that are not available take up its places, and the operator does not update them.
+    """
     obstacle = _pool_obstacle(pool, own, cluster)
     capacity = 1
     try:
         capacity = machine_pools.capacity(pool, len(own))
     except ValueError:
         obstacle = obstacle or Obstacle(
-            f"maxUnavailable of MachineConfigPool {pool.name} is not valid, so its nodes are not updated",
+            f"maxUnavailable of MachineConfigPool {pool.name} is not valid, so its nodes are not "
+            "updated",
             typed("Set a number or a percentage", about("edit", pool, MACHINE_CONFIG_POOL)),
             problem_of(ProblemCause.POOL_INVALID, pool),
         )
     if max_unavailable is not None:
         capacity = _given(max_unavailable, len(own))
-    every = Pool(f"MachineConfigPool {pool.name}", tuple(node.name for node in own), capacity, obstacle)
+    every = Pool(
+        f"MachineConfigPool {pool.name}", tuple(node.name for node in own), capacity, obstacle
+    )
     found = _continued(every, phases, {node.name: node for node in own})
-    away = [node.name for node in own if node.name not in found.begun and _is_unavailable(node, phases)]
+    away = [
+        node.name for node in own if node.name not in found.begun and _is_unavailable(node, phases)
+    ]
     if not found.to_do and not found.failing and not config_pool_updates.degraded(pool):
         return replace(found, obstacle=None)  # nothing is left that it could stop
     left = capacity - len(away) - len(found.failing)
@@ -332,8 +382,13 @@ def _machine_config_pool(
         not_done = tuple(name for name in found.nodes if name in away)
         return replace(found, nodes=waiting, capacity=left, left_out=not_done)
     if obstacle is not None and found.failing and waiting and not pool.at("spec", "paused").boolean:
-        which = f"{names(each.node for each in found.failing)}, which uses up its maxUnavailable {capacity}"
-        obstacle = replace(obstacle, reason=f"{obstacle.reason}. {names(waiting, 60)} comes after {which}")
+        which = (
+            f"{names(each.node for each in found.failing)}, which uses up its maxUnavailable "
+            f"{capacity}"
+        )
+        obstacle = replace(
+            obstacle, reason=f"{obstacle.reason}. {names(waiting, 60)} comes after {which}"
+        )
     if away and found.nodes:
         absent = [node for node in own if node.name in away]
         obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)
@@ -341,7 +396,9 @@ def _machine_config_pool(
 
 
 def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
-    """Return whether a node is cordoned or not Ready, and no update of it is under way that would end that."""
+    """Return whether a node is cordoned or not Ready,
+    and no update of it is under way that would end that.
+    """
     under_way = not phases and config_pool_updates.is_under_way(node)
     failing = node.name in phases and phases[node.name].phase is Phase.FAILING
     return not under_way and not failing and node_phases.is_away(node)
@@ -355,7 +412,9 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
         reason += paused_pools.effect(pool, cluster)
         return Obstacle(reason, pool_obstacles.unpause(pool, MACHINE_CONFIG_POOL), paused)
     if said := config_pool_updates.degraded(pool):
-        see = typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL))
+        see = typed(
+            "Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL)
+        )
         return Obstacle(
             f"MachineConfigPool {pool.name} is degraded: {cut_middle(said, _LONGEST)}",
             daemon_errors.of_pool(own) or see,
@@ -367,20 +426,35 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
 _LONGEST: Final = 300  # the operator names the node, and the error of its daemon comes last
 
 
-# --- Cluster API -------------------------------------------------------------------------------------------------
+# --- Cluster API ----------------------------------------------------------------------------------
 
 
 def _cluster_api(
-    every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
+    every: Sequence[Object],
+    cluster: Cluster,
+    max_unavailable: str | None,
+    phases: Mapping[str, NodeUpdate],
 ) -> Iterator[Pool]:
     by_deployment = machine_pools.of_deployments(cluster)
     known = {node.name: node for node in every}
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
-        own = tuple(name for name in by_deployment.get((deployment.namespace, deployment.name), ()) if name in known)
+        own = tuple(
+            name
+            for name in by_deployment.get((deployment.namespace, deployment.name), ())
+            if name in known
+        )
         configured = machine_pools.at_once(deployment, len(own))
         at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
-        pool = Pool(f"MachineDeployment {deployment.full_name}", own, at_once, limit="maxSurge + maxUnavailable")
+        pool = Pool(
+            f"MachineDeployment {deployment.full_name}",
+            own,
+            at_once,
+            limit="maxSurge + maxUnavailable",
+        )
         pool = _continued(pool, phases, known)
-        held = (*pool_obstacles.paused(deployment, cluster), *pool_obstacles.without_machine(deployment, cluster))
+        held = (
+            *pool_obstacles.paused(deployment, cluster),
+            *pool_obstacles.without_machine(deployment, cluster),
+        )
         left = held if pool.to_do or pool.failing else pool_obstacles.stalled(deployment, cluster)
         yield replace(pool, obstacle=next(iter(left), None))

@@ -29,17 +29,25 @@ class Saving:
     seconds: int
 
 
-def faster(world: World, high: Outcome, one_by_one: Container[str] = (), in_order: InOrder = map) -> Iterator[Saving]:
+def faster(
+    world: World, high: Outcome, one_by_one: Container[str] = (), in_order: InOrder = map
+) -> Iterator[Saving]:
     """Yield the settings whose change saves time, the best first, tried in the longer run.
 
     Args:
-        one_by_one: nodes that must not leave together: of the control plane, or with the data of a storage operator.
+        one_by_one: nodes that must not leave together: of the control plane, or with the data of a
+            storage operator.
         in_order: does the runs.
     """
     found: list[Saving] = []
     limit = world.limits
     changes = (
-        (PER_NODE, limit.node, limit.node * 2, replace(world, limits=replace(limit, node=limit.node * 2))),
+        (
+            PER_NODE,
+            limit.node,
+            limit.node * 2,
+            replace(world, limits=replace(limit, node=limit.node * 2)),
+        ),
         (
             PER_CLUSTER,
             limit.cluster,
@@ -57,8 +65,14 @@ def faster(world: World, high: Outcome, one_by_one: Container[str] = (), in_orde
 
 
 def one_by_one(plan: Plan, cluster: Cluster) -> frozenset[str]:
-    """Return the nodes of which two at once cost the quorum of etcd, or wait for an operator that lets one go."""
-    masters = (node.name for node in cluster.known(NODE) if nodes.is_control_plane(node) or nodes.votes_in_etcd(node))
+    """Return the nodes of which two at once cost the quorum of etcd,
+    or wait for an operator that lets one go.
+    """
+    masters = (
+        node.name
+        for node in cluster.known(NODE)
+        if nodes.is_control_plane(node) or nodes.votes_in_etcd(node)
+    )
     return frozenset((*masters, *(node.name for node in plan.nodes if node.pods.waits)))
 
 
@@ -67,5 +81,7 @@ def _more_nodes(world: World, one_by_one: Container[str]) -> Iterator[tuple[str,
     free = (pool for pool in pools if not any(node in one_by_one for node in pool.nodes))
     largest = max(free, key=lambda pool: len(pool.to_do), default=None)
     if largest is not None and largest.capacity < len(largest.to_do):
-        more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
+        more = tuple(
+            replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools
+        )
         yield largest.limit, largest.capacity, largest.capacity + 1, replace(world, pools=more)

@@ -1,8 +1,10 @@
-"""Which node kube-scheduler would choose for a pod: its filters, and the two scores that decide between nodes.
+"""Which node kube-scheduler would choose for a pod: its filters,
+and the two scores that decide between nodes.
 
-Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/least_allocated.go, balanced_allocation.go. Both
-are whole numbers up to 100, so many nodes are equal, and kube-scheduler chooses among them by chance. The scores of
-images, preferred affinity and preferred spread are left out: they do not change how often a VM moves.
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/least_allocated.go,
+balanced_allocation.go. Both are whole numbers up to 100, so many nodes are equal, and
+kube-scheduler chooses among them by chance. The scores of images, preferred affinity and preferred
+spread are left out: they do not change how often a VM moves.
 """
 
 from __future__ import annotations
@@ -46,9 +48,13 @@ class Targets:
         self._scheduler = scheduler.fork()
         self._simple = all(scheduler.is_simple(pod) for pod in every)
         self._accepting = {id(pod): scheduler.accepting(pod) for pod in every}
-        self._free = {name: scheduler.state.free(node) for name, node in scheduler.state.nodes.items()}
+        self._free = {
+            name: scheduler.state.free(node) for name, node in scheduler.state.nodes.items()
+        }
         sizes = {name: node.allocatable or {} for name, node in scheduler.state.nodes.items()}
-        self._size = {name: (size.get(CPU, 0) or 1, size.get(MEMORY, 0) or 1) for name, size in sizes.items()}
+        self._size = {
+            name: (size.get(CPU, 0) or 1, size.get(MEMORY, 0) or 1) for name, size in sizes.items()
+        }
         for name, free in self._free.items():
             for resource in (CPU, MEMORY, PODS):
                 free.setdefault(resource, -scheduler.state.used.get(name, {}).get(resource, 0))
@@ -59,7 +65,9 @@ class Targets:
         self._changed: dict[str, int] = {}
         """The number of the last change of each node, the latest at the end."""
         self._scores: dict[frozenset[tuple[str, int]], tuple[dict[str, int], int]] = {}
-        """By size of a pod the scores of all nodes, and the number of the last change that they follow."""
+        """By size of a pod the scores of all nodes,
+        and the number of the last change that they follow.
+        """
 
     def close(self, node: str) -> None:
         self._closed.add(node)
@@ -71,7 +79,9 @@ class Targets:
         self._change(node)
 
     def _change(self, node: str) -> None:
-        """Note that the scores of a node may have changed, and keep the nodes in the order of their last change."""
+        """Note that the scores of a node may have changed,
+        and keep the nodes in the order of their last change.
+        """
         if node in self._free:
             self._changes += 1
             self._changed.pop(node, None)
@@ -96,7 +106,11 @@ class Targets:
             return
         uid = pod.labels.get(launcher_pod.CREATED_BY)
         for other in self._scheduler.state.pods.get(node, ()):
-            if other.namespace == pod.namespace and uid and other.labels.get(launcher_pod.CREATED_BY) == uid:
+            if (
+                other.namespace == pod.namespace
+                and uid
+                and other.labels.get(launcher_pod.CREATED_BY) == uid
+            ):
                 self._scheduler.state.unbind(other)
                 return
 
@@ -112,7 +126,8 @@ class Targets:
     def choose(self, pod: Pod) -> str:
         """Return the node that kube-scheduler would choose; empty if none takes the pod.
 
-        Of equal nodes it is one where the VM stays, or one that is still to be updated, if chance is not favourable; or any.
+        Of equal nodes it is one where the VM stays, or one that is still to be updated, if chance
+        is not favourable; or any.
         """
         scores, candidates = self._scores_for(pod.requests), self._candidates(pod)
         first = max(candidates, key=scores.__getitem__, default="")
@@ -124,7 +139,9 @@ class Targets:
         return self._chance.choice([node for node in candidates if scores[node] == best])
 
     def _scores_for(self, requests: Resources) -> Mapping[str, int]:
-        """Return the score of each node for pods of one size. Only nodes that changed since the last call are looked at.
+        """Return the score of each node for pods of one size.
+
+        Only nodes that changed since the last call are looked at.
 
         Most VMs of a cluster have one of few sizes, and a move changes two nodes.
         """
@@ -144,7 +161,10 @@ class Targets:
 
     def _score(self, requests: Resources, node: str) -> int:
         free, (all_cpu, all_memory) = self._free[node], self._size[node]
-        cpu_left, memory_left = free[CPU] - requests.get(CPU, 0), free[MEMORY] - requests.get(MEMORY, 0)
+        cpu_left, memory_left = (
+            free[CPU] - requests.get(CPU, 0),
+            free[MEMORY] - requests.get(MEMORY, 0),
+        )
         if node in self._closed or cpu_left < 0 or memory_left < 0 or free[PODS] < 1:
             return _NONE
         if any(free.get(name, 0) < value for name, value in requests.items() if value > 0):
@@ -165,11 +185,17 @@ class Targets:
         causes: dict[str, None] = {}
         refusals = self._scheduler.place(pod).refusals
         serving = {
-            node: why for node, why in refusals.items() if SCHEDULABLE in self._scheduler.state.nodes[node].labels
+            node: why
+            for node, why in refusals.items()
+            if SCHEDULABLE in self._scheduler.state.nodes[node].labels
         }
         for node, why in sorted((serving or refusals).items()):
             causes.update(dict.fromkeys(f"{cause} on {node}" for cause in why.split("; ")))
         for node in sorted(set(self._scheduler.accepting(pod)) - refusals.keys()):
-            lacking = [name for name, value in pod.requests.items() if self._free[node].get(name, 0) < value]
+            lacking = [
+                name
+                for name, value in pod.requests.items()
+                if self._free[node].get(name, 0) < value
+            ]
             causes.update(dict.fromkeys(f"{name} missing on {node}" for name in lacking))
         return names(causes, 160) or "every other node is being updated"

@@ -1,4 +1,6 @@
-"""What a run of the simulation starts from: the cluster as it is now, with the moves and updates that are under way."""
+"""What a run of the simulation starts from: the cluster as it is now,
+with the moves and updates that are under way.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Start:
 
 def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
     """Return how long one move of each VM takes, by its full name."""
-    return {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
+    return {
+        row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts
+    }
 
 
 def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
@@ -59,7 +63,9 @@ def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
 
 
 def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bound: str) -> World:
-    """Return what a run starts from: with the ``low`` durations and favourable chance, or the opposite."""
+    """Return what a run starts from: with the ``low`` durations and favourable chance,
+    or the opposite.
+    """
     vms = tuple(
         Vm(
             row.vmi.full_name,
@@ -76,7 +82,9 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
         for node in sorted(start.plan.nodes, key=lambda node: node.name)
         for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
     )
-    stuck = {node.name: reason for node in start.plan.nodes for reason in list(other_pods(node))[:1]}
+    stuck = {
+        node.name: reason for node in start.plan.nodes for reason in list(other_pods(node))[:1]
+    }
     begun = {
         name: upgrade_progress.until_back(update, start.reboot, bound, cluster)
         for pool in start.begun
@@ -88,23 +96,30 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     filters = without_virt_handler(filters, cluster.cached(virt_handlers.broken).keys() - back)
     filters = node_drivers.served(filters, cluster, back)
     away = back if start.continued else frozenset()
-    return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away)
+    return World(
+        filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away
+    )
 
 
 def _without_left(filters: FilterPipeline, plan: Plan) -> FilterPipeline:
-    """Return the filters without the pods of VMs that have left a node: they end in a moment, so their room is free."""
+    """Return the filters without the pods of VMs that have left a node: they end in a moment,
+    so their room is free.
+    """
     return filters.without_pods(
         pod
         for node in plan.nodes
         for row in node.visitors
         if row.state.state is State.ARRIVED and not row.state.late
         for pod in filters.state.pods.get(node.name, ())
-        if pod.namespace == row.vmi.namespace and pod.labels.get(CREATED_BY) == row.vmi.metadata["uid"].text
+        if pod.namespace == row.vmi.namespace
+        and pod.labels.get(CREATED_BY) == row.vmi.metadata["uid"].text
     )
 
 
 def other_pods(node: NodePlan) -> Iterator[str]:
-    """Yield why pods that are not of VMs keep a node from becoming empty, however often its drain is repeated."""
+    """Yield why pods that are not of VMs keep a node from becoming empty,
+    however often its drain is repeated.
+    """
     for blocker in node.pods.lasting:
         yield f"{blocker.subject}: {blocker.reason}"
 
@@ -127,7 +142,11 @@ def _under_way(row: Forecast, usual: Range, bound: str, cluster: Cluster) -> Und
     if state.state in _BEFORE:
         return UnderWay(getattr(usual, bound), state.target)
     current = clock.now(cluster)
-    elapsed = int((current - state.since).total_seconds()) if current is not None and state.since is not None else 0
+    elapsed = (
+        int((current - state.since).total_seconds())
+        if current is not None and state.since is not None
+        else 0
+    )
     if bound == "low":
         return UnderWay(max(usual.low - elapsed, 0), state.target)
     return UnderWay(_left(state, max(usual.high - elapsed, 0), cluster), state.target)
@@ -144,28 +163,41 @@ def _left(state: VmState, default: int, cluster: Cluster) -> int:
 def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     """Return why a VM never leaves its node, whatever becomes of the other nodes meanwhile.
 
-    That no node takes it just now is left to the simulation: room appears while nodes come back. A disk, a selector or a
-    processor that no other node has stays a reason.
+    That no node takes it just now is left to the simulation: room appears while nodes come back. A
+    disk, a selector or a processor that no other node has stays a reason.
     """
     if row.outcome in SHUT_DOWN:
         return ""
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or bool(gather(quotas.refusals(row.vmi, cluster))[0])
-        without_driver = [name for name, why in row.placement.refusals.items() if why.startswith(node_drivers.LACKS)]
+        without_driver = [
+            name
+            for name, why in row.placement.refusals.items()
+            if why.startswith(node_drivers.LACKS)
+        ]
         failed = {*migration_failures.impossible_targets(row.vmi, cluster), *without_driver}
-        if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed):
+        if (
+            not migrates
+            or for_good
+            or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed)
+        ):
             return row.reason
     if found.cluster < 1 or found.node < 1:
-        return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
+        return (
+            f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration "
+            "starts"
+        )
     return ""
 
 
-# --- nodes that are back, or of no use ----------------------------------------------------------------------------
+# --- nodes that are back, or of no use ------------------------------------------------------------
 
 
 def returning(pools: Iterable[Pool], cluster: Cluster) -> frozenset[str]:
-    """Return the nodes of these pools whose update is under way and has not failed: they take VMs when it ends."""
+    """Return the nodes of these pools whose update is under way and has not failed:
+    they take VMs when it ends.
+    """
     found = updaters.of_nodes(cluster)
     left = {name for pool in pools for name in pool.to_do if name in found}
     return frozenset(name for name in left if found[name].phase in IN_FLIGHT - {Phase.FAILING})
@@ -177,7 +209,9 @@ def with_nodes_back(scheduler: FilterPipeline, nodes: Collection[str]) -> Filter
 
 
 def without_virt_handler(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
-    """Return the filters over the cluster in which these nodes take no VM: their virt-handler does not work."""
+    """Return the filters over the cluster in which these nodes take no VM:
+    their virt-handler does not work.
+    """
     return scheduler.changed(nodes, _unserved) if nodes else scheduler
 
 
@@ -187,7 +221,11 @@ def _unserved(node: Node) -> Node:
 
 
 def _back(node: Node) -> Node:
-    """Return a node without its cordon, and with the label that virt-controller changes while it does not report."""
+    """Return a node without its cordon, and with the label that virt-controller changes while it
+    does not report.
+    """
     served = {SCHEDULABLE: "true"} if SCHEDULABLE in node.labels else {}
     taints = tuple(taint for taint in node.taints if not is_transient(taint))
-    return replace(node, cordoned=False, ready=True, taints=taints, labels={**node.labels, **served})
+    return replace(
+        node, cordoned=False, ready=True, taints=taints, labels={**node.labels, **served}
+    )

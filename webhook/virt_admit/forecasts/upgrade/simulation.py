@@ -1,8 +1,9 @@
 """The simulation: nodes are cordoned, emptied and rebooted, while KubeVirt's queue moves their VMs.
 
-A discrete-event simulation with an event queue of its own: the events are six, their order must be the same for the same
-input, and a process per VM (as simpy has) would cost memory for 10,000 VMs without making the code shorter. Source of
-the queue: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation,
+A discrete-event simulation with an event queue of its own: the events are six, their order must be
+the same for the same input, and a process per VM (as simpy has) would cost memory for 10,000 VMs
+without making the code shorter. Source of the queue:
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation,
 #handleMigrationBackoff, #handlePendingPodTimeout; drain/evacuation/evacuation.go#sync.
 """
 
@@ -25,14 +26,20 @@ from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY
 
 UNSCHEDULABLE: Final = 300
-"""Seconds that a target pod may stay unschedulable (migration.go#defaultUnschedulablePendingTimeoutSeconds)."""
+"""Seconds that a target pod may stay unschedulable
+(migration.go#defaultUnschedulablePendingTimeoutSeconds).
+"""
 BACKOFF: Final = 20
 """Seconds before the second attempt, doubled for each further one."""
 MAX_DOUBLINGS: Final = 4
-"""Only the last five migrations of a VM are kept, so no more failures count (#garbageCollectFinalizedMigrations)."""
+"""Only the last five migrations of a VM are kept, so no more failures count
+(#garbageCollectFinalizedMigrations).
+"""
 RECHECK: Final = 5
-"""Seconds between two looks at a migration that waits for a free place (#handleTargetPodCreation), and between two
-attempts of ``kubectl drain`` to evict a pod (k8s.io/kubectl/pkg/drain/drain.go). Both begin with the cordon."""
+"""Seconds between two looks at a migration that waits for a free place (#handleTargetPodCreation),
+and between two attempts of ``kubectl drain`` to evict a pod (k8s.io/kubectl/pkg/drain/drain.go).
+Both begin with the cordon.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,9 @@ class UnderWay:
     """A migration at the beginning."""
 
     seconds: int
-    """When it ends, when its unschedulable target pod is given up, or when the next attempt may begin."""
+    """When it ends, when its unschedulable target pod is given up,
+    or when the next attempt may begin.
+    """
     target: str = ""
     """The node that has its target pod; empty: none."""
     holds_place: bool = True
@@ -78,14 +87,19 @@ class World:
     stuck: Mapping[str, str] = field(default_factory=dict)
     """Nodes that other pods keep from becoming empty, each with the reason."""
     begun: Mapping[str, int | None] = field(default_factory=dict)
-    """Nodes whose update is under way: the seconds until they are back; None: they are still drained."""
+    """Nodes whose update is under way: the seconds until they are back; None:
+    they are still drained.
+    """
     favourable: bool = True
-    """How chance decides: which VM KubeVirt moves first, when it looks at its queue, and which of equal nodes
-    kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst."""
+    """How chance decides: which VM KubeVirt moves first, when it looks at its queue, and which of
+    equal nodes kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst.
+    """
     closed: frozenset[str] = frozenset()
     """Nodes that take no VM before their update ends."""
     seed: int | None = None
-    """The seed with which chance decides by itself, where ``favourable`` would decide on an order or a node."""
+    """The seed with which chance decides by itself,
+    where ``favourable`` would decide on an order or a node.
+    """
 
 
 def simulate(world: World, progress: Callable[[int], None] = lambda _: None) -> Outcome:
@@ -103,7 +117,9 @@ class _Run:
         self._chance = None if world.seed is None else Random(world.seed)  # noqa: S311 - no secret
         self._pool_of = {node: pool.name for pool in world.pools for node in pool.to_do}
         pods, to_do = [vm.pod for vm in world.vms], self._pool_of.keys()
-        self._targets = Targets(world.scheduler, pods, to_do, favourable=world.favourable, chance=self._chance)
+        self._targets = Targets(
+            world.scheduler, pods, to_do, favourable=world.favourable, chance=self._chance
+        )
         for node in world.closed:
             self._targets.close(node)
         self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
@@ -115,7 +131,9 @@ class _Run:
         self._running = 0
         self._outbound: dict[str, int] = {}
         self._inbound: Counter[str] = Counter()
-        """Migrations under way to each node. A drain waits for them, because virt-api refuses to evict a target pod."""
+        """Migrations under way to each node. A drain waits for them,
+        because virt-api refuses to evict a target pod.
+        """
         self._waiting: dict[str, Vm] = {}
         """VMs whose target pod exists and is unschedulable; each holds one of the places."""
         self._paused: dict[str, Vm] = {}
@@ -190,7 +208,11 @@ class _Run:
 
     def _start_nodes(self) -> None:
         for pool in self.world.pools:
-            while self._pending[pool.name] and self._busy[pool.name] < pool.capacity and pool.obstacle is None:
+            while (
+                self._pending[pool.name]
+                and self._busy[pool.name] < pool.capacity
+                and pool.obstacle is None
+            ):
                 self._busy[pool.name] += 1
                 self._start_node(self._pending[pool.name].popleft())
 
@@ -214,11 +236,15 @@ class _Run:
         self._finish_if_empty(node)
 
     def _in_order(self, node: str) -> Sequence[Vm]:
-        """Return the VMs of a node in the order in which they move: the largest first, or last, or by chance."""
+        """Return the VMs of a node in the order in which they move: the largest first, or last,
+        or by chance.
+        """
         own = list(self._on_node.get(node, {}).values())
         if self._chance is not None:
             return self._chance.sample(own, len(own))
-        return sorted(own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable)
+        return sorted(
+            own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable
+        )
 
     def _finish_if_empty(self, node: str) -> None:
         if node not in self._queues or node in self.outcome.stops:
@@ -238,7 +264,9 @@ class _Run:
     # --- VMs
 
     def _restarted(self, vm: Vm) -> None:
-        """A VM was shut down, and starts on another node if its run strategy says so and one has room."""
+        """A VM was shut down, and starts on another node if its run strategy says so and one has
+        room.
+        """
         self._at_work -= 1
         self._targets.leave(vm.pod, vm.node)
         del self._on_node[vm.node][vm.name]
@@ -247,7 +275,9 @@ class _Run:
             if target:
                 self._arrive(vm, target)
             else:
-                self.outcome.stops.setdefault(vm.node, f"{vm.name}: no other node has room for it to start")
+                self.outcome.stops.setdefault(
+                    vm.node, f"{vm.name}: no other node has room for it to start"
+                )
             self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
         self._finish_if_empty(vm.node)
 
@@ -258,7 +288,9 @@ class _Run:
             self._queues[target].append(self._on_node[target][vm.name])
 
     def _until_recheck(self, node: str) -> int:
-        """Return the seconds until the drain of a node and its pending migrations are looked at again."""
+        """Return the seconds until the drain of a node and its pending migrations are looked at
+        again.
+        """
         return (self.outcome.started[node] - self.now) % RECHECK
 
     def _recheck_later(self, node: str, seconds: int) -> None:
@@ -271,8 +303,14 @@ class _Run:
         return self._running < limits.cluster and self._outbound.get(node, 0) < limits.node
 
     def _start_moves(self) -> None:
-        """Create target pods while there are places: node by node, or in turns if chance is not favourable."""
-        turns = deque(self._queues if self._chance is None else self._chance.sample([*self._queues], len(self._queues)))
+        """Create target pods while there are places: node by node,
+        or in turns if chance is not favourable.
+        """
+        turns = deque(
+            self._queues
+            if self._chance is None
+            else self._chance.sample([*self._queues], len(self._queues))
+        )
         while turns:
             node = turns.popleft()
             if not self._may_start(node):
@@ -284,7 +322,8 @@ class _Run:
                 turns.appendleft(node)
             else:
                 turns.append(node)
-                self._queues[node] = self._queues.pop(node)  # also the next free place is another node's first
+                # also the next free place is another node's first
+                self._queues[node] = self._queues.pop(node)
 
     def _may_start(self, node: str) -> bool:
         if not self._queues[node] or not self._has_place(node):
@@ -308,7 +347,8 @@ class _Run:
             return False
         self._at_work += 1
         self._inbound[target] += 1
-        self._targets.enter(vm.pod, target)  # the target pod counts from now on, the source pod still does
+        # the target pod counts from now on, the source pod still does
+        self._targets.enter(vm.pod, target)
         start = self.now
         self._after(vm.seconds, lambda: self._migrated(vm, target, start))
         return True
@@ -339,7 +379,9 @@ class _Run:
                 del self._waiting[vm.name]
 
     def _timed_out(self, vm: Vm) -> None:
-        """The target pod was unschedulable for too long: the migration fails and is repeated after a pause."""
+        """The target pod was unschedulable for too long:
+        the migration fails and is repeated after a pause.
+        """
         if self._waiting.get(vm.name) is not vm:
             return
         del self._waiting[vm.name]

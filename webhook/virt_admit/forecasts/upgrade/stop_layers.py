@@ -1,4 +1,6 @@
-"""All stops of an upgrade, also those that others hide: each layer is run as if the stops before it were fixed."""
+"""All stops of an upgrade, also those that others hide:
+each layer is run as if the stops before it were fixed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def rehearse(
     Args:
         cluster: the cluster.
         options: as for ``rehearsal.rehearse``.
-        wanted: the problems that are taken as fixed: ids, rules, or ``namespace/name`` of what has them.
+        wanted: the problems that are taken as fixed: ids, rules, or ``namespace/name`` of what has
+            them.
         of_rule: returns the ids of the problems that a rule finds; None: there is no such rule.
         every: whether to take each stop as fixed too and to look for those behind it.
         in_order: does the drains and the runs.
@@ -42,7 +45,9 @@ def rehearse(
 
     def run(fixed: Collection[ProblemId]) -> Rehearsal:
         return (
-            rehearsal.run(cluster, options, plan, forecast_only=True, fixed=fixed, in_order=in_order)
+            rehearsal.run(
+                cluster, options, plan, forecast_only=True, fixed=fixed, in_order=in_order
+            )
             if fixed
             else today
         )
@@ -54,7 +59,11 @@ def rehearse(
         known |= {stop.problem for stop in hidden if stop.problem is not None}
         assumed = assumed_fixes.select(wanted, known, of_rule)
     stops, last, seen = _layers(run, assumed, every=every)
-    more = (f"stops behind {MOST_LAYERS} layers of stops: more may exist",) if len(seen) > MOST_LAYERS else ()
+    more = (
+        (f"stops behind {MOST_LAYERS} layers of stops: more may exist",)
+        if len(seen) > MOST_LAYERS
+        else ()
+    )
     return replace(
         today,
         stops=stops,
@@ -75,7 +84,9 @@ def _pools(cluster: Cluster, options: Options, today: Rehearsal) -> tuple[rollou
 def _layers(
     run: Callable[[Collection[ProblemId]], Rehearsal], assumed: frozenset[ProblemId], *, every: bool
 ) -> tuple[tuple[Stop, ...], Rehearsal, list[frozenset[ProblemId]]]:
-    """Return the stops of all layers, the last run, and what each layer took as fixed besides those before it."""
+    """Return the stops of all layers, the last run,
+    and what each layer took as fixed besides those before it.
+    """
     stops: dict[tuple[str, ProblemId | None], Stop] = {}
     fixed = assumed
     layers = [assumed]

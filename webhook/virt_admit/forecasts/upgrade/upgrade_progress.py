@@ -1,4 +1,6 @@
-"""How far a roll-out is: which nodes are done, which are under way and what they wait for, and which come next."""
+"""How far a roll-out is: which nodes are done, which are under way and what they wait for,
+and which come next.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,22 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NM, PLAN
+from virt_admit.model.kubernetes.kinds import (
+    DAEMON_SET,
+    MACHINE_CONFIG_POOL,
+    MACHINE_DEPLOYMENT,
+    NM,
+    PLAN,
+)
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import harvester_upgrades, kured
-from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
+from virt_admit.model.node_updates.node_phases import (
+    EMPTIED,
+    IN_FLIGHT,
+    NodeUpdate,
+    Phase,
+    PoolUpdate,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,9 @@ class NodeInFlight:
     age: str
     """How long ago that was; empty: not known."""
     waits_for: str
-    """VMs or pods that are still on it, or the words of the updater. Empty: it waits for nothing else."""
+    """VMs or pods that are still on it, or the words of the updater. Empty:
+    it waits for nothing else.
+    """
     maintenance: str = ""
     """The NodeMaintenance that has it, which may be about anything. Empty: an updater has it."""
 
@@ -71,34 +87,51 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
         for name, update in every
         if update.phase in IN_FLIGHT
     )
-    held = tuple(kured.words(cluster)) if any(update.kind == DAEMON_SET.kind for _, update in every) else ()
-    return UpgradeProgress(in_phase(Phase.DONE), tuple(flying), in_phase(Phase.NEXT), in_phase(Phase.WAITING), held)
+    held = (
+        tuple(kured.words(cluster))
+        if any(update.kind == DAEMON_SET.kind for _, update in every)
+        else ()
+    )
+    return UpgradeProgress(
+        in_phase(Phase.DONE), tuple(flying), in_phase(Phase.NEXT), in_phase(Phase.WAITING), held
+    )
 
 
 _WIDTH: Final = 80
 
 
 def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
-    """Return what a node waits for: what blocks its drain, else its VMs, else the words of the updater."""
+    """Return what a node waits for: what blocks its drain, else its VMs,
+    else the words of the updater.
+    """
     if update.phase is not Phase.DRAINING or plan is None:
         return update.waits_for
     blockers = [found.subject for found in plan.pods.lasting]
-    return names([*blockers, *(row.vmi.full_name for row in plan.forecasts)], _WIDTH) or update.waits_for
+    return (
+        names([*blockers, *(row.vmi.full_name for row in plan.forecasts)], _WIDTH)
+        or update.waits_for
+    )
 
 
 def still_drained(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     """Return the nodes that are being drained, or are drained later."""
     over = (*EMPTIED, Phase.DONE, Phase.FAILING, Phase.NOT_PART)
-    return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase not in over)
+    return frozenset(
+        name for pool in begun for name, update in pool.nodes.items() if update.phase not in over
+    )
 
 
 def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     """Return the nodes that are under way and whose drain has ended."""
-    return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED)
+    return frozenset(
+        name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED
+    )
 
 
 def unseen(begun: Sequence[PoolUpdate], plan: Plan) -> tuple[str, ...]:
-    """Return what could not be read, except about pods of nodes whose drain has ended: those nodes only have to come back."""
+    """Return what could not be read, except about pods of nodes whose drain has ended: those nodes
+    only have to come back.
+    """
     over = emptied(begun)
     ended = {what for node in plan.nodes if node.name in over for what in node.pods.unseen}
     left = {what for node in plan.nodes if node.name not in over for what in node.unseen}
@@ -106,8 +139,15 @@ def unseen(begun: Sequence[PoolUpdate], plan: Plan) -> tuple[str, ...]:
 
 
 def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
-    """Yield what the end of the nodes under way depends on, besides the updater: who ends their maintenance."""
-    flying = ((name, update) for pool in begun for name, update in pool.nodes.items() if update.phase in IN_FLIGHT)
+    """Yield what the end of the nodes under way depends on, besides the updater:
+    who ends their maintenance.
+    """
+    flying = (
+        (name, update)
+        for pool in begun
+        for name, update in pool.nodes.items()
+        if update.phase in IN_FLIGHT
+    )
     waiting = [name for name, update in flying if update.kind not in _ROLLED_OUT]
     if waiting:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"

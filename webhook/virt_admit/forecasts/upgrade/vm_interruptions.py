@@ -1,4 +1,6 @@
-"""How often an upgrade moves a VM or shuts its guest down, and how long the guest is down or paused in all."""
+"""How often an upgrade moves a VM or shuts its guest down,
+and how long the guest is down or paused in all.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
         name = row.vmi.full_name
         node = nodes[name]
         moves = max(low.moves.get(name, 0), high.moves.get(name, 0))
-        away = high.ended[node] - high.started[node] if node in high.ended and node in low.ended else None
+        away = (
+            high.ended[node] - high.started[node]
+            if node in high.ended and node in low.ended
+            else None
+        )
         stopped = shutdowns(row, moves, reached=node in high.started)
         yield VmMoves(
             row.vmi.namespace,
@@ -58,11 +64,15 @@ def unmoved(plan: Plan) -> Iterator[VmMoves]:
 
 
 def _sorted(plan: Plan) -> Sequence[Forecast]:
-    return sorted((row for node in plan.nodes for row in node.forecasts), key=lambda row: row.vmi.full_name)
+    return sorted(
+        (row for node in plan.nodes for row in node.forecasts), key=lambda row: row.vmi.full_name
+    )
 
 
 def shutdowns(row: Forecast, moves: int, *, reached: bool) -> int:
-    """Return how often the VM is shut down: at each move, or once where it does not start on another node."""
+    """Return how often the VM is shut down: at each move,
+    or once where it does not start on another node.
+    """
     if row.outcome not in SHUT_DOWN:
         return 0
     return moves if row.outcome is VmOutcome.RESTARTS else int(reached)
@@ -74,7 +84,8 @@ def downtime(row: Forecast, count: int, away: int | None) -> Downtime | None:
     Args:
         row: what a drain of its node does to the VM.
         count: how often it is shut down.
-        away: the seconds in which its node is drained and updated in the longest run; None: without end.
+        away: the seconds in which its node is drained and updated in the longest run; None: without
+            end.
     """
     if row.outcome is VmOutcome.MIGRATES or (row.outcome in SHUT_DOWN and not count):
         return NONE
@@ -91,7 +102,8 @@ def downtime(row: Forecast, count: int, away: int | None) -> Downtime | None:
 def paused(row: Forecast, moves: int, cluster: Cluster) -> Downtime | None:
     """Return how long migrations may pause the guest in all.
 
-    Only ``allowWorkloadDisruption`` without post-copy pauses it: from the completion time-out until twice that
+    Only ``allowWorkloadDisruption`` without post-copy pauses it: from the completion time-out until
+    twice that
     (kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#handleLegacyConvergence).
     """
     if row.outcome in SHUT_DOWN or not moves:

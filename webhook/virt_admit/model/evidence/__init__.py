@@ -1,1 +1,3 @@
-"""What objects themselves report as wrong, and which objects stand behind which: also those of unknown kinds."""
+"""What objects themselves report as wrong, and which objects stand behind which:
+also those of unknown kinds.
+"""

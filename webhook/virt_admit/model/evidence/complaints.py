@@ -1,6 +1,8 @@
-"""What an object reports as wrong, by the conventions that all kinds share: events, conditions, states, messages.
+"""What an object reports as wrong, by the conventions that all kinds share: events, conditions,
+states, messages.
 
-Sources: kubernetes/community:contributors/devel/sig-architecture/api-conventions.md#typical-status-properties;
+Sources:
+kubernetes/community:contributors/devel/sig-architecture/api-conventions.md#typical-status-properties;
 kubernetes/api:core/v1/types.go#ContainerState.
 """
 
@@ -19,7 +21,9 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import count
 
 _RECENT: Final = timedelta(hours=2)
-"""The API server keeps an event for an hour (``--event-ttl``); a saved one may be a little older."""
+"""The API server keeps an event for an hour (``--event-ttl``);
+a saved one may be a little older.
+"""
 _SETTLED: Final = timedelta(minutes=5)
 """For so long the deletion of an object is nothing unusual."""
 _LASTING: Final = timedelta(minutes=10)
@@ -27,20 +31,31 @@ _LASTING: Final = timedelta(minutes=10)
 _OFTEN: Final = 5
 """Warnings of one kind about one object: controllers try again a few times before they succeed."""
 _GOOD: Final = re.compile(
-    r"(?i)(?<!not)(?<!un)(?<!dis)(?<!\bin)"
-    r"(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved|bound|connected"
-    r"|complete|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
+    r"(?i)(?<!not)(?<!un)(?<!dis)(?<!\bin)(ready|available|scheduled|healthy|established|accepted|"
+    r"succeeded|valid|synced|upgradeable|resolved|bound|connected|complete|applied|deployed|"
+    r"reconciled|approved|schedulable|compatible)\Z"
 )
 """Ends of the types of conditions that are wrong when they are False."""
 _BAD: Final = re.compile(
-    r"(?i)fail|error|degraded|pressure|unavailable|problem|invalid|stalled|denied|corrupt|unhealthy|"
-    r"resizepending|terminationstuck"
+    r"(?i)fail|error|degraded|pressure|unavailable|problem|invalid|stalled|denied|corrupt|"
+    r"unhealthy|resizepending|terminationstuck"
 )
 """Words in the types of conditions that are wrong when they are True."""
 _NEGATED: Final = re.compile(r"\bNo[A-Z]|Free\Z")
 """Types that say the opposite of a word in them: ``NoProblems``, ``ErrorFree``."""
 _BAD_STATES: Final = frozenset(
-    ("failed", "error", "err", "lost", "faulted", "degraded", "unhealthy", "installfailed", "yellow", "red")
+    (
+        "failed",
+        "error",
+        "err",
+        "lost",
+        "faulted",
+        "degraded",
+        "unhealthy",
+        "installfailed",
+        "yellow",
+        "red",
+    )
 )
 _WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
 """Reasons of containers that start as usual."""
@@ -52,19 +67,45 @@ _UNSET: Final = "backup target URL is empty"
 _EXPECTED: Final = frozenset(
     (
         *("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"),
-        "PodTerminating",  # also of a launcher pod that is Completed; a pod that does not end is said of the pod
+        # also of a launcher pod that is Completed; a pod that does not end is said of the pod
+        "PodTerminating",
         *("AsExpected", "NotYetOccurred", "NotYetOccured", "NoClusterTransfer", "NoTraffic"),
     )
 )
-"""Reasons of conditions that follow from what an administrator does, or from what another object reports."""
-_MESSAGES: Final = ("error", "errorMessage", "lastError", "failureMessage", "failureReason", "message")
+"""Reasons of conditions that follow from what an administrator does,
+or from what another object reports.
+"""
+_MESSAGES: Final = (
+    "error",
+    "errorMessage",
+    "lastError",
+    "failureMessage",
+    "failureReason",
+    "message",
+)
 """Fields of a status that hold what went wrong last, or what it waits for."""
 
 
 FIELDS: Final = (
-    *("metadata.finalizers", "metadata.creationTimestamp", "spec.enabled", "spec.suspend", "spec.desireState"),
-    *("status.conditions", "status.phase", "status.state", "status.robustness", "status.health", "status.currentState"),
-    *(f"status.{each}" for each in (*_MESSAGES, "reason", "attachError", "detachError", "syncError")),
+    *(
+        "metadata.finalizers",
+        "metadata.creationTimestamp",
+        "spec.enabled",
+        "spec.suspend",
+        "spec.desireState",
+    ),
+    *(
+        "status.conditions",
+        "status.phase",
+        "status.state",
+        "status.robustness",
+        "status.health",
+        "status.currentState",
+    ),
+    *(
+        f"status.{each}"
+        for each in (*_MESSAGES, "reason", "attachError", "detachError", "syncError")
+    ),
 )
 """The fields that ``lasting`` reads. Errors of other names count where the object is whole."""
 
@@ -87,7 +128,9 @@ class Complaint(NamedTuple):
 
 
 def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield what an object itself has reported as wrong for so long that usual work is over by then."""
+    """Yield what an object itself has reported as wrong for so long that usual work is over by
+    then.
+    """
     now = clock.now(cluster)
     if _is_off(obj):
         return
@@ -99,7 +142,9 @@ def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
 
 
 def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield what an object reports as wrong, the most telling first; nothing if it reports nothing."""
+    """Yield what an object reports as wrong, the most telling first;
+    nothing if it reports nothing.
+    """
     if _is_off(obj):
         return
     yield from _containers(obj, cluster)
@@ -115,15 +160,22 @@ def _is_off(obj: Object) -> bool:
 
 
 def _containers(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield why the containers of a pod do not run, or why they ended last, unless that is long ago."""
+    """Yield why the containers of a pod do not run, or why they ended last,
+    unless that is long ago.
+    """
     if obj.kind != POD.kind:
         return
     now = clock.now(cluster)
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in obj.at("status", kind).items():
             name, waiting = status["name"].text or "?", status.at("state", "waiting")
-            ended = next((each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0])
-            last, time = _ended(status.at(*ended)), clock.instant(status.at(*ended, "finishedAt").text)
+            ended = next(
+                (each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0]
+            )
+            last, time = (
+                _ended(status.at(*ended)),
+                clock.instant(status.at(*ended, "finishedAt").text),
+            )
             reason = waiting["reason"].text or ""
             again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
             said = "" if again else waiting["message"].text
@@ -141,20 +193,26 @@ def _ended(ended: Field) -> str:
     reason = ended["reason"].text or ""
     if not code and reason in ("", "Completed"):
         return ""
-    return _words(f"{reason or 'an error'}{f' (exit code {code})' if code else ''}", ended["message"].text)
+    return _words(
+        f"{reason or 'an error'}{f' (exit code {code})' if code else ''}", ended["message"].text
+    )
 
 
 def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield the newest warning of each reason, but none that only names a reason if another one has a message.
+    """Yield the newest warning of each reason,
+    but none that only names a reason if another one has a message.
 
-    The kubelet says why it cannot pull an image in one event, and repeats ``Error: ImagePullBackOff``.
+    The kubelet says why it cannot pull an image in one event, and repeats
+    ``Error: ImagePullBackOff``.
     """
     now = clock.now(cluster)
     since = now - _RECENT if now is not None else None
     by_reason: dict[str, Complaint] = {}
     for event in events.about(obj, since, cluster):
         reason, found = event["reason"].text or "", _warning(obj, event)
-        if found and (reason not in by_reason or (_is_bare(by_reason[reason]) and not _is_bare(found))):
+        if found and (
+            reason not in by_reason or (_is_bare(by_reason[reason]) and not _is_bare(found))
+        ):
             by_reason[reason] = found
     yield from by_reason.values()
 
@@ -171,7 +229,12 @@ def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complain
     for event in events.about(obj, now - _LASTING, cluster):
         times = event["count"].integer or event.at("series", "count").integer or 1
         first = clock.instant(event["firstTimestamp"].text or event["eventTime"].text)
-        if times >= _OFTEN and first is not None and now - first > _LASTING and (found := _warning(obj, event)):
+        if (
+            times >= _OFTEN
+            and first is not None
+            and now - first > _LASTING
+            and (found := _warning(obj, event))
+        ):
             yield found._replace(about=f"{found.about or 'a warning'}, {times} times")
 
 
@@ -193,7 +256,11 @@ def _conditions(obj: Object) -> Iterator[Complaint]:
         reason, message = condition["reason"].text or "", condition["message"].text or ""
         if not message and " " in reason:  # KubeVirt's snapshots and restores put their words there
             reason, message = "", reason
-        usual = reason in _EXPECTED or reason.endswith(("InProgress", "Successful")) or message == _UNSET
+        usual = (
+            reason in _EXPECTED
+            or reason.endswith(("InProgress", "Successful"))
+            or message == _UNSET
+        )
         if wrong and message and not (usual or follows or finished):
             kept = f"{kind} is {status}{f' ({reason})' if reason and reason not in message else ''}"
             yield Complaint(obj, kept, " ".join(message.split()), _changed(condition))
@@ -204,7 +271,9 @@ def _changed(condition: Field) -> datetime | None:
 
 
 def _state(obj: Object) -> Iterator[Complaint]:
-    """Yield a state of failure, with the message beside it, and a state that is not the wanted one."""
+    """Yield a state of failure, with the message beside it,
+    and a state that is not the wanted one.
+    """
     status = obj["status"]
     for key in ("phase", "state", "robustness", "health"):
         word = status[key].text or status[key]["status"].text or ""
@@ -224,7 +293,9 @@ def _beside(status: Field) -> str:
 
 
 def _error(status: Field) -> tuple[str, str] | None:
-    """Return an error that a status holds on its own, and its field: ``error``, ``attachError.message``."""
+    """Return an error that a status holds on its own, and its field: ``error``,
+    ``attachError.message``.
+    """
     for key, value in status.map.items():
         named = key in _MESSAGES[:-1] or key.lower().endswith("error")
         text = value.get("message") if isinstance(value, dict) else value
@@ -238,7 +309,9 @@ def _deletion(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
     lasts = clock.since(deleted, cluster)
     if deleted and held and lasts is not None and lasts > _SETTLED:
-        kept = f"is being deleted for {clock.duration(lasts)}, and kept by finalizer {', '.join(held)}"
+        kept = (
+            f"is being deleted for {clock.duration(lasts)}, and kept by finalizer {', '.join(held)}"
+        )
         yield Complaint(obj, kept, "", clock.instant(deleted))
 
 

@@ -1,8 +1,9 @@
 """Which objects name each other, whatever their kinds are.
 
-A VM that does not start is often held by an object of another operator, several references away: VM, claim, volume,
-the volume of a storage operator, its replica. No table of kinds is complete, but nearly every reference in Kubernetes
-is the name of an object in a field: ``ownerReferences``, ``claimRef``, ``spec.volumeName``, ``status.currentImage``.
+A VM that does not start is often held by an object of another operator, several references away:
+VM, claim, volume, the volume of a storage operator, its replica. No table of kinds is complete, but
+nearly every reference in Kubernetes is the name of an object in a field: ``ownerReferences``,
+``claimRef``, ``spec.volumeName``, ``status.currentImage``.
 """
 
 from __future__ import annotations
@@ -19,14 +20,22 @@ from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE, POD, PVC, STORAGE
 from virt_admit.model.kubernetes.objects import Object
 
 _FARTHEST: Final = 4
-"""VM, claim, volume, volume of the storage operator, its replica: farther objects concern others as well."""
+"""VM, claim, volume, volume of the storage operator, its replica:
+farther objects concern others as well.
+"""
 _MOST: Final = 200
 _SHARED: Final = 20
-"""An object that more others name is shared by all: it leads to volumes that have nothing to do with each other."""
+"""An object that more others name is shared by all:
+it leads to volumes that have nothing to do with each other.
+"""
 _HUBS: Final = frozenset((NODE.kind, STORAGE_CLASS.kind))
-"""Kinds of shared objects, in small clusters too. Storage operators call their own nodes so as well."""
+"""Kinds of shared objects, in small clusters too.
+Storage operators call their own nodes so as well.
+"""
 _UNIQUE: Final = 20
-"""The length from which a name is taken to be that of one object, in whatever namespace: ``pvc-`` and a UUID."""
+"""The length from which a name is taken to be that of one object, in whatever namespace:
+``pvc-`` and a UUID.
+"""
 _DEEPEST: Final = 32
 _IN_WORDS: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{4,}[a-z0-9])")
 """A name in a message. Shorter ones are words."""
@@ -35,7 +44,9 @@ _WITH_PLACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]*")
 _UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """A UID: controllers make names and labels of it, as in ``prime-<UID of the claim>``."""
 
-_UNNAMED: Final = frozenset(("type", "reason", "status", "op", "operator", "effect", "key", "mode", "protocol"))
+_UNNAMED: Final = frozenset(
+    ("type", "reason", "status", "op", "operator", "effect", "key", "mode", "protocol")
+)
 """Fields whose texts are words of an API and not names."""
 _LEAVES: Final = frozenset(
     (
@@ -79,7 +90,9 @@ class Mentions:
         start: nodes among these count; others are left out, because all pods of a node name it.
     """
 
-    def __init__(self, objects: Iterable[Object], namespaces: Collection[str], start: Iterable[Object] = ()) -> None:
+    def __init__(
+        self, objects: Iterable[Object], namespaces: Collection[str], start: Iterable[Object] = ()
+    ) -> None:
         self._by_name: dict[str, dict[str, list[Object]]] = {}
         """By name or UID, then by namespace."""
         kept = [obj for obj in objects if _counts(obj, namespaces)]
@@ -94,7 +107,9 @@ class Mentions:
                 self._by.setdefault(_address(named), {})[_address(obj)] = obj
 
     def named_in(self, texts: Iterable[str]) -> list[Object]:
-        """Return the objects that texts name together with their kinds, such as ``Plan system-upgrade/agent``."""
+        """Return the objects that texts name together with their kinds, such as
+        ``Plan system-upgrade/agent``.
+        """
         found: dict[Address, Object] = {}
         for text in texts:
             words = _WITH_PLACE.findall(text)
@@ -108,7 +123,10 @@ class Mentions:
         return list(found.values())
 
     def around(self, start: Iterable[Object]) -> list[Near]:
-        """Return the objects that are reached from some, these first, then the nearest. Other guests are left out."""
+        """Return the objects that are reached from some, these first, then the nearest.
+
+        Other guests are left out.
+        """
         found = {_address(obj): Near(0, obj) for obj in start}
         own = {(near.obj.namespace, near.obj.name) for near in found.values()}
         queue = deque(found.values())
@@ -131,7 +149,11 @@ class Mentions:
 
     def _named_by(self, obj: Object) -> Iterator[Object]:
         """Yield the objects that an object names, and those with its own name in its namespace."""
-        uids = (Mention(uid, "", "") for each in (obj.name, *obj.labels.values()) for uid in _UID.findall(each))
+        uids = (
+            Mention(uid, "", "")
+            for each in (obj.name, *obj.labels.values())
+            for uid in _UID.findall(each)
+        )
         for mention in (Mention(obj.name, obj.namespace, ""), *uids, *_mentions(obj)):
             places = self._by_name.get(mention.name)
             for other in chain.from_iterable(_meant(mention, obj, places)) if places else ():
@@ -144,7 +166,9 @@ def _address(obj: Object) -> Address:
 
 
 def _guest(obj: Object) -> tuple[str, str] | None:
-    """Return namespace and name of the guest that an object is or that its pod runs; None: it is none of a guest."""
+    """Return namespace and name of the guest that an object is or that its pod runs; None:
+    it is none of a guest.
+    """
     if obj.kind in (VM.kind, VMI.kind):
         return obj.namespace, obj.name
     owner = obj.controller if obj.kind == POD.kind else None
@@ -158,7 +182,9 @@ def _counts(obj: Object, namespaces: Collection[str]) -> bool:
     return obj.kind not in _LEAVES and kinds.of(obj) is not NODE and not elsewhere
 
 
-def _meant(mention: Mention, obj: Object, places: Mapping[str, list[Object]]) -> Iterator[Iterable[Object]]:
+def _meant(
+    mention: Mention, obj: Object, places: Mapping[str, list[Object]]
+) -> Iterator[Iterable[Object]]:
     """Yield the objects that a text in an object may mean, of all with that name by namespace."""
     unique = len(mention.name) >= _UNIQUE and not mention.namespace
     near = dict.fromkeys(("", mention.namespace or obj.namespace))
@@ -182,14 +208,22 @@ def _texts(value: Any, depth: int) -> Iterator[Mention]:
         return
     if isinstance(value, list):
         for item in value:
-            yield from (Mention(item, "", ""),) if isinstance(item, str) else _texts(item, depth + 1)
+            yield from (
+                (Mention(item, "", ""),) if isinstance(item, str) else _texts(item, depth + 1)
+            )
     elif isinstance(value, dict):
-        namespace, kind = (each if isinstance(each := value.get(key), str) else "" for key in ("namespace", "kind"))
+        namespace, kind = (
+            each if isinstance(each := value.get(key), str) else "" for key in ("namespace", "kind")
+        )
         for key, item in value.items():
             if not isinstance(item, str):
                 yield from _texts(item, depth + 1)
             elif key == "message":
-                yield from (Mention(word, "", "") for word in _IN_WORDS.findall(item) if "-" in word or "." in word)
+                yield from (
+                    Mention(word, "", "")
+                    for word in _IN_WORDS.findall(item)
+                    if "-" in word or "." in word
+                )
             elif key not in _UNNAMED:
                 before, _, name = item.rpartition("/")
                 yield Mention(name, before or namespace, kind if key == "name" else "")

@@ -1,4 +1,6 @@
-"""What the objects around some others report as wrong: evidence beside a verdict, in the words of their controllers."""
+"""What the objects around some others report as wrong: evidence beside a verdict,
+in the words of their controllers.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class ReportedProblem:
 
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        subject, verb = (f"{place} and {len(self.also)} more", "report") if self.also else (place, "reports")
+        subject, verb = (
+            (f"{place} and {len(self.also)} more", "report") if self.also else (place, "reports")
+        )
         return f"{self.kind} {subject} {verb}: {self.text}{f' (at {self.at})' if self.at else ''}"
 
 
@@ -97,7 +101,8 @@ def around(
     said: Collection[str],
     read: Read = no_events,
 ) -> tuple[ReportedProblem, ...]:
-    """Return what the objects around some others report as wrong, the nearest first, each object once.
+    """Return what the objects around some others report as wrong, the nearest first,
+    each object once.
 
     Args:
         start: the objects to begin with.
@@ -112,7 +117,10 @@ def around(
 
 
 def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
-    """Return what the objects that texts name, and those around them, report as wrong. Arguments as above."""
+    """Return what the objects that texts name, and those around them, report as wrong.
+
+    Arguments as above.
+    """
     mentions = Mentions(cluster, ())
     near = [each.obj for each in mentions.around(mentions.named_in(said))]
     return _around(near, cluster, said)
@@ -123,12 +131,13 @@ def of_cluster(
 ) -> tuple[ReportedProblem, ...]:
     """Return what objects have reported as wrong for long, the newest first.
 
-    Guests, their migrations, disks and pods are left out: virt-admit judges them itself. So are nodes.
+    Guests, their migrations, disks and pods are left out: virt-admit judges them itself. So are
+    nodes.
 
     Args:
         cluster: the cluster.
-        said: the texts that stand beside it. Objects that they name with their kinds are left out, as rules judge them.
-            So is what one of them says of an object with its name.
+        said: the texts that stand beside it. Objects that they name with their kinds are left out,
+            as rules judge them. So is what one of them says of an object with its name.
         groups: the API groups of the objects.
     """
     texts = [_Text(text) for text in said]
@@ -146,12 +155,15 @@ def of_cluster(
 def _lasting(obj: Object, texts: Sequence[_Text], cluster: Cluster) -> Complaint | None:
     """Return what an object has reported for long; None: nothing, or a text says it."""
     found = list(complaints.lasting(obj, cluster))
-    if not found or any(text.is_about(obj) for text in texts):  # few objects report anything, but texts may be many
+    # few objects report anything, but texts may be many
+    if not found or any(text.is_about(obj) for text in texts):
         return None
     return _first_new(found, [each for each in texts if obj.name in each.names])
 
 
-def _around(near: Iterable[Object], cluster: Cluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
+def _around(
+    near: Iterable[Object], cluster: Cluster, said: Collection[str]
+) -> tuple[ReportedProblem, ...]:
     texts = [_Text(text) for text in said]
     judged = (obj for obj in near if kinds.of(obj) not in (VMIM, NODE))
     new = (_first_new(complaints.of(obj, cluster), texts) for obj in judged)
@@ -163,7 +175,8 @@ def _first_new(found: Iterable[Complaint], texts: Sequence[_Text]) -> Complaint 
 
 
 def _grouped(found: Iterable[Complaint]) -> tuple[ReportedProblem, ...]:
-    """Return each complaint once: with the objects of its kind that have it too, and without what follows from it.
+    """Return each complaint once: with the objects of its kind that have it too,
+    and without what follows from it.
 
     An owner repeats what its objects report: a MachineSet, a Deployment.
     """
@@ -196,7 +209,9 @@ class _Text:
         )
 
     def says(self, complaint: Complaint) -> bool:
-        """Whether a complaint has nothing new: nearly all of its words, or its end, where errors have their cause."""
+        """Whether a complaint has nothing new: nearly all of its words, or its end,
+        where errors have their cause.
+        """
         words = _words(complaint.message or complaint.words)
         end = words[-_END:]
         told = len(end) == _END and f" {' '.join(end)} " in self._line

@@ -1,1 +1,3 @@
-"""Facts about Kubernetes itself: objects, kinds, the cluster that look-ups read, selectors and units."""
+"""Facts about Kubernetes itself: objects, kinds, the cluster that look-ups read,
+selectors and units.
+"""

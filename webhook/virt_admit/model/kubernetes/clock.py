@@ -16,7 +16,9 @@ READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
 
 
 def instant(text: str | None) -> datetime | None:
-    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid, in UTC too, or has no time zone."""
+    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid, in UTC too,
+    or has no time zone.
+    """
     try:
         found = datetime.fromisoformat(text or "")
         if found.tzinfo is None:
@@ -24,7 +26,8 @@ def instant(text: str | None) -> datetime | None:
         found.astimezone(UTC)  # "0001-01-01T00:00:00+14:00" is in the year 0 of UTC
     except (ValueError, OverflowError):
         return None
-    return found if _FIRST <= found.year < MAXYEAR else None  # a pause may be added to it, or taken from it
+    # a pause may be added to it, or taken from it
+    return found if _FIRST <= found.year < MAXYEAR else None
 
 
 _FIRST: Final = 1970
@@ -37,9 +40,11 @@ def exact(cluster: Cluster) -> datetime | None:
 
 
 def now(cluster: Cluster) -> datetime | None:
-    """Return the time of the listing, else the newest heartbeat of a known node; None: it cannot be determined.
+    """Return the time of the listing, else the newest heartbeat of a known node; None:
+    it cannot be determined.
 
-    A heartbeat is at most five minutes old, because kubelets report that often (``nodeStatusReportFrequency``).
+    A heartbeat is at most five minutes old, because kubelets report that often
+    (``nodeStatusReportFrequency``).
     """
     return exact(cluster) or cluster.cached(_newest_heartbeat)
 
@@ -56,7 +61,9 @@ def stamp(time: datetime | None) -> str | None:
 
 
 def since(text: str | None, cluster: Cluster) -> timedelta | None:
-    """Return how long ago a time stamp was, or None if the stamp or the time cannot be determined."""
+    """Return how long ago a time stamp was, or None if the stamp or the time cannot be
+    determined.
+    """
     then = instant(text)
     if then is None:  # the time is not read: what reads it is judged again all the time
         return None
@@ -65,7 +72,9 @@ def since(text: str | None, cluster: Cluster) -> timedelta | None:
 
 
 def lasting(text: str | None, cluster: Cluster) -> str:
-    """Return for how long something lasts that began at a time stamp, as `` for 3 h 10``; empty: that is not known."""
+    """Return for how long something lasts that began at a time stamp, as `` for 3 h 10``; empty:
+    that is not known.
+    """
     found = since(text, cluster)
     return f" for {duration(found)}" if found is not None else ""
 
@@ -75,7 +84,9 @@ _IN_WHOLE_DAYS: Final = 10
 
 
 def duration(length: timedelta) -> str:
-    """Format a duration for people: ``40 s``, ``65 min``, ``2 h``, ``2 h 52``, ``3 days 4 h``, ``35 days``."""
+    """Format a duration for people: ``40 s``, ``65 min``, ``2 h``, ``2 h 52``, ``3 days 4 h``,
+    ``35 days``.
+    """
     seconds = max(int(length.total_seconds()), 0)
     if seconds < 120:
         return f"{seconds} s"

@@ -1,7 +1,8 @@
 """The read model of a cluster: the objects that rules may look up.
 
-*Unseen is not absent.* A look-up returns None only if the object is known not to exist. An object that could not
-be read raises ``Unseen``, and so does one that may not exist yet. No rule ever denies because of ``Unseen``.
+*Unseen is not absent.* A look-up returns None only if the object is known not to exist. An object
+that could not be read raises ``Unseen``, and so does one that may not exist yet. No rule ever
+denies because of ``Unseen``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ T = TypeVar("T")
 class Unseen(Exception):
     """Data that a rule needs could not be read.
 
-    Look-ups raise it. A rule may also *yield* it when only one of several independent look-ups failed.
+    Look-ups raise it. A rule may also *yield* it when only one of several independent look-ups
+    failed.
     """
 
     def __init__(self, what: str) -> None:
@@ -32,7 +34,10 @@ class Unseen(Exception):
 
 
 class Cluster(Protocol):
-    """The look-ups that rules may make. They answer from memory and never wait for the API server."""
+    """The look-ups that rules may make.
+
+    They answer from memory and never wait for the API server.
+    """
 
     @property
     def server_version(self) -> str | None:
@@ -40,7 +45,9 @@ class Cluster(Protocol):
 
     @property
     def time(self) -> str | None:
-        """The API server's time at the end of the listing (RFC 3339); None: not recorded, or the cluster changes."""
+        """The API server's time at the end of the listing (RFC 3339); None: not recorded,
+        or the cluster changes.
+        """
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return the object, or None if it is known not to exist.
@@ -66,7 +73,9 @@ class Cluster(Protocol):
 
 
 class KeepingCluster(Cluster, Protocol):
-    """A cluster that changes, and that keeps each value until something changes that its computation read."""
+    """A cluster that changes, and that keeps each value until something changes that its
+    computation read.
+    """
 
     def keep(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
         """Return ``compute(self)``, kept by the key."""
@@ -75,7 +84,9 @@ class KeepingCluster(Cluster, Protocol):
         """Return one entry of a mapping. Others may change without any effect."""
 
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
-        """Return ``function(obj)`` of each known object of a kind, computed again only for those that changed."""
+        """Return ``function(obj)`` of each known object of a kind,
+        computed again only for those that changed.
+        """
 
     def unlisted(self, kind: Kind) -> str:
         """Return what could not be read if more objects of a kind may exist, else an empty text."""
@@ -101,13 +112,18 @@ def _keeping(cluster: Cluster) -> KeepingCluster | None:
 
 
 def keep(cluster: Cluster, key: Hashable, compute: Callable[[Cluster], T]) -> T:
-    """Return ``compute(cluster)``: a value of one object, of which a cluster has so many that few clusters keep them."""
+    """Return ``compute(cluster)``: a value of one object,
+    of which a cluster has so many that few clusters keep them.
+    """
     keeping = _keeping(cluster)
     return compute(cluster) if keeping is None else keeping.keep(key, compute)
 
 
 def entry(cluster: Cluster, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
-    """Return one entry of a mapping that is derived from a cluster. Other entries may change without any effect."""
+    """Return one entry of a mapping that is derived from a cluster.
+
+    Other entries may change without any effect.
+    """
     keeping = _keeping(cluster)
     return cluster.cached(function).get(key) if keeping is None else keeping.entry(function, key)
 
@@ -134,13 +150,22 @@ class Entries(Mapping[K, T]):
 
 
 def each(cluster: Cluster, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
-    """Return ``function(obj)`` of each known object of a kind. The function reads nothing but the object."""
+    """Return ``function(obj)`` of each known object of a kind.
+
+    The function reads nothing but the object.
+    """
     keeping = _keeping(cluster)
-    return gather(map(function, cluster.list(kind)))[0] if keeping is None else keeping.each(kind, function)
+    return (
+        gather(map(function, cluster.list(kind)))[0]
+        if keeping is None
+        else keeping.each(kind, function)
+    )
 
 
 def unlisted(cluster: Cluster, kind: Kind) -> str:
-    """Return what could not be read if more objects of a kind may exist than are known, else an empty text."""
+    """Return what could not be read if more objects of a kind may exist than are known,
+    else an empty text.
+    """
     keeping = _keeping(cluster)
     return cluster.cached(_unlisted(kind)) if keeping is None else keeping.unlisted(kind)
 
@@ -160,7 +185,8 @@ class OutOfTime(Unseen):
         super().__init__(OUT_OF_TIME)
 
 
-class time_limit:  # noqa: N801 - a context manager; as a generator it would cost five times as much in each review
+# a context manager; as a generator it would cost five times as much in each review
+class time_limit:  # noqa: N801
     """Let ``check_time`` end the computations of the block when the time is over."""
 
     __slots__ = ("_token", "expired", "reached")
@@ -181,7 +207,9 @@ _limit: ContextVar[time_limit | None] = ContextVar("limit", default=None)
 
 
 def check_time() -> None:
-    """End a loop whose length depends on other objects. Without a limit, as in ``check`` and ``scan``, do nothing.
+    """End a loop whose length depends on other objects.
+
+    Without a limit, as in ``check`` and ``scan``, do nothing.
 
     Raises:
         OutOfTime: the time of the review is over.
@@ -196,7 +224,8 @@ def computed(function: Callable[[Cluster], T], cluster: Cluster) -> T:
     """Return ``function(cluster)``, a value to remember.
 
     Raises:
-        OutOfTime: the time limit ended a part of the computation, even if the function went on without that part.
+        OutOfTime: the time limit ended a part of the computation, even if the function went on
+            without that part.
     """
     limit = _limit.get()
     if limit is None:
@@ -212,11 +241,13 @@ def computed(function: Callable[[Cluster], T], cluster: Cluster) -> T:
 
 
 class TimedCluster:
-    """The look-ups of a cluster until the time is over; then they raise ``OutOfTime``, at each object of a list too.
+    """The look-ups of a cluster until the time is over; then they raise ``OutOfTime``, at each
+    object of a list too.
 
-    A rule may compare each item of a large object with each object of a large cluster. Between two findings only its
-    look-ups can end it. ``known`` never raises. What ``cached`` computes, it computes from the cluster itself: a value of
-    half of the objects must not be remembered. Only ``check_time`` ends such a computation, and then nothing is remembered.
+    A rule may compare each item of a large object with each object of a large cluster. Between two
+    findings only its look-ups can end it. ``known`` never raises. What ``cached`` computes, it
+    computes from the cluster itself: a value of half of the objects must not be remembered. Only
+    ``check_time`` ends such a computation, and then nothing is remembered.
     """
 
     __slots__ = ("_cluster", "_expired")
@@ -270,7 +301,9 @@ def gather(items: Iterable[T]) -> tuple[list[T], str]:
 
 
 def first_known(checks: Iterable[Callable[[], T | None]]) -> T | None:
-    """Return the first result that is not None, whatever the other checks cannot read. None: no check has a result.
+    """Return the first result that is not None, whatever the other checks cannot read.
+
+    None: no check has a result.
 
     Raises:
         Unseen: no check has a result, and one of them could not read what it needs.
@@ -290,7 +323,10 @@ def first_known(checks: Iterable[Callable[[], T | None]]) -> T | None:
 
 
 def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
-    """Yield ``Unseen`` if more objects of the kind may exist than are known. Rules yield it after their findings."""
+    """Yield ``Unseen`` if more objects of the kind may exist than are known.
+
+    Rules yield it after their findings.
+    """
     yield from map(Unseen, filter(None, (unlisted(cluster, kind),)))
 
 
@@ -299,8 +335,8 @@ class Snapshot:
 
     Args:
         objects: the objects of the cluster.
-        complete: the kinds whose objects are all present, as ``plural.group``; ``"*"`` means every kind, and
-            ``namespace/plural.group`` means every object in that namespace.
+        complete: the kinds whose objects are all present, as ``plural.group``; ``"*"`` means every
+            kind, and ``namespace/plural.group`` means every object in that namespace.
         unreadable: the kinds that could not be read, even where ``complete`` has ``"*"``.
         server_version: the API server's version, if it is known.
         time: the API server's time at the end of the listing (RFC 3339), if it is known.
@@ -325,20 +361,29 @@ class Snapshot:
             namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
             found.setdefault((obj.group, obj.kind), {}).setdefault(namespace, {})[obj.name] = obj
         self._objects = {
-            kind: {namespace: dict(sorted(named.items())) for namespace, named in sorted(by_namespace.items())}
+            kind: {
+                namespace: dict(sorted(named.items()))
+                for namespace, named in sorted(by_namespace.items())
+            }
             for kind, by_namespace in found.items()
         }
-        """By group and kind, then by namespace (empty for what has none), then by name: in the order of the API server."""
+        """By group and kind, then by namespace (empty for what has none), then by name: in the
+        order of the API server.
+        """
 
     def sees_all(self, kind: Kind) -> bool:
         """Whether every object of the kind is present."""
         resource = kind.resource
-        return resource not in self.unreadable and ("*" in self.complete or resource in self.complete)
+        return resource not in self.unreadable and (
+            "*" in self.complete or resource in self.complete
+        )
 
     def _sees(self, kind: Kind, namespace: str | None) -> bool:
         """Whether every object of the kind in the namespace is present."""
         scope = f"{namespace}/{kind.resource}"
-        return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
+        return self.sees_all(kind) or (
+            scope in self.complete and kind.resource not in self.unreadable
+        )
 
     def _of(self, kind: Kind) -> dict[str, dict[str, Object]]:
         return self._objects.get((kind.group, kind.kind), {})

@@ -26,7 +26,8 @@ Source: kubernetes/kubernetes:pkg/registry/core/event/strategy.go#ToSelectableFi
 
 
 def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Cluster) -> str:
-    """Return the message of the newest known warning with this reason about an object; empty: there is none.
+    """Return the message of the newest known warning with this reason about an object; empty:
+    there is none.
 
     Args:
         obj: the object that the event is about.
@@ -38,7 +39,10 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
 
 
 def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield reason and message of the known warnings about an object, the newest first. Arguments as above."""
+    """Yield reason and message of the known warnings about an object, the newest first.
+
+    Arguments as above.
+    """
     for event in about(obj, since, cluster):
         yield event["reason"].text or "", message(event)
 
@@ -56,7 +60,9 @@ _COMBINED: Final = "(combined from similar events):"
 
 def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:
     """Yield the known warnings about an object, the newest first. Arguments as above."""
-    for event in cluster.cached(_warnings).get((obj.namespace or "default", obj.kind, obj.name), ()):
+    for event in cluster.cached(_warnings).get(
+        (obj.namespace or "default", obj.kind, obj.name), ()
+    ):
         if since is None or (time_of(event) or since) >= since:
             yield event
 
@@ -86,7 +92,11 @@ def _warnings(cluster: Cluster) -> Mapping[tuple[str, str, str], tuple[Object, .
     groups: dict[tuple[str, str, str], list[Object]] = {}
     for event in newest_warnings(cluster):
         about = event["involvedObject"]
-        key = about["namespace"].text or "default", about["kind"].text or "", about["name"].text or ""
+        key = (
+            about["namespace"].text or "default",
+            about["kind"].text or "",
+            about["name"].text or "",
+        )
         groups.setdefault(key, []).append(event)
     attached = _attached(cluster)
     return {key: tuple(_telling(some, attached.get(key, {}))) for key, some in groups.items()}
@@ -100,7 +110,9 @@ def _telling(some: Sequence[Object], attached: Mapping[str, datetime]) -> Iterat
     attachdetach; :pkg/kubelet/volumemanager/volume_manager.go#WaitForAttachAndMount).
     """
     lasting = [event for event in some if not _is_over(event, attached)]
-    causes = [time_of(event) for event in lasting if _is_of_volume(event) and not _is_summary(event)]
+    causes = [
+        time_of(event) for event in lasting if _is_of_volume(event) and not _is_summary(event)
+    ]
     for event in lasting:
         time = time_of(event)
         told = (cause is None or time is None or time - cause < _BESIDE for cause in causes)
@@ -135,9 +147,15 @@ def _attached(cluster: Cluster) -> Mapping[tuple[str, str, str], Mapping[str, da
     """Return by pod when each of its volumes was attached last."""
     found: dict[tuple[str, str, str], dict[str, datetime]] = {}
     for event in known("Pod", "SuccessfulAttachVolume", cluster):
-        named, time, about = _VOLUME.search(event["message"].text or ""), time_of(event), event["involvedObject"]
+        named, time, about = (
+            _VOLUME.search(event["message"].text or ""),
+            time_of(event),
+            event["involvedObject"],
+        )
         if named is not None and time is not None:
-            own = found.setdefault((about["namespace"].text or "default", "Pod", about["name"].text or ""), {})
+            own = found.setdefault(
+                (about["namespace"].text or "default", "Pod", about["name"].text or ""), {}
+            )
             own[named[1]] = max(time, own.get(named[1], time))
     return found
 

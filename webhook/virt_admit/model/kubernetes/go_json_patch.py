@@ -1,7 +1,7 @@
 """JSON Patch as KubeVirt applies it to a restored VM: with gopkg.in/evanphx/json-patch.v4.
 
-It is more lenient than RFC 6902: ``replace`` may set a key that does not exist, and a negative index counts from the end
-of a list.
+It is more lenient than RFC 6902: ``replace`` may set a key that does not exist, and a negative
+index counts from the end of a list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any, Final
 from virt_admit.model.kubernetes import json_codec
 
 MAX_COPIED: Final = 3 * 1024 * 1024
-"""Bytes. The API server accepts no larger request, but ``copy`` operations can double a value again and again."""
+"""Bytes. The API server accepts no larger request,
+but ``copy`` operations can double a value again and again.
+"""
 
 _INDEX: Final = re.compile(r"[+-]?[0-9]{1,9}\Z")
 
@@ -24,7 +26,9 @@ class NotApplied(ValueError):
 
 
 def apply(data: Any, operations: Iterable[Any]) -> Any:
-    """Apply the operations to JSON data, and return the result, which may be another value. The given data change.
+    """Apply the operations to JSON data, and return the result, which may be another value.
+
+    The given data change.
 
     Raises:
         NotApplied: an operation is not valid or does not fit.
@@ -69,8 +73,13 @@ def _whole(value: Any) -> Any:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Return whether both are the same JSON. Python takes true for 1; the cheap comparison comes first."""
-    return bool(left == right) and json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+    """Return whether both are the same JSON.
+
+    Python takes true for 1; the cheap comparison comes first.
+    """
+    return bool(left == right) and json.dumps(left, sort_keys=True) == json.dumps(
+        right, sort_keys=True
+    )
 
 
 def _size(data: Any) -> int:
@@ -108,7 +117,9 @@ def _find(root: Any, path: Any) -> tuple[Any, str]:
 def _get(container: Any, key: str) -> Any:
     if isinstance(container, dict):
         return container.get(key)
-    if not isinstance(container, list) or not 0 <= (index := _position(container, key)) < len(container):
+    if not isinstance(container, list) or not 0 <= (index := _position(container, key)) < len(
+        container
+    ):
         raise NotApplied(f"{key} does not exist")
     return container[index]
 

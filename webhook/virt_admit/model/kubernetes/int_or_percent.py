@@ -1,4 +1,7 @@
-"""Limits that are a count or a percentage of machines or nodes. See ``units`` for what Go and Python read differently."""
+"""Limits that are a count or a percentage of machines or nodes.
+
+See ``units`` for what Go and Python read differently.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ from typing import Final
 from virt_admit.model.kubernetes.units import admits, show
 
 INT_OR_PERCENT: Final = r"\A(?:(?:100|[0-9]{1,2})%|[0-9]+)\Z"
-"""The schema of ``maxUnhealthy`` and ``minHealthy`` (not in Cluster API). It applies to strings only."""
+"""The schema of ``maxUnhealthy`` and ``minHealthy`` (not in Cluster API).
+It applies to strings only.
+"""
 
 MAX_INT32: Final = 2**31 - 1
-"""The largest int-or-string integer. A larger one makes the whole list of objects impossible to decode."""
+"""The largest int-or-string integer. A larger one makes the whole list of objects impossible to
+decode.
+"""
 
 _PERCENT: Final = r"[0-9]+%"
 _DIGITS: Final = r"[0-9]+"
@@ -22,14 +29,18 @@ _NEGATIVE: Final = r"-[0-9]+%?"
 
 
 class LimitKind(enum.Enum):
-    """The controller that reads the limit: the same text means different numbers to different controllers.
+    """The controller that reads the limit: the same text means different numbers to different
+    controllers.
 
     Sources: openshift/machine-api-operator, kubernetes-sigs/cluster-api:
     …machinehealthcheck_controller.go#getMaxUnhealthy; medik8s/node-healthcheck-operator:
     internal/controller/nodehealthcheck_controller.go#getMinHealthy.
     """
 
-    MACHINE_API = "maxUnhealthy of machine.openshift.io: a percentage is rounded down; digits in a string are a count"
+    MACHINE_API = (
+        "maxUnhealthy of machine.openshift.io: a percentage is rounded down; digits in a string "
+        "are a count"
+    )
     CLUSTER_API = "maxUnhealthy of cluster.x-k8s.io: a percentage is rounded down"
     NODE_MAX_UNHEALTHY = "maxUnhealthy of remediation.medik8s.io: a percentage is rounded up"
     NODE_MIN_HEALTHY = "minHealthy of remediation.medik8s.io: a percentage is rounded up"
@@ -56,7 +67,9 @@ class LimitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class IntOrPercent:
-    """A limit: ``number`` machines or nodes, or ``number`` percent of those that the selector matches."""
+    """A limit: ``number`` machines or nodes,
+    or ``number`` percent of those that the selector matches.
+    """
 
     number: int
     percent: bool = False
@@ -69,12 +82,15 @@ def parse_int_or_percent(value: object, limit: LimitKind) -> IntOrPercent:
     """Parse a limit as its controller does: ``3``, ``"40%"`` and, only in the Machine API, ``"3"``.
 
     Raises:
-        LimitError: the schema or the controller rejects the value, or accepts it and then never remediates.
+        LimitError: the schema or the controller rejects the value, or accepts it and then never
+            remediates.
     """
     if isinstance(value, str):
         return _limit_in_text(value, limit)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise LimitError(Fault.TYPE, f'{show(value)} is neither an integer nor a percentage such as "40%"')
+        raise LimitError(
+            Fault.TYPE, f'{show(value)} is neither an integer nor a percentage such as "40%"'
+        )
     if value < 0:
         raise LimitError(Fault.NEGATIVE, f"{value} is below zero")
     if value > MAX_INT32:
@@ -94,7 +110,9 @@ def _limit_in_text(text: str, limit: LimitKind) -> IntOrPercent:
             raise LimitError(Fault.FORM, f"{shown} has too many digits: write '{digits}%'")
         return IntOrPercent(int(digits), percent=True)
     if not re.fullmatch(_DIGITS, text):
-        raise LimitError(Fault.FORM, f'{shown} is neither an integer nor a percentage such as "40%"')
+        raise LimitError(
+            Fault.FORM, f'{shown} is neither an integer nor a percentage such as "40%"'
+        )
     if len(digits) > 10 or int(digits) > MAX_INT32:
         raise LimitError(Fault.TOO_LARGE, f"{shown} is more than {MAX_INT32}")
     if limit is not LimitKind.MACHINE_API:
@@ -103,10 +121,12 @@ def _limit_in_text(text: str, limit: LimitKind) -> IntOrPercent:
 
 
 def allowed_unhealthy(value: IntOrPercent, total: int, limit: LimitKind) -> int:
-    """Return how many of ``total`` machines or nodes may be unhealthy while their controller still remediates.
+    """Return how many of ``total`` machines or nodes may be unhealthy while their controller still
+    remediates.
 
-    0 means that the controller never remediates. This includes the case in which the NodeHealthCheck controller stops
-    with an error because ``maxUnhealthy`` exceeds the number of nodes.
+    0 means that the controller never remediates. This includes the case in which the
+    NodeHealthCheck controller stops with an error because ``maxUnhealthy`` exceeds the number of
+    nodes.
     """
     share = float(value.number) * float(total) / 100 if value.percent else float(value.number)
     match limit:

@@ -1,6 +1,7 @@
 """JSON as the API server writes it.
 
-The extra ``[speed]`` installs orjson, which is five times faster. Both libraries give the same objects.
+The extra ``[speed]`` installs orjson, which is five times faster. Both libraries give the same
+objects.
 """
 
 from __future__ import annotations
@@ -29,16 +30,21 @@ def loads(text: bytes) -> Any:
 
 
 MAX_DEPTH: Final = 100
-"""Maps and lists within each other that are read of an object of the API server, which stores up to 10,000. KubeVirt has
-fields without a schema, such as ``spec.template.metadata``; no rule reads that deep, orjson parses 1,024, and writes 254."""
+"""Maps and lists within each other that are read of an object of the API server, which stores up to
+10,000. KubeVirt has fields without a schema, such as ``spec.template.metadata``; no rule reads that
+deep, orjson parses 1,024, and writes 254.
+"""
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def loads_bounded(text: bytes) -> Any:
-    """Parse JSON of the API server. If it is nested too deeply to be parsed, read what is below ``MAX_DEPTH`` as null.
+    """Parse JSON of the API server.
 
-    One object with such a value must hide neither the rest of that object nor all other objects of a listing.
+    If it is nested too deeply to be parsed, read what is below ``MAX_DEPTH`` as null.
+
+    One object with such a value must hide neither the rest of that object nor all other objects of
+    a listing.
 
     Raises:
         ValueError: the text is not valid JSON.
@@ -72,7 +78,10 @@ def _without_deep_values(text: bytes) -> bytes:
 
 
 def dumps_bounded(value: Any) -> bytes:
-    """Encode an object of the API server. If it is nested too deeply, write what is below ``MAX_DEPTH`` as null."""
+    """Encode an object of the API server.
+
+    If it is nested too deeply, write what is below ``MAX_DEPTH`` as null.
+    """
     try:
         return dumps(value)
     except (TypeError, RecursionError):  # TypeError: orjson
@@ -93,7 +102,8 @@ def dumps(value: Any) -> bytes:
     """Encode a value as compact JSON in UTF-8; keys keep their order."""
     if orjson is None:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        return text.encode(errors="replace")  # UTF-8 cannot encode half a surrogate pair, and orjson refuses to read it
+        # UTF-8 cannot encode half a surrogate pair, and orjson refuses to read it
+        return text.encode(errors="replace")
     encoded: bytes = orjson.dumps(value)
     return encoded
 
@@ -110,5 +120,10 @@ def _finite(text: str) -> float:
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal. ``==`` alone takes ``true`` for ``1``, and ignores the order of keys."""
-    return one is other or (bool(one == other) and (isinstance(one, bytes) or dumps(one) == dumps(other)))
+    """Return whether two JSON values are equal.
+
+    ``==`` alone takes ``true`` for ``1``, and ignores the order of keys.
+    """
+    return one is other or (
+        bool(one == other) and (isinstance(one, bytes) or dumps(one) == dumps(other))
+    )

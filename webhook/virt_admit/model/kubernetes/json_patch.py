@@ -26,7 +26,11 @@ class Patch(NamedTuple):
 
     def __str__(self) -> str:
         """Return the operation as an order: ``set spec.x to 1``."""
-        return f"remove {self.path}" if self.op == "remove" else f"set {self.path} to {self._value_text}"
+        return (
+            f"remove {self.path}"
+            if self.op == "remove"
+            else f"set {self.path} to {self._value_text}"
+        )
 
     def passive(self, verb: str) -> str:
         """Return the operation as a report: ``spec.x was set to 1``.
@@ -34,7 +38,11 @@ class Patch(NamedTuple):
         Args:
             verb: ``was`` for a change that is made, ``would be`` for one that is only predicted.
         """
-        return f"{self.path} {verb} removed" if self.op == "remove" else f"{self.path} {verb} set to {self._value_text}"
+        return (
+            f"{self.path} {verb} removed"
+            if self.op == "remove"
+            else f"{self.path} {verb} set to {self._value_text}"
+        )
 
     @property
     def _value_text(self) -> str:
@@ -81,9 +89,13 @@ def _apply(container: Any, path: tuple[str | int, ...], operation: Patch) -> Any
     raise PatchError(f"{operation.path.pointer}: there is no {step!r}")
 
 
-def _in_map(copy: dict[str, Any], step: str, rest: tuple[str | int, ...], operation: Patch) -> dict[str, Any]:
+def _in_map(
+    copy: dict[str, Any], step: str, rest: tuple[str | int, ...], operation: Patch
+) -> dict[str, Any]:
     if step not in copy and operation.op == "test" and operation.value is None and not rest:
-        return copy  # evanphx/json-patch:patch.go#test, which the API server uses: null means that there is nothing
+        # evanphx/json-patch:patch.go#test, which the API server uses: null means that there is
+        # nothing
+        return copy
     if step not in copy and (rest or operation.op != "add"):
         raise PatchError(f"{operation.path.pointer}: there is no {step!r}")
     if rest:
@@ -97,7 +109,9 @@ def _in_map(copy: dict[str, Any], step: str, rest: tuple[str | int, ...], operat
     return copy
 
 
-def _in_list(copy: list[Any], step: str | int, rest: tuple[str | int, ...], operation: Patch) -> list[Any]:
+def _in_list(
+    copy: list[Any], step: str | int, rest: tuple[str | int, ...], operation: Patch
+) -> list[Any]:
     index = len(copy) if step == "-" else int(step)
     last = len(copy) if operation.op == "add" and not rest else len(copy) - 1
     if not 0 <= index <= last:

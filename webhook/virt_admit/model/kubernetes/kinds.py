@@ -8,7 +8,9 @@ from virt_admit.model.kubernetes.objects import Object
 
 
 class Kind(NamedTuple):
-    """One kind of the Kubernetes API, and everything virt-admit knows about it: a new kind is one record here."""
+    """One kind of the Kubernetes API, and everything virt-admit knows about it:
+    a new kind is one record here.
+    """
 
     group: str
     versions: tuple[str, ...]
@@ -19,29 +21,45 @@ class Kind(NamedTuple):
     subresources: tuple[str, ...] = ()
     """Sub-resources of the kind that a rule may judge (``scale``)."""
     entry: str = ""
-    """The entry of the webhook configurations (``install/manifests.py``). Empty: no rule judges it at admission."""
+    """The entry of the webhook configurations (``install/manifests.py``). Empty:
+    no rule judges it at admission.
+    """
     every_version: bool = False
-    """Whether rules judge the version that was sent, so that each one is registered; else the API server converts."""
+    """Whether rules judge the version that was sent, so that each one is registered;
+    else the API server converts.
+    """
     never_denied: bool = False
     """Whether findings lead to warnings at most, whatever the policy says, and to no fix."""
     created_only: bool = False
     """Whether updates are never judged."""
     judged_metadata: tuple[str, ...] = ()
-    """Parts of the metadata of which every change makes an update be judged. Of others the keys in ``Rule.metadata`` do."""
+    """Parts of the metadata of which every change makes an update be judged. Of others the keys in
+    ``Rule.metadata`` do.
+    """
     status_from_elsewhere: bool = False
-    """Whether rules trust the status, so that one sent on CREATE is ignored: output of ``kubectl get`` has an earlier one."""
+    """Whether rules trust the status, so that one sent on CREATE is ignored: output of
+    ``kubectl get`` has an earlier one.
+    """
     numerous: bool = False
-    """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them on each look-up."""
+    """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them
+    on each look-up.
+    """
     lookup_namespace: str = ""
     """The only namespace in which rules look at admission. Empty: every namespace."""
     snapshot_filtered: bool = False
-    """Whether a snapshot file holds only the fields that rules read: most objects belong to other applications."""
+    """Whether a snapshot file holds only the fields that rules read:
+    most objects belong to other applications.
+    """
     not_at_admission: bool = False
-    """Whether the webhook never looks the kind up, because the objects would fill its memory. The command line does."""
+    """Whether the webhook never looks the kind up, because the objects would fill its memory.
+    The command line does.
+    """
 
     @property
     def resource(self) -> str:
-        """``plural.group`` as in RBAC and in snapshots: ``persistentvolumeclaims``, ``virtualmachines.kubevirt.io``."""
+        """``plural.group`` as in RBAC and in snapshots: ``persistentvolumeclaims``,
+        ``virtualmachines.kubevirt.io``.
+        """
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -81,7 +99,11 @@ VMIRS: Final = Kind(
     judged_metadata=("annotations", "labels"),
 )
 VM_CLONE: Final = Kind(
-    "clone.kubevirt.io", ("v1beta1", "v1alpha1"), "virtualmachineclones", "VirtualMachineClone", entry="clones"
+    "clone.kubevirt.io",
+    ("v1beta1", "v1alpha1"),
+    "virtualmachineclones",
+    "VirtualMachineClone",
+    entry="clones",
 )
 VMI: Final = Kind(
     "kubevirt.io",
@@ -90,12 +112,17 @@ VMI: Final = Kind(
     "VirtualMachineInstance",
     entry="instances",
     never_denied=True,  # a rejected VMI keeps its VM from starting
-    created_only=True,  # no status sub-resource: each heartbeat and each step of a migration is an update
+    # no status sub-resource: each heartbeat and each step of a migration is an update
+    created_only=True,
     numerous=True,
     status_from_elsewhere=True,
 )
 MHC: Final = Kind(
-    "machine.openshift.io", ("v1beta1",), "machinehealthchecks", "MachineHealthCheck", entry="health-checks"
+    "machine.openshift.io",
+    ("v1beta1",),
+    "machinehealthchecks",
+    "MachineHealthCheck",
+    entry="health-checks",
 )
 CAPI_MHC: Final = Kind(
     "cluster.x-k8s.io",
@@ -115,7 +142,12 @@ NHC: Final = Kind(
 )
 MACHINE: Final = Kind("machine.openshift.io", ("v1beta1",), "machines", "Machine", entry="machines")
 MACHINE_SET: Final = Kind(
-    "machine.openshift.io", ("v1beta1",), "machinesets", "MachineSet", subresources=("scale",), entry="machines"
+    "machine.openshift.io",
+    ("v1beta1",),
+    "machinesets",
+    "MachineSet",
+    subresources=("scale",),
+    entry="machines",
 )
 NM: Final = Kind(
     "nodemaintenance.medik8s.io",
@@ -133,7 +165,9 @@ SNR_TEMPLATE: Final = Kind(
     "SelfNodeRemediationTemplate",
     entry="templates",
 )
-SNR_CONFIG: Final = SNR_TEMPLATE._replace(plural="selfnoderemediationconfigs", kind="SelfNodeRemediationConfig")
+SNR_CONFIG: Final = SNR_TEMPLATE._replace(
+    plural="selfnoderemediationconfigs", kind="SelfNodeRemediationConfig"
+)
 FAR_TEMPLATE: Final = Kind(
     "fence-agents-remediation.medik8s.io",
     ("v1alpha1",),
@@ -149,8 +183,12 @@ MDR_TEMPLATE: Final = Kind(
     entry="templates",
 )
 SNR: Final = Kind(SNR_TEMPLATE.group, ("v1alpha1",), "selfnoderemediations", "SelfNodeRemediation")
-FAR: Final = Kind(FAR_TEMPLATE.group, ("v1alpha1",), "fenceagentsremediations", "FenceAgentsRemediation")
-MDR: Final = Kind(MDR_TEMPLATE.group, ("v1alpha1",), "machinedeletionremediations", "MachineDeletionRemediation")
+FAR: Final = Kind(
+    FAR_TEMPLATE.group, ("v1alpha1",), "fenceagentsremediations", "FenceAgentsRemediation"
+)
+MDR: Final = Kind(
+    MDR_TEMPLATE.group, ("v1alpha1",), "machinedeletionremediations", "MachineDeletionRemediation"
+)
 NODE: Final = Kind(
     "",
     ("v1",),
@@ -216,25 +254,43 @@ VMIM: Final = Kind(
 # What only check and scan judge
 _REGISTRATION: Final = "admissionregistration.k8s.io"
 VALIDATING_CONFIGURATION: Final = Kind(
-    _REGISTRATION, ("v1",), "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False
+    _REGISTRATION,
+    ("v1",),
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
 )
 MUTATING_CONFIGURATION: Final = Kind(
-    _REGISTRATION, ("v1",), "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False
+    _REGISTRATION,
+    ("v1",),
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
 )
-API_SERVICE: Final = Kind("apiregistration.k8s.io", ("v1",), "apiservices", "APIService", namespaced=False)
-KUBE_DESCHEDULER: Final = Kind("operator.openshift.io", ("v1",), "kubedeschedulers", "KubeDescheduler")
+API_SERVICE: Final = Kind(
+    "apiregistration.k8s.io", ("v1",), "apiservices", "APIService", namespaced=False
+)
+KUBE_DESCHEDULER: Final = Kind(
+    "operator.openshift.io", ("v1",), "kubedeschedulers", "KubeDescheduler"
+)
 
 # What is only looked up
 PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
 POD: Final = Kind("", ("v1",), "pods", "Pod", numerous=True, snapshot_filtered=True)
-PV: Final = Kind("", ("v1",), "persistentvolumes", "PersistentVolume", namespaced=False, numerous=True)
+PV: Final = Kind(
+    "", ("v1",), "persistentvolumes", "PersistentVolume", namespaced=False, numerous=True
+)
 CSI_NODE: Final = Kind("storage.k8s.io", ("v1",), "csinodes", "CSINode", namespaced=False)
 NAMESPACE: Final = Kind("", ("v1",), "namespaces", "Namespace", namespaced=False)
 RESOURCE_QUOTA: Final = Kind("", ("v1",), "resourcequotas", "ResourceQuota")
 LIMIT_RANGE: Final = Kind("", ("v1",), "limitranges", "LimitRange")
 _MCO: Final = "machineconfiguration.openshift.io"
-MACHINE_CONFIG_POOL: Final = Kind(_MCO, ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False)
-MACHINE_CONFIG_NODE: Final = Kind(_MCO, ("v1",), "machineconfignodes", "MachineConfigNode", namespaced=False)
+MACHINE_CONFIG_POOL: Final = Kind(
+    _MCO, ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
+)
+MACHINE_CONFIG_NODE: Final = Kind(
+    _MCO, ("v1",), "machineconfignodes", "MachineConfigNode", namespaced=False
+)
 VM_SNAPSHOT: Final = Kind(
     "snapshot.kubevirt.io",
     ("v1beta1", "v1alpha1"),
@@ -246,79 +302,178 @@ VM_SNAPSHOT: Final = Kind(
 VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
     plural="virtualmachinesnapshotcontents", kind="VirtualMachineSnapshotContent"
 )
-VM_RESTORE: Final = VM_SNAPSHOT._replace(plural="virtualmachinerestores", kind="VirtualMachineRestore")
-DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
+VM_RESTORE: Final = VM_SNAPSHOT._replace(
+    plural="virtualmachinerestores", kind="VirtualMachineRestore"
+)
+DATA_VOLUME: Final = Kind(
+    "cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True
+)
 DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
-STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
+STORAGE_CLASS: Final = Kind(
+    "storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False
+)
 _STORAGE: Final = "storage.k8s.io"
-CSI_DRIVER: Final = Kind(_STORAGE, ("v1",), "csidrivers", "CSIDriver", namespaced=False, not_at_admission=True)
+CSI_DRIVER: Final = Kind(
+    _STORAGE, ("v1",), "csidrivers", "CSIDriver", namespaced=False, not_at_admission=True
+)
 CSI_CAPACITY: Final = Kind(
-    _STORAGE, ("v1",), "csistoragecapacities", "CSIStorageCapacity", numerous=True, not_at_admission=True
+    _STORAGE,
+    ("v1",),
+    "csistoragecapacities",
+    "CSIStorageCapacity",
+    numerous=True,
+    not_at_admission=True,
 )
 CONTROLLER_REVISION: Final = Kind(
-    "apps", ("v1",), "controllerrevisions", "ControllerRevision", numerous=True, snapshot_filtered=True
+    "apps",
+    ("v1",),
+    "controllerrevisions",
+    "ControllerRevision",
+    numerous=True,
+    snapshot_filtered=True,
 )
 PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget")
-LEASE: Final = Kind("coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases")
-_TYPES: Final = "instancetype.kubevirt.io"
-INSTANCETYPE: Final = Kind(_TYPES, ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype")
-CLUSTER_INSTANCETYPE: Final = Kind(
-    _TYPES, ("v1beta1",), "virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype", namespaced=False
+LEASE: Final = Kind(
+    "coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases"
 )
-PREFERENCE: Final = Kind(_TYPES, ("v1beta1",), "virtualmachinepreferences", "VirtualMachinePreference")
+_TYPES: Final = "instancetype.kubevirt.io"
+INSTANCETYPE: Final = Kind(
+    _TYPES, ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype"
+)
+CLUSTER_INSTANCETYPE: Final = Kind(
+    _TYPES,
+    ("v1beta1",),
+    "virtualmachineclusterinstancetypes",
+    "VirtualMachineClusterInstancetype",
+    namespaced=False,
+)
+PREFERENCE: Final = Kind(
+    _TYPES, ("v1beta1",), "virtualmachinepreferences", "VirtualMachinePreference"
+)
 CLUSTER_PREFERENCE: Final = Kind(
-    _TYPES, ("v1beta1",), "virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False
+    _TYPES,
+    ("v1beta1",),
+    "virtualmachineclusterpreferences",
+    "VirtualMachineClusterPreference",
+    namespaced=False,
 )
 CSR: Final = Kind(
-    "certificates.k8s.io", ("v1",), "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
+    "certificates.k8s.io",
+    ("v1",),
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    namespaced=False,
 )
-NAD: Final = Kind("k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition")
+NAD: Final = Kind(
+    "k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition"
+)
 CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
-MACHINE_DRAIN_RULE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedrainrules", "MachineDrainRule")
-CAPI_CLUSTER: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "clusters", "Cluster")
-MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedeployments", "MachineDeployment")
-METAL3_TEMPLATE: Final = Kind(
-    "infrastructure.cluster.x-k8s.io", ("v1beta1",), "metal3remediationtemplates", "Metal3RemediationTemplate"
+MACHINE_DRAIN_RULE: Final = Kind(
+    "cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedrainrules", "MachineDrainRule"
 )
-METAL3_REMEDIATION: Final = METAL3_TEMPLATE._replace(plural="metal3remediations", kind="Metal3Remediation")
+CAPI_CLUSTER: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "clusters", "Cluster")
+MACHINE_DEPLOYMENT: Final = Kind(
+    "cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedeployments", "MachineDeployment"
+)
+METAL3_TEMPLATE: Final = Kind(
+    "infrastructure.cluster.x-k8s.io",
+    ("v1beta1",),
+    "metal3remediationtemplates",
+    "Metal3RemediationTemplate",
+)
+METAL3_REMEDIATION: Final = METAL3_TEMPLATE._replace(
+    plural="metal3remediations", kind="Metal3Remediation"
+)
 SERVICE: Final = Kind("", ("v1",), "services", "Service", not_at_admission=True)
 ENDPOINT_SLICE: Final = Kind(
-    "discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice", numerous=True, not_at_admission=True
+    "discovery.k8s.io",
+    ("v1",),
+    "endpointslices",
+    "EndpointSlice",
+    numerous=True,
+    not_at_admission=True,
 )
 DEPLOYMENT: Final = Kind(
-    "apps", ("v1",), "deployments", "Deployment", numerous=True, snapshot_filtered=True, not_at_admission=True
+    "apps",
+    ("v1",),
+    "deployments",
+    "Deployment",
+    numerous=True,
+    snapshot_filtered=True,
+    not_at_admission=True,
 )
-DAEMON_SET: Final = Kind("apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True)
+DAEMON_SET: Final = Kind(
+    "apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True
+)
 STATEFUL_SET: Final = Kind(
-    "apps", ("v1",), "statefulsets", "StatefulSet", numerous=True, snapshot_filtered=True, not_at_admission=True
+    "apps",
+    ("v1",),
+    "statefulsets",
+    "StatefulSet",
+    numerous=True,
+    snapshot_filtered=True,
+    not_at_admission=True,
 )
 REPLICA_SET: Final = DEPLOYMENT._replace(plural="replicasets", kind="ReplicaSet")
-JOB: Final = Kind("batch", ("v1",), "jobs", "Job", numerous=True, snapshot_filtered=True, not_at_admission=True)
+JOB: Final = Kind(
+    "batch", ("v1",), "jobs", "Job", numerous=True, snapshot_filtered=True, not_at_admission=True
+)
 SCALED_OBJECT: Final = Kind(
-    "keda.sh", ("v1alpha1",), "scaledobjects", "ScaledObject", snapshot_filtered=True, not_at_admission=True
+    "keda.sh",
+    ("v1alpha1",),
+    "scaledobjects",
+    "ScaledObject",
+    snapshot_filtered=True,
+    not_at_admission=True,
 )
 AUTOSCALER: Final = SCALED_OBJECT._replace(
-    group="autoscaling", versions=("v2", "v1"), plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler"
+    group="autoscaling",
+    versions=("v2", "v1"),
+    plural="horizontalpodautoscalers",
+    kind="HorizontalPodAutoscaler",
 )
 CLUSTER_AUTOSCALER: Final = Kind(
     "autoscaling.openshift.io", ("v1",), "clusterautoscalers", "ClusterAutoscaler", namespaced=False
 )
-MACHINE_AUTOSCALER: Final = Kind("autoscaling.openshift.io", ("v1beta1",), "machineautoscalers", "MachineAutoscaler")
-KARPENTER_NODE_POOL: Final = Kind("karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False)
-INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
-CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
-CLUSTER_OPERATOR: Final = Kind("config.openshift.io", ("v1",), "clusteroperators", "ClusterOperator", namespaced=False)
-CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
-CONTROL_PLANE_SET: Final = Kind("machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet")
-CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet")
-KUBEADM: Final = Kind(
-    "controlplane.cluster.x-k8s.io", ("v1beta2", "v1beta1"), "kubeadmcontrolplanes", "KubeadmControlPlane"
+MACHINE_AUTOSCALER: Final = Kind(
+    "autoscaling.openshift.io", ("v1beta1",), "machineautoscalers", "MachineAutoscaler"
 )
-IP_CLAIM: Final = Kind("ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim")
+KARPENTER_NODE_POOL: Final = Kind(
+    "karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False
+)
+INFRASTRUCTURE: Final = Kind(
+    "config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False
+)
+CLUSTER_VERSION: Final = Kind(
+    "config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False
+)
+CLUSTER_OPERATOR: Final = Kind(
+    "config.openshift.io", ("v1",), "clusteroperators", "ClusterOperator", namespaced=False
+)
+CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
+CONTROL_PLANE_SET: Final = Kind(
+    "machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet"
+)
+CAPI_MACHINE_SET: Final = Kind(
+    "cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet"
+)
+KUBEADM: Final = Kind(
+    "controlplane.cluster.x-k8s.io",
+    ("v1beta2", "v1beta1"),
+    "kubeadmcontrolplanes",
+    "KubeadmControlPlane",
+)
+IP_CLAIM: Final = Kind(
+    "ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim"
+)
 BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
-HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
-UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)
+HARVESTER_SETTING: Final = Kind(
+    "harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False
+)
+UPGRADE_PLAN: Final = Kind(
+    "management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False
+)
 PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
 FORKLIFT_PLAN: Final = Kind("forklift.konveyor.io", ("v1beta1",), "plans", "Plan")
 RANCHER_CLUSTER: Final = Kind("provisioning.cattle.io", ("v1",), "clusters", "Cluster")
@@ -327,7 +482,9 @@ MANAGED_CHART: Final = Kind("management.cattle.io", ("v3",), "managedcharts", "M
 TALOS_UPGRADE: Final = Kind(
     "tuppr.home-operations.com", ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False
 )
-KUBERNETES_UPGRADE: Final = TALOS_UPGRADE._replace(plural="kubernetesupgrades", kind="KubernetesUpgrade")
+KUBERNETES_UPGRADE: Final = TALOS_UPGRADE._replace(
+    plural="kubernetesupgrades", kind="KubernetesUpgrade"
+)
 SUBSCRIPTION: Final = Kind("operators.coreos.com", ("v1alpha1",), "subscriptions", "Subscription")
 INSTALL_PLAN: Final = Kind("operators.coreos.com", ("v1alpha1",), "installplans", "InstallPlan")
 VOLUME_ATTACHMENT: Final = Kind(
@@ -343,7 +500,9 @@ VOLUME_ATTACHMENT: Final = Kind(
 LONGHORN_SETTING: Final = Kind("longhorn.io", ("v1beta2",), "settings", "Setting")
 LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", numerous=True)
 LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)
-LONGHORN_ATTACHMENT: Final = Kind("longhorn.io", ("v1beta2",), "volumeattachments", "VolumeAttachment", numerous=True)
+LONGHORN_ATTACHMENT: Final = Kind(
+    "longhorn.io", ("v1beta2",), "volumeattachments", "VolumeAttachment", numerous=True
+)
 LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
 LONGHORN_NODE: Final = Kind("longhorn.io", ("v1beta2",), "nodes", "Node")
 LONGHORN_IMAGE: Final = Kind("longhorn.io", ("v1beta2",), "engineimages", "EngineImage")
@@ -353,26 +512,50 @@ CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBl
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
 _NNC: Final = "NodeNetworkConfiguration"
-NNCP: Final = Kind("nmstate.io", ("v1",), f"{_NNC}Policies".lower(), f"{_NNC}Policy", namespaced=False)
-NNCE: Final = Kind("nmstate.io", ("v1beta1",), f"{_NNC}Enactments".lower(), f"{_NNC}Enactment", namespaced=False)
-ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch")
+NNCP: Final = Kind(
+    "nmstate.io", ("v1",), f"{_NNC}Policies".lower(), f"{_NNC}Policy", namespaced=False
+)
+NNCE: Final = Kind(
+    "nmstate.io", ("v1beta1",), f"{_NNC}Enactments".lower(), f"{_NNC}Enactment", namespaced=False
+)
+ELASTICSEARCH: Final = Kind(
+    "elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch"
+)
 
-ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
+ALL: Final[tuple[Kind, ...]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Kind)
+)
 
-BUILT_IN_GROUPS: Final = frozenset(("", "apps", "autoscaling", "batch", "policy", "certificates.k8s.io")) | {
-    f"{group}.k8s.io" for group in ("admissionregistration", "apiregistration", "coordination", "discovery", "storage")
+BUILT_IN_GROUPS: Final = frozenset(
+    ("", "apps", "autoscaling", "batch", "policy", "certificates.k8s.io")
+) | {
+    f"{group}.k8s.io"
+    for group in (
+        "admissionregistration",
+        "apiregistration",
+        "coordination",
+        "discovery",
+        "storage",
+    )
 }
-"""The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""
+"""The groups among ``ALL`` that every API server has; the others come with a
+CustomResourceDefinition.
+"""
 
 _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in ALL}
 _BY_API_VERSION: Final = {
-    (f"{kind.group}/{version}" if kind.group else version, kind.kind): kind for kind in ALL for version in kind.versions
+    (f"{kind.group}/{version}" if kind.group else version, kind.kind): kind
+    for kind in ALL
+    for version in kind.versions
 }
 _BY_RESOURCE: Final = {kind.resource: kind for kind in ALL}
 
 
 def find(group: str, kind: str) -> Kind | None:
-    """The kind of that group and name. Never match by name alone: ``MachineHealthCheck`` exists in four groups."""
+    """The kind of that group and name.
+
+    Never match by name alone: ``MachineHealthCheck`` exists in four groups.
+    """
     return _BY_NAME.get((group, kind))
 
 
@@ -384,7 +567,8 @@ def guess(api_version: str, kind: str) -> Kind:
 
 def of(obj: Object) -> Kind | None:
     """The kind of an object, or None where the table does not know it."""
-    api_version, kind = obj.data.get("apiVersion"), obj.data.get("kind")  # asked 30 times in a review
+    # asked 30 times in a review
+    api_version, kind = obj.data.get("apiVersion"), obj.data.get("kind")
     if isinstance(api_version, str) and isinstance(kind, str):
         found = _BY_API_VERSION.get((api_version, kind))
         if found is not None:

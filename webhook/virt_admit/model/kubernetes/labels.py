@@ -31,7 +31,9 @@ class LabelIndex:
         self._by_label: Mapping[tuple[str, str], frozenset[int]] = {
             label: frozenset(some) for label, some in by_label.items()
         }
-        self._by_key: Mapping[str, frozenset[int]] = {key: frozenset(some) for key, some in by_key.items()}
+        self._by_key: Mapping[str, frozenset[int]] = {
+            key: frozenset(some) for key, some in by_key.items()
+        }
 
     def having(self, key: str, value: str) -> frozenset[int]:
         """Return the positions of the objects with this label and value."""
@@ -42,7 +44,8 @@ class LabelIndex:
         return self._by_key.get(key, NO_POSITIONS)
 
     def select(self, selector: Selector) -> frozenset[int]:
-        """Return the positions of the objects that a selector matches, the same ones as ``selector.matches``.
+        """Return the positions of the objects that a selector matches, the same ones as
+        ``selector.matches``.
 
         Supports only the four operators of label selectors. A selector with errors matches nothing.
         """
@@ -58,7 +61,9 @@ class LabelIndex:
         return chosen
 
     def _named(self, requirement: Requirement) -> frozenset[int]:
-        """Return the objects that have the key, with one of the values if the operator has values."""
+        """Return the objects that have the key,
+        with one of the values if the operator has values.
+        """
         if requirement.operator not in (IN, NOT_IN):
             return self.labelled(requirement.key)
         several = [self.having(requirement.key, value) for value in requirement.values]
@@ -72,7 +77,9 @@ class Selection:
     index: LabelIndex
     positions: frozenset[int]
     unseen: str = ""
-    """What could not be read, so that more objects may match; empty if the selection is complete."""
+    """What could not be read, so that more objects may match;
+    empty if the selection is complete.
+    """
 
     @property
     def objects(self) -> tuple[Object, ...]:

@@ -24,22 +24,35 @@ READS: Final[Reads] = union(
 )
 
 OVERDUE: Final = datetime.timedelta(minutes=10)
-"""A kubelet writes its conditions at least every five minutes (``nodeStatusReportFrequency``): this is the time of two
-such reports. The node controller, which writes Unknown after 50 seconds, may itself have stopped."""
+"""A kubelet writes its conditions at least every five minutes (``nodeStatusReportFrequency``): this
+is the time of two such reports. The node controller, which writes Unknown after 50 seconds, may
+itself have stopped.
+"""
 
-_BROKEN: Final = ("container runtime is down", "PLEG is not healthy", "container runtime status check may not have")
-"""Parts of the message with which the kubelet says that it cannot end a pod (pkg/kubelet/runtime.go#runtimeErrors)."""
+_BROKEN: Final = (
+    "container runtime is down",
+    "PLEG is not healthy",
+    "container runtime status check may not have",
+)
+"""Parts of the message with which the kubelet says that it cannot end a pod
+(pkg/kubelet/runtime.go#runtimeErrors).
+"""
 UNANSWERED: Final = "its kubelet reports, but the container runtime does not answer it"
 RESTART_RUNTIME: Final = (
-    "restart the container runtime and the kubelet on the node, or reboot it once its VMs may be shut down"
+    "restart the container runtime and the kubelet on the node, or reboot it once its VMs may be "
+    "shut down"
 )
-"""The way out: its journal says what blocks the runtime. Its guests run on, so it is not to be fenced first."""
+"""The way out: its journal says what blocks the runtime. Its guests run on,
+so it is not to be fenced first.
+"""
 
 _LONGEST: Final = 120
 
 
 def silence(node: Object, cluster: Cluster) -> str:
-    """Return why a Node counts as not reporting; empty: it reports, or that cannot be determined."""
+    """Return why a Node counts as not reporting; empty: it reports,
+    or that cannot be determined.
+    """
     ready = node.condition("Ready")
     if ready["status"].text == "Unknown":
         return "Ready is Unknown"
@@ -50,7 +63,9 @@ def silence(node: Object, cluster: Cluster) -> str:
 
 
 def silent_for(name: str, cluster: Cluster) -> str:
-    """Return since when a Node does not report, as ``has not reported for 50 min``; empty: it does, or is not known."""
+    """Return since when a Node does not report, as ``has not reported for 50 min``; empty: it does,
+    or is not known.
+    """
     try:
         node = cluster.get(NODE, "", name)
     except Unseen:
@@ -64,7 +79,9 @@ def silent_for(name: str, cluster: Cluster) -> str:
 
 
 def silence_now(name: str, cluster: Cluster) -> str:
-    """Return the same of a Node as it is in the cluster, kept as long as it stays; empty also for an unknown Node."""
+    """Return the same of a Node as it is in the cluster, kept as long as it stays;
+    empty also for an unknown Node.
+    """
 
     def find(cluster: Cluster) -> str:
         try:
@@ -76,7 +93,9 @@ def silence_now(name: str, cluster: Cluster) -> str:
     return keep(cluster, (silence_now, name), find)
 
 
-def pod_unready_for(pod: Object, node: Object | None, cluster: Cluster) -> datetime.timedelta | None:
+def pod_unready_for(
+    pod: Object, node: Object | None, cluster: Cluster
+) -> datetime.timedelta | None:
     """Return for how long a pod has not been ready; None: not known.
 
     It is no longer than its node is Ready, and than its containers that are not ready run: what a
@@ -114,13 +133,19 @@ def unready(node: Object) -> str:
 
 
 def cannot_end_pods(node: Object) -> bool:
-    """Return whether a Node whose condition Ready is False says that its kubelet cannot end pods."""
+    """Return whether a Node whose condition Ready is False says that its kubelet cannot end
+    pods.
+    """
     ready = node.condition("Ready")
-    return ready["status"].text == "False" and any(part in (ready["message"].text or "") for part in _BROKEN)
+    return ready["status"].text == "False" and any(
+        part in (ready["message"].text or "") for part in _BROKEN
+    )
 
 
 class NodePressure(NamedTuple):
-    """One resource that a node lacks (kubernetes/kubernetes:pkg/kubelet/eviction, :pkg/controller/nodelifecycle)."""
+    """One resource that a node lacks (kubernetes/kubernetes:pkg/kubelet/eviction,
+    :pkg/controller/nodelifecycle).
+    """
 
     condition: str
     taint: str

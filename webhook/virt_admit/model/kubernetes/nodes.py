@@ -16,7 +16,9 @@ CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kube
 WORKER: Final = "node-role.kubernetes.io/worker"
 
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
-"""Label of nodes that virt-handler serves. Its value changes often, because it follows the heartbeat."""
+"""Label of nodes that virt-handler serves. Its value changes often,
+because it follows the heartbeat.
+"""
 
 NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
 """Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
@@ -25,8 +27,8 @@ NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
 def every(cluster: Cluster) -> Sequence[Object]:
     """Return the nodes of the cluster, for their labels, lasting taints and allocatable resources.
 
-    An informer or a scan reads either all nodes or none. The known nodes therefore count as all of them, even those
-    from a plain manifest file.
+    An informer or a scan reads either all nodes or none. The known nodes therefore count as all of
+    them, even those from a plain manifest file.
 
     Raises:
         Unseen: no node is known, but nodes may exist.
@@ -46,11 +48,14 @@ def _every(cluster: Cluster) -> Sequence[Object] | Unseen:
 
 
 def _lasting(node: Object) -> Object:
-    """Return a node without what changes while it serves: a cordon, conditions, heartbeats, annotations.
+    """Return a node without what changes while it serves: a cordon, conditions, heartbeats,
+    annotations.
 
     The taints of the node controllers go too: they repeat the cordon and the conditions.
     """
-    taints = [taint.value for taint in node.at("spec", "taints").items() if not _is_of_moment(taint)]
+    taints = [
+        taint.value for taint in node.at("spec", "taints").items() if not _is_of_moment(taint)
+    ]
     allocatable = node.at("status", "allocatable")
     return Object(
         {
@@ -79,7 +84,11 @@ def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
 
 def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
     found = cluster.cached(_every)
-    return () if isinstance(found, Unseen) else tuple(node for node in found if SCHEDULABLE in node.labels)
+    return (
+        ()
+        if isinstance(found, Unseen)
+        else tuple(node for node in found if SCHEDULABLE in node.labels)
+    )
 
 
 def alone(cluster: Cluster) -> str:
@@ -119,5 +128,7 @@ def is_control_plane(node: Object) -> bool:
 
 
 def votes_in_etcd(node: Object) -> bool:
-    """Whether RKE2, k3s or Harvester run a member of etcd on a Node: also on a witness, which runs no API server."""
+    """Whether RKE2, k3s or Harvester run a member of etcd on a Node: also on a witness,
+    which runs no API server.
+    """
     return ETCD in node.labels

@@ -1,7 +1,7 @@
 """Kubernetes objects as read-only views over plain JSON data.
 
-Any field of an untrusted object may be absent, null or of the wrong type. Reading never raises, and all three
-cases read alike. A rule therefore only judges values that are present and well-formed.
+Any field of an untrusted object may be absent, null or of the wrong type. Reading never raises, and
+all three cases read alike. A rule therefore only judges values that are present and well-formed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ PathStep = str | int
 
 
 class Key(str):
-    """A map key that the user chose (label, annotation, selector): printed in brackets instead of after a dot."""
+    """A map key that the user chose (label, annotation, selector):
+    printed in brackets instead of after a dot.
+    """
 
     __slots__ = ()
 
@@ -63,7 +65,9 @@ class Path(tuple[PathStep, ...]):
 
     @property
     def without_indices(self) -> tuple[str, ...]:
-        """The path without list indices, so that an inserted item does not turn an old finding into a new one."""
+        """The path without list indices, so that an inserted item does not turn an old finding into
+        a new one.
+        """
         return tuple(step for step in self if isinstance(step, str))
 
 
@@ -71,11 +75,16 @@ _ROOT: Final = Path()
 
 
 class Field:
-    """A value and its path. ``field["spec"]["volumes"]`` descends; a missing value reads as absent."""
+    """A value and its path.
+
+    ``field["spec"]["volumes"]`` descends; a missing value reads as absent.
+    """
 
     __slots__ = ("_start", "_steps", "value")
 
-    def __init__(self, value: Any, start: Path | Field = _ROOT, steps: tuple[PathStep, ...] = ()) -> None:
+    def __init__(
+        self, value: Any, start: Path | Field = _ROOT, steps: tuple[PathStep, ...] = ()
+    ) -> None:
         """Make a field. Its path leads from ``start`` over ``steps``."""
         self.value = value
         self._start = start
@@ -83,7 +92,10 @@ class Field:
 
     @property
     def path(self) -> Path:
-        """The path. Made when it is asked for: rules read hundreds of values and show few of them."""
+        """The path.
+
+        Made when it is asked for: rules read hundreds of values and show few of them.
+        """
         start, steps = self._start, self._steps
         while isinstance(start, Field):
             steps = start._steps + steps
@@ -124,7 +136,9 @@ class Field:
     @property
     def integer(self) -> int | None:
         """The value if it is an integer, else None. A boolean is not an integer."""
-        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
+        return (
+            self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
+        )
 
     @property
     def map(self) -> Mapping[str, Any]:
@@ -159,7 +173,9 @@ class Field:
         return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
     def entries(self) -> Iterator[tuple[str, Field]]:
-        """Yield key and value of each entry of a map whose keys are user-defined (labels, annotations)."""
+        """Yield key and value of each entry of a map whose keys are user-defined (labels,
+        annotations).
+        """
         for key, value in self.map.items():
             yield key, Field(value, self, (Key(key),))
 
@@ -182,7 +198,8 @@ def _descend(value: Any, start: Path | Field, steps: tuple[PathStep, ...]) -> Fi
 class Object:
     """One Kubernetes object: ``obj["spec"]["running"].boolean``.
 
-    ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it outside the object.
+    ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it
+    outside the object.
     """
 
     __slots__ = ("__weakref__", "_cached", "_namespace", "data")
@@ -293,7 +310,9 @@ class Object:
         return None
 
     def _meta(self, key: str) -> Any:
-        """Return a metadata value without creating fields, because this runs for every object of a cluster."""
+        """Return a metadata value without creating fields,
+        because this runs for every object of a cluster.
+        """
         metadata = self.data.get("metadata")
         return metadata.get(key) if isinstance(metadata, dict) else None
 

@@ -1,4 +1,7 @@
-"""Quantities: numbers with a suffix, such as ``64Mi`` or ``100m``. See ``units`` for what Go and Python read differently."""
+"""Quantities: numbers with a suffix, such as ``64Mi`` or ``100m``.
+
+See ``units`` for what Go and Python read differently.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,16 @@ _SUFFIXES: Final = {
     **{f"{suffix}i": Fraction(2) ** (10 * power) for power, suffix in enumerate("KMGTPE", 1)},
 }
 
-QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
+QUANTITY: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?"
+)
 
 _LARGEST_EXPONENT: Final = 1_000
 """Larger exponents are read as this one, which exceeds ``LARGEST``."""
 LARGEST: Final = 2**63 - 1
-"""What larger quantities mean (k8s.io/apimachinery pkg/api/resource/quantity.go#ParseQuantity, maxAllowed)."""
+"""What larger quantities mean (k8s.io/apimachinery pkg/api/resource/quantity.go#ParseQuantity,
+maxAllowed).
+"""
 
 
 def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
@@ -28,7 +35,8 @@ def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
 
     Args:
         value: the JSON value.
-        integers: whether to accept JSON integers as well, for fields that the schema declares as int-or-string.
+        integers: whether to accept JSON integers as well, for fields that the schema declares as
+            int-or-string.
 
     Raises:
         ValueError: the value is not a valid quantity; the message has the problem and the remedy.
@@ -40,7 +48,8 @@ def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
     parsed = QUANTITY.fullmatch(value) if len(value) <= LONGEST else None
     if not parsed:
         raise ValueError(
-            f"{show(value)} is not a quantity: write a number, and after it Ki Mi Gi Ti, k M G T, or nothing"
+            f"{show(value)} is not a quantity: write a number, and after it Ki Mi Gi Ti, k M G T, "
+            "or nothing"
         )
     number, suffix, exponent = parsed.groups()
     if exponent:

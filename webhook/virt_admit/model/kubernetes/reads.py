@@ -1,7 +1,7 @@
 """Fields that code looks up: retained fields, RBAC and informers are derived from them.
 
-A module of the model that looks objects up declares a ``READS`` constant next to that code. A rule combines these
-constants and its own fields in ``Rule.reads``.
+A module of the model that looks objects up declares a ``READS`` constant next to that code. A rule
+combines these constants and its own fields in ``Rule.reads``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Final
 from virt_admit.model.kubernetes.kinds import Kind
 
 Reads = Mapping[Kind, tuple[str, ...]]
-"""By kind the paths of the fields that are read, such as ``status.phase``, each with everything below it.
+"""By kind the paths of the fields that are read, such as ``status.phase``,
+each with everything below it.
 
-Paths pass through lists without an index: ``status.conditions.type``. After ``metadata.annotations.`` and
-``metadata.labels.`` the rest is one key. Without any path the whole object is read, which suits kinds of which a
-cluster has few. Every object keeps its kind, name, namespace and deletion timestamp.
+Paths pass through lists without an index: ``status.conditions.type``. After
+``metadata.annotations.`` and ``metadata.labels.`` the rest is one key. Without any path the whole
+object is read, which suits kinds of which a cluster has few. Every object keeps its kind, name,
+namespace and deletion timestamp.
 """
 
 NAME: Final = ("metadata.name",)

@@ -1,8 +1,9 @@
 """Label selectors as Kubernetes evaluates them, and the syntax of label keys and values.
 
-The schemas of health checks and machine sets hardly validate selectors. The API server accepts a malformed one, and
-then every reconcile fails (k8s.io/apimachinery: pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector). Parsing
-therefore collects every error with its path instead of stopping at the first one.
+The schemas of health checks and machine sets hardly validate selectors. The API server accepts a
+malformed one, and then every reconcile fails (k8s.io/apimachinery:
+pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector). Parsing therefore collects every error with
+its path instead of stopping at the first one.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ LONGEST_CONDITION: Final = 316
 
 
 def condition_type_error(name: str) -> bool:
-    """Whether a text is not the type of a condition: ``name`` or ``prefix/name``, 316 characters at most.
+    """Whether a text is not the type of a condition: ``name`` or ``prefix/name``,
+    316 characters at most.
 
     The pattern is the one of metav1.Condition, which bounds the whole and not the parts.
     """
@@ -111,9 +113,13 @@ class Requirement(NamedTuple):
             case "DoesNotExist":
                 return self.key not in labels
             case "Gt":
-                return (number := integer(value)) is not None and all(number > int(v) for v in self.values)
+                return (number := integer(value)) is not None and all(
+                    number > int(v) for v in self.values
+                )
             case "Lt":
-                return (number := integer(value)) is not None and all(number < int(v) for v in self.values)
+                return (number := integer(value)) is not None and all(
+                    number < int(v) for v in self.values
+                )
         return False
 
     def __str__(self) -> str:
@@ -129,7 +135,9 @@ class Requirement(NamedTuple):
 
 
 def integer(value: object) -> int | None:
-    """Parse a 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's ``strconv.ParseInt``)."""
+    """Parse a 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's
+    ``strconv.ParseInt``).
+    """
     if not isinstance(value, str) or len(value) > _LONGEST_NAME or not re.fullmatch(INTEGER, value):
         return None
     number = int(value)
@@ -138,7 +146,9 @@ def integer(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A label selector: requirements that must all hold. Equal selectors match the same objects, whatever their order.
+    """A label selector: requirements that must all hold.
+
+    Equal selectors match the same objects, whatever their order.
 
     A selector with errors matches nothing, because no controller can use it.
     """
@@ -151,7 +161,10 @@ class Selector:
     def pruned_text(self, noun: str) -> str:
         """Return what the removal of the labels without a value does."""
         effect = f"every {noun}" if self.empty else f"more {noun}s than it says"
-        return f"null is not a value, so the API server removes this label and the selector matches {effect}"
+        return (
+            "null is not a value, so the API server removes this label and the selector matches "
+            f"{effect}"
+        )
 
     @property
     def empty(self) -> bool:
@@ -166,7 +179,9 @@ class Selector:
         return all(requirement.matches(given) for requirement in self.requirements)
 
     def allowed_values(self, key: str) -> frozenset[str] | None:
-        """Return the values that this label may have in selected objects, or None if any value may match."""
+        """Return the values that this label may have in selected objects,
+        or None if any value may match.
+        """
         return allowed_values(self.requirements, key)
 
     def __str__(self) -> str:
@@ -175,7 +190,9 @@ class Selector:
 
 
 def allowed_values(requirements: Iterable[Requirement], key: str) -> frozenset[str] | None:
-    """Return the values that the ``In`` requirements leave to a key, or None without such a requirement."""
+    """Return the values that the ``In`` requirements leave to a key,
+    or None without such a requirement.
+    """
     choices = [each.values for each in requirements if each.key == key and each.operator == IN]
     return frozenset.intersection(*choices) if choices else None
 
@@ -188,36 +205,54 @@ def parse(selector: object) -> Selector:
     if selector is None:
         return Selector()
     if not isinstance(selector, dict):
-        return Selector(errors=(((), f"{show(selector)} is not a selector: write matchLabels or matchExpressions"),))
+        return Selector(
+            errors=(
+                ((), f"{show(selector)} is not a selector: write matchLabels or matchExpressions"),
+            )
+        )
     requirements: list[Requirement] = []
     errors: list[Error] = []
-    alone: dict[str, frozenset[str]] = {}  # many labels may have the same value, and a set takes 216 bytes
+    # many labels may have the same value, and a set takes 216 bytes
+    alone: dict[str, frozenset[str]] = {}
     labels = selector.get("matchLabels")
     if isinstance(labels, dict):
         for key, value in labels.items():
             of_key, of_value = key_error(key), value_error(value)
             if of_key is None and of_value is None:
-                requirements.append(Requirement(key, IN, alone.setdefault(value, frozenset((value,)))))
+                requirements.append(
+                    Requirement(key, IN, alone.setdefault(value, frozenset((value,))))
+                )
             else:
-                errors += [(("matchLabels", Key(key)), problem) for problem in (of_key, of_value) if problem]
+                errors += [
+                    (("matchLabels", Key(key)), problem)
+                    for problem in (of_key, of_value)
+                    if problem
+                ]
     elif labels is not None:
         errors.append((("matchLabels",), f"{show(labels)} is not a map of labels"))
-    parsed, more = parse_requirements(selector.get("matchExpressions"), LABEL_OPERATORS, "matchExpressions")
+    parsed, more = parse_requirements(
+        selector.get("matchExpressions"), LABEL_OPERATORS, "matchExpressions"
+    )
     return Selector(frozenset(requirements + parsed if parsed else requirements), (*errors, *more))
 
 
 def parse_custom(selector: object) -> Selector:
-    """Parse the ``LabelSelector`` of a custom resource, without the labels that the API server removes.
+    """Parse the ``LabelSelector`` of a custom resource,
+    without the labels that the API server removes.
 
-    The schema does not allow null as the value of a label. The API server therefore removes such an entry instead of
-    rejecting it (k8s.io/apiextensions-apiserver: pkg/apiserver/schema/defaulting/prunenulls.go).
+    The schema does not allow null as the value of a label. The API server therefore removes such an
+    entry instead of rejecting it (k8s.io/apiextensions-apiserver:
+    pkg/apiserver/schema/defaulting/prunenulls.go).
     """
     labels = selector.get("matchLabels") if isinstance(selector, dict) else None
     if not isinstance(labels, dict) or None not in labels.values():
         return parse(selector)
     kept = {key: value for key, value in labels.items() if value is not None}
     parsed = parse({**selector, "matchLabels": kept} if isinstance(selector, dict) else selector)
-    return replace(parsed, pruned=tuple(("matchLabels", Key(key)) for key, value in labels.items() if value is None))
+    return replace(
+        parsed,
+        pruned=tuple(("matchLabels", Key(key)) for key, value in labels.items() if value is None),
+    )
 
 
 def parse_requirements(
@@ -245,7 +280,12 @@ def parse_requirements(
     errors: list[Error] = []
     for index, expression in enumerate(expressions):
         if not isinstance(expression, dict):
-            errors.append(((name, index), f"{show(expression)} is not a requirement: write key, operator, values"))
+            errors.append(
+                (
+                    (name, index),
+                    f"{show(expression)} is not a requirement: write key, operator, values",
+                )
+            )
             continue
         problems = list(_problems(expression, operators, value_error))
         errors += [((name, index), problem) for problem in problems]
@@ -256,14 +296,19 @@ def parse_requirements(
 
 
 def _problems(
-    expression: Mapping[str, Any], operators: tuple[str, ...], value_error: Callable[[object], str | None]
+    expression: Mapping[str, Any],
+    operators: tuple[str, ...],
+    value_error: Callable[[object], str | None],
 ) -> Iterator[str]:
     """Yield what is wrong with one requirement."""
     if problem := key_error(expression.get("key")):
         yield problem
     operator, values = expression.get("operator"), expression.get("values")
     if operator not in operators:
-        yield f"{show(operator)} is not an operator: write {', '.join(operators[:-1])} or {operators[-1]}"
+        yield (
+            f"{show(operator)} is not an operator: write {', '.join(operators[:-1])} or "
+            f"{operators[-1]}"
+        )
     if values is None:
         values = []
     if not isinstance(values, list):
@@ -286,7 +331,15 @@ _TERM: Final = (
     rf"|(?P<key>{_WORDS}+)(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
     rf"|\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>{_WORDS}*))?)\s*(?:,(?!\s*\Z)|\Z)"
 )
-_SIGNS: Final = {"=": IN, "==": IN, "!=": NOT_IN, "in": IN, "notin": NOT_IN, ">": GREATER, "<": LESS}
+_SIGNS: Final = {
+    "=": IN,
+    "==": IN,
+    "!=": NOT_IN,
+    "in": IN,
+    "notin": NOT_IN,
+    ">": GREATER,
+    "<": LESS,
+}
 
 
 def parse_text(text: str) -> Selector:
@@ -302,7 +355,9 @@ def parse_text(text: str) -> Selector:
     while at < len(text.rstrip()):
         term = re.compile(_TERM).match(text, at)
         if term is None:
-            raise ValueError(f"{show(text[at:])} is not a selector: write key=value, key in (a, b), key or !key")
+            raise ValueError(
+                f"{show(text[at:])} is not a selector: write key=value, key in (a, b), key or !key"
+            )
         at = term.end()
         expressions.append(_expression(term.groupdict()))
     requirements, errors = parse_requirements(expressions, NODE_OPERATORS, "")
@@ -318,4 +373,8 @@ def _expression(term: Mapping[str, str | None]) -> dict[str, Any]:
     if not sign:
         return {"key": term["key"], "operator": EXISTS}
     values = (term["values"] or "").split(",") if term["set"] else [term["value"] or ""]
-    return {"key": term["key"], "operator": _SIGNS[sign], "values": [value.strip() for value in values]}
+    return {
+        "key": term["key"],
+        "operator": _SIGNS[sign],
+        "values": [value.strip() for value in values],
+    }

@@ -1,4 +1,6 @@
-"""Services and the ready endpoints behind them, as an API server finds them before it calls a webhook."""
+"""Services and the ready endpoints behind them,
+as an API server finds them before it calls a webhook.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Backing(NamedTuple):
 def is_described(cluster: Cluster) -> bool:
     """Return whether Services are part of what is known.
 
-    Every cluster has the Service ``default/kubernetes``, so one without any is a hand-made one that leaves them out.
+    Every cluster has the Service ``default/kubernetes``, so one without any is a hand-made one that
+    leaves them out.
 
     Raises:
         Unseen: none is known, but Services may exist.
@@ -72,7 +75,11 @@ def backing(cluster: Cluster, namespace: str, name: str) -> Backing:
     if service.at("spec", "type").text == "ExternalName":
         return Backing("")
     slices = cluster.cached(_slices)
-    ready = [endpoint for found in slices.by_service.get((namespace, name), ()) for endpoint in _ready(found)]
+    ready = [
+        endpoint
+        for found in slices.by_service.get((namespace, name), ())
+        for endpoint in _ready(found)
+    ]
     if ready:
         nodes = frozenset(endpoint["nodeName"].text or "" for endpoint in ready)
         pods = tuple(endpoint.at("targetRef", "name").text or "" for endpoint in ready)
@@ -83,8 +90,14 @@ def backing(cluster: Cluster, namespace: str, name: str) -> Backing:
 
 
 def _ready(found: Object) -> Sequence[Field]:
-    """Return the endpoints that get requests: a missing condition counts as ready (discovery/v1 EndpointConditions)."""
-    return [each for each in found["endpoints"].items() if each.at("conditions", "ready").boolean is not False]
+    """Return the endpoints that get requests: a missing condition counts as ready (discovery/v1
+    EndpointConditions).
+    """
+    return [
+        each
+        for each in found["endpoints"].items()
+        if each.at("conditions", "ready").boolean is not False
+    ]
 
 
 class _Slices(NamedTuple):

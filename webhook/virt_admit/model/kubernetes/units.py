@@ -1,13 +1,15 @@
-"""Durations that Kubernetes writes as text, and what durations, quantities and limits have in common.
+"""Durations that Kubernetes writes as text, and what durations,
+quantities and limits have in common.
 
-A duration or a limit is checked twice: by the pattern of the schema, and by the Go code that decodes it. A value
-must pass both, and each check accepts values that the other rejects. The patterns therefore have names here, and
-each parser follows the Go code.
+A duration or a limit is checked twice: by the pattern of the schema, and by the Go code that
+decodes it. A value must pass both, and each check accepts values that the other rejects. The
+patterns therefore have names here, and each parser follows the Go code.
 
-Python and Go differ in ways that matter here, in ``quantities`` and in ``int_or_percent``. ``$`` in Go is the end of
-the text, never the position before a final newline. Digits are ``[0-9]``, while ``int()`` accepts all scripts, blanks and
-underscores. A boolean is an ``int`` in Python but not an integer in JSON. No pattern backtracks more than once over a
-text, because texts are untrusted and may be megabytes long.
+Python and Go differ in ways that matter here, in ``quantities`` and in ``int_or_percent``. ``$`` in
+Go is the end of the text, never the position before a final newline. Digits are ``[0-9]``, while
+``int()`` accepts all scripts, blanks and underscores. A boolean is an ``int`` in Python but not an
+integer in JSON. No pattern backtracks more than once over a text, because texts are untrusted and
+may be megabytes long.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def show(value: object) -> str:
 
 
 LONGEST: Final = 1_000
-"""Characters of a duration or a quantity. Go sets no limit, but parsing longer texts only costs time."""
+"""Characters of a duration or a quantity. Go sets no limit,
+but parsing longer texts only costs time.
+"""
 
 NANOSECOND: Final = 1
 MICROSECOND: Final = 1_000
@@ -58,13 +62,15 @@ _UNITS: Final = {
 }
 
 DURATION: Final = r"\A(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z"
-"""The schema of ``timeout`` and ``duration`` in conditions, and of the time fields of the medik8s operators."""
+"""The schema of ``timeout`` and ``duration`` in conditions,
+and of the time fields of the medik8s operators.
+"""
 
 NODE_STARTUP_TIMEOUT: Final = r"\A0|[0-9](?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h)\Z"
 """The schema of the MachineHealthCheck's ``nodeStartupTimeout``: ``^0|(…)+$``.
 
-The bar binds weaker than the anchors. Any text passes that starts with 0 or *ends* in a duration, so matching the
-last digit of that duration suffices.
+The bar binds weaker than the anchors. Any text passes that starts with 0 or *ends* in a duration,
+so matching the last digit of that duration suffices.
 """
 
 HEALTHY_DELAY: Final = r"\A-?(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z"
@@ -75,7 +81,9 @@ _GO_DURATION: Final = rf"([+-]?)(0|(?:{_ELEMENT})+)"
 
 
 def admits(pattern: str, text: str) -> bool:
-    """Whether a schema with this pattern accepts the text: a match anywhere, unless the pattern is anchored."""
+    """Whether a schema with this pattern accepts the text: a match anywhere,
+    unless the pattern is anchored.
+    """
     return re.search(pattern, text) is not None
 
 
@@ -93,21 +101,32 @@ def parse_duration(value: object, schema: str | None = None) -> int:
         ValueError: the value is not a valid duration; the message has the problem and the remedy.
     """
     if not isinstance(value, str):
-        raise ValueError(f'{show(value)} is not a duration: write a string with a unit, such as "300s" or "5m"')
+        raise ValueError(
+            f'{show(value)} is not a duration: write a string with a unit, such as "300s" or "5m"'
+        )
     parsed = re.fullmatch(_GO_DURATION, value) if len(value) <= LONGEST else None
     if not parsed or (schema and not admits(schema, value)):
         raise ValueError(
-            f"{show(value)} is not a duration: write numbers with a unit (ms, s, m, h), such as 90s or 1h30m"
+            f"{show(value)} is not a duration: write numbers with a unit (ms, s, m, h), such as "
+            "90s or 1h30m"
         )
     sign, elements = parsed.group(1, 2)
-    total = sum(_nanoseconds(whole, fraction, _UNITS[unit]) for whole, fraction, unit in re.findall(_ELEMENT, elements))
+    total = sum(
+        _nanoseconds(whole, fraction, _UNITS[unit])
+        for whole, fraction, unit in re.findall(_ELEMENT, elements)
+    )
     if total > (MAX_DURATION + 1 if sign == "-" else MAX_DURATION):
-        raise ValueError(f"{show(value)} is longer than a duration can be, which is about 292 years (2562047h)")
+        raise ValueError(
+            f"{show(value)} is longer than a duration can be, which is about 292 years (2562047h)"
+        )
     return -total if sign == "-" else total
 
 
 def _nanoseconds(whole: str, fraction: str, unit: int) -> int:
-    """Return the length of one element. Go adds the fraction as a truncated float, and reads 63 bits of it."""
+    """Return the length of one element.
+
+    Go adds the fraction as a truncated float, and reads 63 bits of it.
+    """
     part, scale = 0, 1.0
     for digit in fraction:
         longer = part * 10 + int(digit)

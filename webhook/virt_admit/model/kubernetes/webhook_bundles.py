@@ -1,4 +1,6 @@
-"""The CA bundles with which API servers trust KubeVirt, CDI, HyperConverged and medik8s, and when they end."""
+"""The CA bundles with which API servers trust KubeVirt, CDI, HyperConverged and medik8s,
+and when they end.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,18 @@ PRODUCTS: Final = ("kubevirt.io", "medik8s.io")
 _OURS: Final = ".virt-admit.io"
 
 _OFTEN_ROTATED: Final = timedelta(days=8)
-"""Operators rotate CAs with such a lifetime by themselves: KubeVirt's lives 7 days, CDI's and HyperConverged's 2."""
+"""Operators rotate CAs with such a lifetime by themselves: KubeVirt's lives 7 days,
+CDI's and HyperConverged's 2.
+"""
 
 _LEAST_REMAINING: Final = 0.1
-"""Operators renew at a fifth of the lifetime or earlier, so less than this fraction means that the rotation failed."""
+"""Operators renew at a fifth of the lifetime or earlier,
+so less than this fraction means that the rotation failed.
+"""
 
-_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_CERTIFICATE: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
+)
 
 
 class Bundle(NamedTuple):
@@ -42,13 +50,20 @@ class Bundle(NamedTuple):
         return self.end <= now
 
     def ends_soon(self, now: datetime, ahead: timedelta) -> bool:
-        """Whether the bundle ends within this time. CAs that are rotated often are judged by their lifetime."""
+        """Whether the bundle ends within this time.
+
+        CAs that are rotated often are judged by their lifetime.
+        """
         lifetime = self.end - self.begin
-        return self.end - now < (lifetime * _LEAST_REMAINING if lifetime <= _OFTEN_ROTATED else ahead)
+        return self.end - now < (
+            lifetime * _LEAST_REMAINING if lifetime <= _OFTEN_ROTATED else ahead
+        )
 
 
 def bundles(obj: Object) -> Iterator[Bundle]:
-    """Yield the bundles of a webhook configuration or an APIService of the products, each distinct one once."""
+    """Yield the bundles of a webhook configuration or an APIService of the products,
+    each distinct one once.
+    """
     seen: set[str] = set()
     for field in _fields(obj):
         if field.text and field.text not in seen:
@@ -59,7 +74,8 @@ def bundles(obj: Object) -> Iterator[Bundle]:
 
 
 def served_expired(service: Object) -> str:
-    """Return what the API server says of the certificate that an APIService serves, once it has expired; empty: it does not.
+    """Return what the API server says of the certificate that an APIService serves, once it has
+    expired; empty: it does not.
 
     The API server asks its APIServices all the time
     (kube-aggregator: pkg/controllers/status/remote/remote_available_controller.go#sync).
@@ -78,7 +94,9 @@ _END: Final = re.compile(r" is after (\d{4}-\d\d-\d\d)T")
 
 
 def expiry(cluster: Cluster) -> dict[tuple[str, str], float]:
-    """Return when the first bundle of each known object ends, in seconds since 1970, by kind and name."""
+    """Return when the first bundle of each known object ends, in seconds since 1970,
+    by kind and name.
+    """
     ends: dict[tuple[str, str], float] = {}
     for kind in KINDS:
         for obj in cluster.known(kind):
@@ -91,7 +109,9 @@ def expiry(cluster: Cluster) -> dict[tuple[str, str], float]:
 def _fields(obj: Object) -> Iterator[Field]:
     if kinds.of(obj) is kinds.API_SERVICE:
         spec = obj["spec"]
-        if (spec["group"].text or "").endswith(PRODUCTS) and not spec["insecureSkipTLSVerify"].boolean:
+        if (spec["group"].text or "").endswith(PRODUCTS) and not spec[
+            "insecureSkipTLSVerify"
+        ].boolean:
             yield spec["caBundle"]
         return
     for webhook in obj["webhooks"].items():
@@ -100,16 +120,24 @@ def _fields(obj: Object) -> Iterator[Field]:
 
 
 def _of_a_product(webhook: Field) -> bool:
-    """Whether a product owns a webhook, by the webhook's name or because it is called for the product's kinds alone."""
+    """Whether a product owns a webhook, by the webhook's name or because it is called for the
+    product's kinds alone.
+    """
     name = webhook["name"].text or ""
     if name.endswith(_OURS):
         return False
-    groups = [group.text or "" for rule in webhook["rules"].items() for group in rule["apiGroups"].items()]
-    return name.endswith(PRODUCTS) or (bool(groups) and all(group.endswith(PRODUCTS) for group in groups))
+    groups = [
+        group.text or "" for rule in webhook["rules"].items() for group in rule["apiGroups"].items()
+    ]
+    return name.endswith(PRODUCTS) or (
+        bool(groups) and all(group.endswith(PRODUCTS) for group in groups)
+    )
 
 
 def _validity(bundle: str) -> tuple[datetime, datetime] | None:
-    """Return begin and end of the certificate that ends last; None if there is no valid certificate."""
+    """Return begin and end of the certificate that ends last;
+    None if there is no valid certificate.
+    """
     from cryptography import x509  # noqa: PLC0415 - checking other files does not need it
 
     try:

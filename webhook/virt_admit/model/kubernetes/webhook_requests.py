@@ -1,6 +1,7 @@
 """Which requests an admission webhook gets, as far as its configuration says so in simple terms.
 
-Sources: kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules/rules.go#Matches,
+Sources:
+kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules/rules.go#Matches,
 :staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace/matcher.go#MatchNamespaceSelector,
 :staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/generic/webhook.go#ShouldCallHook.
 """
@@ -41,7 +42,9 @@ class InterceptedRequest(NamedTuple):
 
 
 def service(webhook: Field) -> tuple[str, str] | None:
-    """Return namespace and name of the Service without which requests fail; None: a URL, or its failure is ignored."""
+    """Return namespace and name of the Service without which requests fail; None: a URL,
+    or its failure is ignored.
+    """
     if webhook["failurePolicy"].text == "Ignore":
         return None
     found = webhook.at("clientConfig", "service")
@@ -55,17 +58,25 @@ def intercepts(webhook: Field, request: InterceptedRequest) -> bool:
 
 
 def gets(webhook: Field, request: InterceptedRequest) -> bool | None:
-    """Return whether the webhook gets a request. None: its selectors or conditions are not simple enough to say."""
+    """Return whether the webhook gets a request.
+
+    None: its selectors or conditions are not simple enough to say.
+    """
     if not intercepts(webhook, request):
         return False
     namespace_labels = request.namespace_labels
     if namespace_labels is None and request.namespace:
-        namespace_labels = None if _beyond_name(webhook["namespaceSelector"]) else {_NAME_LABEL: request.namespace}
+        namespace_labels = (
+            None if _beyond_name(webhook["namespaceSelector"]) else {_NAME_LABEL: request.namespace}
+        )
     return _all(
         (
             request.cluster_scoped or _selects(webhook["namespaceSelector"], namespace_labels),
             _selects(webhook["objectSelector"], request.labels),
-            *(_holds(condition["expression"].text or "", request) for condition in webhook["matchConditions"].items()),
+            *(
+                _holds(condition["expression"].text or "", request)
+                for condition in webhook["matchConditions"].items()
+            ),
         )
     )
 
@@ -82,7 +93,11 @@ def kind_of(request: InterceptedRequest) -> Kind | None:
 
 def _rule_matches(rule: Field, request: InterceptedRequest) -> bool:
     resource, _, sub = request.resource.partition("/")
-    names = {request.resource, f"{resource}/*", f"*/{sub}", "*/*"} if sub else {resource, f"{resource}/*", "*", "*/*"}
+    names = (
+        {request.resource, f"{resource}/*", f"*/{sub}", "*/*"}
+        if sub
+        else {resource, f"{resource}/*", "*", "*/*"}
+    )
     return (
         bool(_texts(rule["operations"]) & {"*", request.operation})
         and bool(_texts(rule["apiGroups"]) & {"*", request.group})
@@ -97,7 +112,10 @@ def _texts(field: Field) -> set[str]:
 
 def _beyond_name(selector: Field) -> bool:
     """Return whether a selector of namespaces asks for more than their name."""
-    keys = {*selector["matchLabels"].texts, *(each["key"].text for each in selector["matchExpressions"].items())}
+    keys = {
+        *selector["matchLabels"].texts,
+        *(each["key"].text for each in selector["matchExpressions"].items()),
+    }
     return bool(keys - {_NAME_LABEL})
 
 
@@ -107,18 +125,21 @@ def _selects(selector: Field, labels: Mapping[str, str] | None) -> bool | None:
     return None if labels is None else selectors.parse(selector.value).matches(labels)
 
 
-# --- matchConditions: the part of CEL that needs no interpreter --------------------------------------------------
+# --- matchConditions: the part of CEL that needs no interpreter -----------------------------------
 
 _NAME: Final = r"(?:object\.metadata\.name|request\.name)"
 _ATOM: Final = re.compile(
-    rf"(?P<not>!)?\(?(?:(?P<field>{_NAME}|request\.namespace|object\.metadata\.namespace|request\.operation)"
-    r"(?:\.(?P<call>startsWith|endsWith)\((?P<argument>'[^']*'|\"[^\"]*\")\)|\s*(?P<sign>==|!=)\s*(?P<value>'[^']*'|\"[^\"]*\"))"
-    r"|(?P<literal>true|false))\)?"
+    rf"(?P<not>!)?\(?(?:(?P<field>{_NAME}|request\.namespace|object\.metadata\.namespace|"
+    r"request\.operation)(?:\.(?P<call>startsWith|endsWith)\((?P<argument>'[^']*'|\"[^\"]*\")\)|"
+    r"\s*(?P<sign>==|!=)\s*(?P<value>'[^']*'|\"[^\"]*\"))|(?P<literal>true|false))\)?"
 )
 
 
 def _holds(expression: str, request: InterceptedRequest) -> bool | None:
-    """Return the value of a condition. None: it is more than equality, ``startsWith`` and ``endsWith`` of a name."""
+    """Return the value of a condition.
+
+    None: it is more than equality, ``startsWith`` and ``endsWith`` of a name.
+    """
     if "||" in expression and "&&" in expression:
         return None
     if "||" in expression:

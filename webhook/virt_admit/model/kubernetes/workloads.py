@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, REPLICA_SET, SCALED_OBJECT, STATEFUL_SET, Kind
+from virt_admit.model.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    REPLICA_SET,
+    SCALED_OBJECT,
+    STATEFUL_SET,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
@@ -14,7 +21,9 @@ from virt_admit.model.kubernetes.selectors import Selector
 _KINDS: Final = (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)
 
 READS: Final[Reads] = {
-    **dict.fromkeys(_KINDS, ("metadata.ownerReferences", "spec.replicas", "spec.template.metadata.labels")),
+    **dict.fromkeys(
+        _KINDS, ("metadata.ownerReferences", "spec.replicas", "spec.template.metadata.labels")
+    ),
     **dict.fromkeys((AUTOSCALER, SCALED_OBJECT), ("spec.scaleTargetRef",)),
 }
 
@@ -25,20 +34,26 @@ class Workload(NamedTuple):
     kind: Kind
     name: str
     replicas: int | None
-    """None: an autoscaler decides, or it is not written, as manifests of autoscaled workloads leave it out."""
+    """None: an autoscaler decides, or it is not written,
+    as manifests of autoscaled workloads leave it out.
+    """
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
 
 
 def selected(selector: Selector, namespace: str, cluster: Cluster) -> Iterator[Workload]:
-    """Yield the known workloads with pods that a selector matches, without those that another object owns."""
+    """Yield the known workloads with pods that a selector matches,
+    without those that another object owns.
+    """
     for kind in _KINDS:
         for obj in cluster.known(kind, namespace):
             replicas = obj.at("spec", "replicas").integer
             labels = obj.at("spec", "template", "metadata", "labels").texts
             if obj.controller is None and replicas != 0 and selector.matches(labels):
-                yield Workload(kind, obj.name, None if is_autoscaled(obj, kind, cluster) else replicas)
+                yield Workload(
+                    kind, obj.name, None if is_autoscaled(obj, kind, cluster) else replicas
+                )
 
 
 def is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:
@@ -47,7 +62,10 @@ def is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:
 
 
 def autoscaler(kind: str, namespace: str, name: str, cluster: Cluster) -> Object | None:
-    """Return the known autoscaler that sets the replicas of an object. One of KEDA scales a Deployment by default."""
+    """Return the known autoscaler that sets the replicas of an object.
+
+    One of KEDA scales a Deployment by default.
+    """
     for scaler in (AUTOSCALER, SCALED_OBJECT):
         for found in cluster.known(scaler, namespace or "default"):
             target = found.at("spec", "scaleTargetRef")

@@ -1,10 +1,14 @@
-"""The update of OpenShift that an administrator has asked for: whether it is accepted, and whether it reaches the nodes.
+"""The update of OpenShift that an administrator has asked for: whether it is accepted, and whether
+it reaches the nodes.
 
-The cluster-version operator loads the release that ``spec.desiredUpdate`` names, checks it, and applies it operator by
-operator. machine-config, which updates the nodes, is one of the last. Sources: openshift/cluster-version-operator:
-pkg/cvo/status.go#setReleaseAcceptedCondition #convertErrorToProgressing; pkg/cvo/sync_worker.go#syncPayload;
-pkg/cvo/internal/operatorstatus.go#checkOperatorHealth; lib/validation/validation.go#ClearInvalidFields;
-pkg/payload/precondition/clusterversion/upgradeable.go#Run (Upgradeable concerns other minor releases only).
+The cluster-version operator loads the release that ``spec.desiredUpdate`` names, checks it, and
+applies it operator by operator. machine-config, which updates the nodes, is one of the last.
+Sources: openshift/cluster-version-operator: pkg/cvo/status.go#setReleaseAcceptedCondition
+#convertErrorToProgressing; pkg/cvo/sync_worker.go#syncPayload;
+pkg/cvo/internal/operatorstatus.go#checkOperatorHealth;
+lib/validation/validation.go#ClearInvalidFields;
+pkg/payload/precondition/clusterversion/upgradeable.go#Run (Upgradeable concerns other minor
+releases only).
 """
 
 from __future__ import annotations
@@ -45,9 +49,13 @@ NAME: Final = "version"
 _NODES: Final = "machine-config"
 """The ClusterOperator that updates the nodes."""
 _PATIENCE: Final = timedelta(minutes=30)
-"""Failing, and a release that cannot be loaded, often pass before. The operator itself waits so long for an operator."""
+"""Failing, and a release that cannot be loaded, often pass before. The operator itself waits so
+long for an operator.
+"""
 _LONGEST: Final = 600
-"""Characters of what it reports: an operator quotes the scheduler, whose reasons stand in the middle."""
+"""Characters of what it reports: an operator quotes the scheduler,
+whose reasons stand in the middle.
+"""
 
 
 class ClusterUpdate(NamedTuple):
@@ -55,13 +63,17 @@ class ClusterUpdate(NamedTuple):
 
     stop: Problem | None = None
     doubt: str = ""
-    """Why it cannot be determined whether it reaches the nodes; empty: nothing speaks against it."""
+    """Why it cannot be determined whether it reaches the nodes; empty:
+    nothing speaks against it.
+    """
     notes: tuple[str, ...] = ()
     """What the update of the nodes rests on."""
     operators: tuple[Object, ...] = ()
     """The operators for which ``stop`` waits."""
     refused: RefusedReleases | None = None
-    """What would refuse the next update. None: nothing, or an update was asked for or is under way."""
+    """What would refuse the next update. None: nothing,
+    or an update was asked for or is under way.
+    """
     before_nodes: str = ""
     """What an update under way does before the nodes; empty: none is, or it is at the nodes."""
 
@@ -82,13 +94,22 @@ def refusals(cluster: Cluster) -> tuple[str, ...]:
 @cached
 def release(cluster: Cluster) -> ClusterUpdate:
     """Return what holds the update of the cluster before its nodes."""
-    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
-    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
+    paused = {
+        pool.name
+        for pool in cluster.known(MACHINE_CONFIG_POOL)
+        if pool.at("spec", "paused").boolean
+    }
+    rolling = any(
+        pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster)
+    )
     return of_cluster(cluster, rolling=rolling)
 
 
 def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
-    """Return what holds the update of a cluster. ``rolling``: its nodes are being updated already, which goes on."""
+    """Return what holds the update of a cluster.
+
+    ``rolling``: its nodes are being updated already, which goes on.
+    """
     version = find(cluster, CLUSTER_VERSION, "", NAME)
     if version is None:
         return ClusterUpdate()
@@ -101,24 +122,31 @@ def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
 
 
 def _asked(version: Object) -> str:
-    """Return the release that was asked for and is not the present one; empty: none was. An image decides alone."""
+    """Return the release that was asked for and is not the present one; empty: none was.
+
+    An image decides alone.
+    """
     asked, present = version.at("spec", "desiredUpdate"), version.at("status", "desired")
     name, image = asked["version"].text or "", asked["image"].text or ""
     differs = image != present["image"].text if image else name != present["version"].text
     return (name or image) if (name or image) and differs else ""
 
 
-# --- before it is accepted -----------------------------------------------------------------------------------------
+# --- before it is accepted ------------------------------------------------------------------------
 
 
 def _not_accepted(version: Object, target: str, cluster: Cluster) -> ClusterUpdate:
     invalid, accepted = version.condition("Invalid"), version.condition("ReleaseAccepted")
     if invalid["status"].text == "True" and "spec.desiredUpdate" in _words(invalid):
-        return _held(version, f"the update to {target} is refused: {_cut(_words(invalid))}", _valid(version))
+        return _held(
+            version, f"the update to {target} is refused: {_cut(_words(invalid))}", _valid(version)
+        )
     words = _words(accepted)
     if accepted["status"].text != "False" or not _concerns(words, version):
         said = f": {_cut(words)}" if words and _concerns(words, version) else ""
-        return ClusterUpdate(doubt=f"whether the cluster-version operator accepts the update to {target}{said}")
+        return ClusterUpdate(
+            doubt=f"whether the cluster-version operator accepts the update to {target}{said}"
+        )
     step = accepted["reason"].text or ""
     why = f"the update to {target} is not accepted ({step}): {_cut(_LOADED.sub('', words))}"
     if (step != _CHECKS or _UPGRADEABLE not in words) and not _lasts(accepted, cluster):
@@ -133,14 +161,20 @@ _LOADED: Final = re.compile(
 )
 """The frame of an error, which repeats what was asked for."""
 _UNVERIFIED: Final = re.compile(r"against keyrings: ([\w., -]{1,200})")
-"""The release has no signature that fits, or there is none at all (openshift/library-go:pkg/verify/verify.go)."""
+"""The release has no signature that fits, or there is none at all
+(openshift/library-go:pkg/verify/verify.go).
+"""
 _NAMED: Final = re.compile(r'\b(version|image)="([^"]*)"')
 
 
 def _concerns(words: str, version: Object) -> bool:
-    """Return whether a condition is about the update that was asked for: the operator may not have looked again."""
+    """Return whether a condition is about the update that was asked for:
+    the operator may not have looked again.
+    """
     asked = version.at("spec", "desiredUpdate")
-    return all(asked[field].text in ("", None, said) for field, said in _NAMED.findall(words) if said)
+    return all(
+        asked[field].text in ("", None, said) for field, said in _NAMED.findall(words) if said
+    )
 
 
 def _held(version: Object, why: str, remedy: str) -> ClusterUpdate:
@@ -151,9 +185,14 @@ def _held(version: Object, why: str, remedy: str) -> ClusterUpdate:
 
 def _valid(version: Object) -> str:
     unknown = version.condition("RetrievedUpdates")
-    why = f" (updates cannot be retrieved: {cut(_words(unknown), 120)})" if unknown["status"].text == "False" else ""
+    why = (
+        f" (updates cannot be retrieved: {cut(_words(unknown), 120)})"
+        if unknown["status"].text == "False"
+        else ""
+    )
     return typed(
-        f"Ask for an update that is available{why}, or name its image", about("edit", version, CLUSTER_VERSION)
+        f"Ask for an update that is available{why}, or name its image",
+        about("edit", version, CLUSTER_VERSION),
     )
 
 
@@ -161,14 +200,17 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     """Return what lets the operator accept a release, by the step at which it refused it."""
     if keys := _UNVERIFIED.search(words):
         what = (
-            f"Compare the digest with the page of the release. Then give the cluster its signature, as a ConfigMap in "
-            f"{_SIGNATURES} if it cannot read that, or the new key if {keys[1]} is older than the signature. As a "
-            f"decision after that comparison, it can be asked for without verification"
-            f"{_unverified(version)}"
+            "Compare the digest with the page of the release. Then give the cluster its signature, "
+            f"as a ConfigMap in {_SIGNATURES} if it cannot read that, or the new key if {keys[1]} "
+            "is older than the signature. As a decision after that comparison, it can be asked for "
+            f"without verification{_unverified(version)}"
         )
         return typed(what, about("describe", version, CLUSTER_VERSION))
     if step == "RetrievePayload":
-        what = "Make the image of the release and its signature available to the cluster, also in its mirror"
+        what = (
+            "Make the image of the release and its signature available to the cluster, also in its "
+            "mirror"
+        )
         return typed(what, about("describe", version, CLUSTER_VERSION))
     if step != _CHECKS:
         return typed("Ask for another release", about("edit", version, CLUSTER_VERSION))
@@ -180,31 +222,47 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     acknowledge = update_acknowledgements.remedy(words, version, cluster)
     acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
     if acknowledge or not refusing:
-        return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
+        return acknowledge or typed(
+            "Resolve what the check names", about("describe", version, CLUSTER_VERSION)
+        )
     if len(refusing) == 1:
         return release_refusals.of_operator(refusing[0], cluster).remedy
     which = names((each.name for each in refusing), 120)
-    return typed(f"Resolve what ClusterOperator {which} asks for", about("describe", refusing[0], CLUSTER_OPERATOR))
+    return typed(
+        f"Resolve what ClusterOperator {which} asks for",
+        about("describe", refusing[0], CLUSTER_OPERATOR),
+    )
 
 
 def _unverified(version: Object) -> str:
-    """Return the command that asks for the same release again, without verification; empty: it has no name.
+    """Return the command that asks for the same release again, without verification; empty:
+    it has no name.
 
-    Without a release, ``oc adm upgrade`` only shows the state, and an image that is not among the available updates needs
-    the second option (openshift/oc:pkg/cli/admin/upgrade/upgrade.go).
+    Without a release, ``oc adm upgrade`` only shows the state, and an image that is not among the
+    available updates needs the second option (openshift/oc:pkg/cli/admin/upgrade/upgrade.go).
     """
-    image, release = (version.at("spec", "desiredUpdate", each).text for each in ("image", "version"))
-    to = ("--allow-explicit-upgrade", "--to-image", image) if image else ("--to", release) if release else ()
+    image, release = (
+        version.at("spec", "desiredUpdate", each).text for each in ("image", "version")
+    )
+    to = (
+        ("--allow-explicit-upgrade", "--to-image", image)
+        if image
+        else ("--to", release)
+        if release
+        else ()
+    )
     return f" ({shell('oc', 'adm', 'upgrade', '--force', *to)})" if to else ""
 
 
 _SIGNATURES: Final = "openshift-config-managed"
-"""The namespace of the ConfigMaps with signatures (openshift/cluster-version-operator:docs/user/update-signatures)."""
+"""The namespace of the ConfigMaps with signatures
+(openshift/cluster-version-operator:docs/user/update-signatures).
+"""
 _UPGRADEABLE: Final = "ClusterVersionUpgradeable"
 """The check of the condition Upgradeable."""
 
 
-# --- after it was accepted -----------------------------------------------------------------------------------------
+# --- after it was accepted ------------------------------------------------------------------------
 
 
 def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
@@ -227,7 +285,9 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
         stop = Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem)
         return ClusterUpdate(stop, operators=tuple(each for each, _ in sick))
     if failing["status"].text in ("True", "Unknown"):
-        return ClusterUpdate(doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}")
+        return ClusterUpdate(
+            doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}"
+        )
     progress = f": {cut(_words(progressing).rstrip('.'), 200)}" if _words(progressing) else ""
     age = clock.since(last["startedTime"].text, cluster)
     lasts = f" for {clock.duration(age)}" if age is not None else ""
@@ -244,12 +304,16 @@ def _after_this(version: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _reached_nodes(target: str, cluster: Cluster) -> bool | None:
-    """Return whether the operator of the nodes has the release: then nothing before the nodes is left. None: not known."""
+    """Return whether the operator of the nodes has the release: then nothing before the nodes is
+    left. None: not known.
+    """
     operator = find(cluster, CLUSTER_OPERATOR, "", _NODES)
     if operator is None:
         return None
     versions = operator.at("status", "versions").items()
-    return any(each["name"].text == "operator" and each["version"].text == target for each in versions)
+    return any(
+        each["name"].text == "operator" and each["version"].text == target for each in versions
+    )
 
 
 def _repair(version: Object, sick: Sequence[tuple[Object, str]]) -> str:
@@ -269,19 +333,33 @@ def _before_the_next(cluster: Cluster) -> Iterator[str]:
 
 
 def spaces(operator: Object) -> frozenset[str]:
-    """Return the namespaces of an operator, in which its pods run: those that it names, else the usual one."""
-    named = (each for each in operator.at("status", "relatedObjects").items() if each["resource"].text == "namespaces")
-    return frozenset(filter(None, (each["name"].text for each in named))) or frozenset((f"openshift-{operator.name}",))
+    """Return the namespaces of an operator, in which its pods run: those that it names,
+    else the usual one.
+    """
+    named = (
+        each
+        for each in operator.at("status", "relatedObjects").items()
+        if each["resource"].text == "namespaces"
+    )
+    return frozenset(filter(None, (each["name"].text for each in named))) or frozenset(
+        (f"openshift-{operator.name}",)
+    )
 
 
-# --- conditions ----------------------------------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------
 
 
 def _sick(cluster: Cluster) -> list[tuple[Object, str]]:
     """Return the operators for which the cluster-version operator waits, each with its state."""
-    unavailable = [(each, _UNAVAILABLE) for each in _operators(cluster, "Available", "False", "Unknown")]
+    unavailable = [
+        (each, _UNAVAILABLE) for each in _operators(cluster, "Available", "False", "Unknown")
+    ]
     known = {each.name for each, _ in unavailable}
-    degraded = [(each, _DEGRADED) for each in _operators(cluster, "Degraded", "True") if each.name not in known]
+    degraded = [
+        (each, _DEGRADED)
+        for each in _operators(cluster, "Degraded", "True")
+        if each.name not in known
+    ]
     return unavailable + degraded
 
 
@@ -290,7 +368,11 @@ _DEGRADED: Final = "is degraded"
 
 
 def _operators(cluster: Cluster, condition: str, *statuses: str) -> list[Object]:
-    found = (each for each in cluster.known(CLUSTER_OPERATOR) if each.condition(condition)["status"].text in statuses)
+    found = (
+        each
+        for each in cluster.known(CLUSTER_OPERATOR)
+        if each.condition(condition)["status"].text in statuses
+    )
     return sorted(found, key=lambda each: each.name)
 
 
@@ -306,7 +388,9 @@ def _condition_of(operator: Object, state: str) -> str:
 
 
 def _lasts(condition: Field, cluster: Cluster) -> bool:
-    """Return whether a condition certainly has its status for longer than it would if it passed by itself."""
+    """Return whether a condition certainly has its status for longer than it would if it passed by
+    itself.
+    """
     age = clock.since(condition["lastTransitionTime"].text, cluster)
     return age is not None and age >= _PATIENCE
 

@@ -1,7 +1,9 @@
 """The update of nodes by the machine config operator of OpenShift.
 
-Sources: openshift/machine-config-operator:pkg/controller/common/layered_node_state.go#IsUnavailableForUpdate #IsNodeDone;
-:pkg/controller/node/node_controller.go#getAllCandidateMachines #sortNodeList; :pkg/daemon/drain.go#performDrain;
+Sources:
+openshift/machine-config-operator:pkg/controller/common/layered_node_state.go#IsUnavailableForUpdate
+#IsNodeDone; :pkg/controller/node/node_controller.go#getAllCandidateMachines #sortNodeList;
+:pkg/daemon/drain.go#performDrain;
 openshift/oc:pkg/cli/admin/upgrade/status/workerpool.go#calculatePhase.
 """
 
@@ -36,11 +38,23 @@ _APPLIED_DRAIN: Final = f"{_GROUP}/lastAppliedDrain"
 READS: Final[Reads] = union(
     {
         MACHINE_CONFIG_POOL: (),
-        MACHINE_CONFIG_NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "status.conditions.message"),
+        MACHINE_CONFIG_NODE: (
+            *CONDITIONS,
+            "status.conditions.lastTransitionTime",
+            "status.conditions.message",
+        ),
         NODE: (
             *(
                 f"metadata.annotations.{key}"
-                for key in (CURRENT, DESIRED, _STATE, _REASON, *_IMAGES, _DESIRED_DRAIN, _APPLIED_DRAIN)
+                for key in (
+                    CURRENT,
+                    DESIRED,
+                    _STATE,
+                    _REASON,
+                    *_IMAGES,
+                    _DESIRED_DRAIN,
+                    _APPLIED_DRAIN,
+                )
             ),
             "metadata.creationTimestamp",
             "metadata.labels",
@@ -70,20 +84,34 @@ def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
     for node in own:
         phase = Phase.NEXT if node.name in chosen else phases[node.name]
         since, exact = _since(node, phase, reports.get(node.name))
-        why = (failure(node) or "") if phase is Phase.FAILING else _drain_error(reports.get(node.name), phase)
+        why = (
+            (failure(node) or "")
+            if phase is Phase.FAILING
+            else _drain_error(reports.get(node.name), phase)
+        )
         nodes[node.name] = NodeUpdate(MACHINE_CONFIG_POOL.kind, pool.name, phase, since, exact, why)
     updating = pool.condition("Updating")
-    began = clock.instant(updating["lastTransitionTime"].text) if updating["status"].text == "True" else None
+    began = (
+        clock.instant(updating["lastTransitionTime"].text)
+        if updating["status"].text == "True"
+        else None
+    )
     return PoolUpdate(MACHINE_CONFIG_POOL.kind, pool.name, nodes, began)
 
 
 def failure(node: Object) -> str | None:
     """Return the words with which the daemon of a node has stopped; None: it has not."""
-    return _brief(node.annotations.get(_REASON, "")) if node.annotations.get(_STATE) in _FAILED else None
+    return (
+        _brief(node.annotations.get(_REASON, ""))
+        if node.annotations.get(_STATE) in _FAILED
+        else None
+    )
 
 
 def _brief(text: str) -> str:
-    """Return an error of the daemon with the begin of each digest alone, and without the checksum of the booted tree."""
+    """Return an error of the daemon with the begin of each digest alone,
+    and without the checksum of the booted tree.
+    """
     return _DIGEST.sub(r"\1…", _CHECKSUM.sub("", text))
 
 
@@ -92,14 +120,19 @@ _CHECKSUM: Final = re.compile(r' \("[0-9a-f]{64}"\)')
 
 
 def degraded(pool: Object) -> str:
-    """Return what a MachineConfigPool reports as an error; empty: none. The condition Degraded alone has no words."""
+    """Return what a MachineConfigPool reports as an error; empty: none.
+
+    The condition Degraded alone has no words.
+    """
     said = [found for kind in _ERRORS if (found := pool.condition(kind))["status"].text == "True"]
     texts = (_brief(_unquoted(each["message"].text or each["reason"].text or "")) for each in said)
     return next(filter(None, texts), "see its conditions") if said else ""
 
 
 def _unquoted(text: str) -> str:
-    """Return what one node reports without the quotes around it (pkg/controller/node/status.go): it may hold quotes."""
+    """Return what one node reports without the quotes around it (pkg/controller/node/status.go):
+    it may hold quotes.
+    """
     subject, reports, said = text.partition(_REPORTS)
     if not reports or _REPORTS in said or said[:1] + said[-1:] != '""':
         return text
@@ -126,7 +159,9 @@ def _is_changing(node: Object) -> bool:
 
 
 def is_under_way(node: Object) -> bool:
-    """Return whether the operator ends the cordon of a node by itself: it updates the node, or only uncordons it yet."""
+    """Return whether the operator ends the cordon of a node by itself: it updates the node,
+    or only uncordons it yet.
+    """
     return _is_changing(node) or _pending_drain(node).startswith("uncordon-")
 
 
@@ -141,19 +176,23 @@ def _phase(node: Object, target: str) -> Phase:
     pending = _pending_drain(node)
     if not desired:
         return Phase.NOT_PART if target else Phase.DONE
-    if state in _FAILED:  # also where the configuration is the wanted one and the files on the disk differ from it
+    # also where the configuration is the wanted one and the files on the disk differ from it
+    if state in _FAILED:
         return Phase.FAILING
     if not _is_changing(node):
         if pending.startswith("uncordon-"):
             return Phase.RETURNING
         return Phase.DONE if desired == target or not target else Phase.WAITING
-    if pending.startswith("drain-") or state in ("Done", ""):  # ``Done``: chosen, and its daemon has not begun
+    # ``Done``: chosen, and its daemon has not begun
+    if pending.startswith("drain-") or state in ("Done", ""):
         return Phase.DRAINING
     return Phase.REBOOTING if state == "Rebooting" else Phase.UPDATING
 
 
 def _next(pool: Object, own: Sequence[Object], phases: dict[str, Phase]) -> Iterator[str]:
-    """Yield the nodes that the operator chooses when it looks again (#getAllCandidateMachines, #syncMachineConfigPool)."""
+    """Yield the nodes that the operator chooses when it looks again (#getAllCandidateMachines,
+    #syncMachineConfigPool).
+    """
     if pool.at("spec", "paused").boolean:
         return
     taken = sum(phases[node.name] in IN_FLIGHT or node_phases.is_away(node) for node in own)
@@ -161,7 +200,11 @@ def _next(pool: Object, own: Sequence[Object], phases: dict[str, Phase]) -> Iter
         left = machine_pools.capacity(pool, len(own)) - taken
     except ValueError:
         return
-    waiting = [node.name for node in own if phases[node.name] is Phase.WAITING and not node_phases.is_away(node)]
+    waiting = [
+        node.name
+        for node in own
+        if phases[node.name] is Phase.WAITING and not node_phases.is_away(node)
+    ]
     yield from waiting[: max(left, 0)]
 
 
@@ -171,7 +214,9 @@ _BEGAN: Final = {
     Phase.REBOOTING: ("UpdateExecuted", "True"),
     Phase.RETURNING: ("RebootedNode", "True"),
 }
-"""The condition of a MachineConfigNode with which each phase begins (machineconfignodes, status.conditions)."""
+"""The condition of a MachineConfigNode with which each phase begins (machineconfignodes,
+status.conditions).
+"""
 
 
 def _since(node: Object, phase: Phase, report: Object | None) -> tuple[datetime | None, bool]:
@@ -181,13 +226,27 @@ def _since(node: Object, phase: Phase, report: Object | None) -> tuple[datetime 
     if report is not None and phase in _BEGAN:
         kind, status = _BEGAN[phase]
         condition = report.condition(kind)
-        found = clock.instant(condition["lastTransitionTime"].text) if condition["status"].text == status else None
+        found = (
+            clock.instant(condition["lastTransitionTime"].text)
+            if condition["status"].text == status
+            else None
+        )
         if found is not None:
             return found, True
     silent = node_phases.unready_since(node) if phase is Phase.REBOOTING else None
-    return (silent, True) if silent is not None else (node_phases.cordoned_since(node), phase is Phase.DRAINING)
+    return (
+        (silent, True)
+        if silent is not None
+        else (node_phases.cordoned_since(node), phase is Phase.DRAINING)
+    )
 
 
 def _drain_error(report: Object | None, phase: Phase) -> str:
-    drained = report.condition("Drained") if report is not None and phase is Phase.DRAINING else None
-    return (drained["message"].text or "") if drained is not None and drained["status"].text == "Unknown" else ""
+    drained = (
+        report.condition("Drained") if report is not None and phase is Phase.DRAINING else None
+    )
+    return (
+        (drained["message"].text or "")
+        if drained is not None and drained["status"].text == "Unknown"
+        else ""
+    )

@@ -13,7 +13,8 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 
 def problem(nodes: Sequence[Object], cordons: Mapping[str, Cordon]) -> Problem:
-    """Return that controllers keep all nodes cordoned that could take a VM, with the first that does not end by itself.
+    """Return that controllers keep all nodes cordoned that could take a VM, with the first that
+    does not end by itself.
 
     Args:
         nodes: the nodes.
@@ -30,7 +31,9 @@ def problem(nodes: Sequence[Object], cordons: Mapping[str, Cordon]) -> Problem:
     name, cordon = next(iter(lasting.items()))
     then = cordon.remedy or "wait until that node is uncordoned"
     if cordon.uncordon:
-        now = typed(f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name)))
+        now = typed(
+            f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name))
+        )
         then = f"{now}. To end what keeps it cordoned, {cordon.remedy}"
     elif nodes and all(map(maintenance_updates.is_requested, nodes)):
         then = typed(*maintenance_updates.way_back(*nodes))

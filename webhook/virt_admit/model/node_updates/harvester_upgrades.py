@@ -1,6 +1,8 @@
-"""Upgrades of Harvester, which updates one node after the other: an Upgrade, or since 1.8 an UpgradePlan.
+"""Upgrades of Harvester, which updates one node after the other: an Upgrade,
+or since 1.8 an UpgradePlan.
 
-Sources: harvester/harvester:package/upgrade/upgrade_node.sh, :pkg/apis/harvesterhci.io/v1beta1/upgrade.go#UpgradeStatus;
+Sources: harvester/harvester:package/upgrade/upgrade_node.sh,
+:pkg/apis/harvesterhci.io/v1beta1/upgrade.go#UpgradeStatus;
 harvester/upgrade-toolkit:api/v1beta1/upgradeplan_types.go#NodeUpgradeState.
 """
 
@@ -78,7 +80,14 @@ _FORMS: Final = (
             "PostDrainFailed": Phase.FAILING,
             "SingleNodeUpgradeFailed": Phase.FAILING,
             **dict.fromkeys(
-                ("PostDrained", "SingleNodeUpgraded", "ImageCleaning", "ImageCleaned", "ImageCleanFailed"), Phase.DONE
+                (
+                    "PostDrained",
+                    "SingleNodeUpgraded",
+                    "ImageCleaning",
+                    "ImageCleaned",
+                    "ImageCleanFailed",
+                ),
+                Phase.DONE,
             ),
         },
         "UpgradePaused",
@@ -100,9 +109,11 @@ def upgrades(cluster: Cluster) -> Iterator[PoolUpdate]:
 
 
 def keeps_launchers(cluster: Cluster) -> bool:
-    """Return whether an upgrade of Harvester is under way, which switches workload updates of KubeVirt off meanwhile.
+    """Return whether an upgrade of Harvester is under way, which switches workload updates of
+    KubeVirt off meanwhile.
 
-    Its drains move the VMs (package/upgrade/upgrade_manifests.sh#disable_kubevirt_workload_live_migration).
+    Its drains move the VMs
+    (package/upgrade/upgrade_manifests.sh#disable_kubevirt_workload_live_migration).
     """
     return any(each.kind == HARVESTER_UPGRADE.kind for each in upgrades(cluster))
 
@@ -115,17 +126,28 @@ def has_failed(cluster: Cluster) -> bool:
 
 def _latest(form: _Form, cluster: Cluster) -> Object | None:
     known = (
-        each for each in cluster.known(form.kind) if form.kind is UPGRADE_PLAN or each.labels.get(_LATEST) == "true"
+        each
+        for each in cluster.known(form.kind)
+        if form.kind is UPGRADE_PLAN or each.labels.get(_LATEST) == "true"
     )
     return max(known, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
 
 
-_BEFORE_NODES: Final = ("LogReady", "ImageReady", "RepoReady", "NodesPrepared", "SystemServicesUpgraded")
-"""The conditions that have to be True before a node is touched (pkg/controller/master/upgrade/upgrade_controller.go)."""
+_BEFORE_NODES: Final = (
+    "LogReady",
+    "ImageReady",
+    "RepoReady",
+    "NodesPrepared",
+    "SystemServicesUpgraded",
+)
+"""The conditions that have to be True before a node is touched
+(pkg/controller/master/upgrade/upgrade_controller.go).
+"""
 
 
 def stage(upgrade: Object) -> tuple[str, datetime | None]:
-    """Return the first condition that an upgrade waits for before its nodes, and since when; empty: for none.
+    """Return the first condition that an upgrade waits for before its nodes, and since when; empty:
+    for none.
 
     Harvester writes no time into a condition that it creates, so the time of the one before counts.
     """

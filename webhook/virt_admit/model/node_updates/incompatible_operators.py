@@ -1,8 +1,11 @@
-"""Installed operators that support no later minor release of OpenShift, so that its update is not accepted.
+"""Installed operators that support no later minor release of OpenShift,
+so that its update is not accepted.
 
-The Operator Lifecycle Manager names them in its condition Upgradeable. Its Subscription decides from which channel an operator
-is updated, and whether an administrator approves each InstallPlan. Source: openshift/operator-framework-olm:
-staging/operator-lifecycle-manager/pkg/controller/operators/openshift/helpers.go#incompatibleOperators #skew.
+The Operator Lifecycle Manager names them in its condition Upgradeable. Its Subscription decides
+from which channel an operator is updated, and whether an administrator approves each InstallPlan.
+Source: openshift/operator-framework-olm:
+staging/operator-lifecycle-manager/pkg/controller/operators/openshift/helpers.go#incompatibleOperators
+#skew.
 """
 
 from __future__ import annotations
@@ -19,15 +22,26 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
-    SUBSCRIPTION: ("spec.channel", "spec.installPlanApproval", "spec.name", "status.installedCSV", "status.currentCSV"),
+    SUBSCRIPTION: (
+        "spec.channel",
+        "spec.installPlanApproval",
+        "spec.name",
+        "status.installedCSV",
+        "status.currentCSV",
+    ),
     INSTALL_PLAN: ("spec.approved", "spec.clusterServiceVersionNames", "status.phase"),
 }
-_NAMED: Final = re.compile(r"maximum supported OCP version for ([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9]) is (\d+\.\d+)")
+_NAMED: Final = re.compile(
+    r"maximum supported OCP version for ([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9]) is (\d+\.\d+)"
+)
 _MINOR: Final = re.compile(r"^(.*-)([0-9]{1,4})\.([0-9]{1,4})$")
 
 
 def remedy(words: str, cluster: Cluster, *, ordered: bool = True) -> str:
-    """Return how to update the operators that a refusal names; empty: none. ``ordered``: one waits."""
+    """Return how to update the operators that a refusal names; empty: none.
+
+    ``ordered``: one waits.
+    """
     found = list(dict.fromkeys(_NAMED.findall(words)))
     if not found:
         return ""
@@ -43,9 +57,14 @@ def remedy(words: str, cluster: Cluster, *, ordered: bool = True) -> str:
 
 def _way(namespace: str, installed: str, cluster: Cluster) -> tuple[str, str]:
     """Return what updates an operator, and the command."""
-    own = next((each for each in cluster.known(SUBSCRIPTION, namespace) if _has(each, installed)), None)
+    own = next(
+        (each for each in cluster.known(SUBSCRIPTION, namespace) if _has(each, installed)), None
+    )
     if own is None:
-        what = f"Set a newer channel in the Subscription of {installed} in {namespace}, and approve its InstallPlan if needed"
+        what = (
+            f"Set a newer channel in the Subscription of {installed} in {namespace}, and approve "
+            "its InstallPlan if needed"
+        )
         return what, kubectl("get", SUBSCRIPTION, "", namespace)
     waiting = next(_waiting(namespace, installed, cluster), None)
     if waiting is not None:
@@ -55,7 +74,10 @@ def _way(namespace: str, installed: str, cluster: Cluster) -> tuple[str, str]:
     manual = own.at("spec", "installPlanApproval").text == "Manual"
     then = ", and approve its InstallPlan, as installPlanApproval is Manual" if manual else ""
     title = f"{SUBSCRIPTION.kind} {own.full_name}"
-    how = f"Set the channel of {title}, now {channel or 'the default'}, to a newer one{_next(channel)}{then}"
+    how = (
+        f"Set the channel of {title}, now {channel or 'the default'}, to a newer "
+        f"one{_next(channel)}{then}"
+    )
     return how, about("edit", own, SUBSCRIPTION)
 
 
@@ -65,7 +87,9 @@ def _has(subscription: Object, installed: str) -> bool:
 
 
 def _next(channel: str) -> str:
-    """Return the usual name of the next channel, as `` such as stable-4.19``; empty: the name has no minor release."""
+    """Return the usual name of the next channel, as `` such as stable-4.19``; empty:
+    the name has no minor release.
+    """
     parts = _MINOR.match(channel)
     return f" such as {parts[1]}{parts[2]}.{int(parts[3]) + 1}" if parts else ""
 

@@ -1,9 +1,10 @@
 """kured, which drains and reboots the nodes that ask for it one after the other, and its lock.
 
-Its pods write the lock into an annotation of their DaemonSet. The pod of the node that has it drains that node. It keeps the
-lock until the node is back, or until its drain fails, which needs a drain time-out. A node that was deleted meanwhile keeps
-it, unless the lock has a time to live. Sources: kubereboot/kured:
-pkg/daemonsetlock/daemonsetlock.go#Acquire, #ttlExpired; cmd/kured/main.go#rebootAsRequired.
+Its pods write the lock into an annotation of their DaemonSet. The pod of the node that has it
+drains that node. It keeps the lock until the node is back, or until its drain fails, which needs a
+drain time-out. A node that was deleted meanwhile keeps it, unless the lock has a time to live.
+Sources: kubereboot/kured: pkg/daemonsetlock/daemonsetlock.go#Acquire, #ttlExpired;
+cmd/kured/main.go#rebootAsRequired.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 LOCK: Final = "weave.works/kured-node-lock"
 """The annotation of the DaemonSet; a flag of kured can name another one."""
 _NEEDED: Final = "weave.works/kured-most-recent-reboot-needed"
-"""The annotation of a node with the time from which it needs a reboot. It stays. kured writes it if a flag says so."""
+"""The annotation of a node with the time from which it needs a reboot. It stays.
+kured writes it if a flag says so.
+"""
 
 _BEGUN: Final = "weave.works/kured-reboot-in-progress"
 """The annotation of a node that kured is to reboot, until it has."""
 
 _BEFORE: Final = "kured.dev/node-unschedulable-before-drain"
-"""The annotation of a node that says whether it was cordoned before the drain; up to 1.17 the lock alone says so."""
+"""The annotation of a node that says whether it was cordoned before the drain;
+up to 1.17 the lock alone says so.
+"""
 
 READS: Final[Reads] = union(
     {
@@ -74,7 +79,10 @@ class RebootLock(NamedTuple):
 
 @cached
 def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
-    """Return the locks that are held, by node. A value that kured does not write counts for nothing."""
+    """Return the locks that are held, by node.
+
+    A value that kured does not write counts for nothing.
+    """
     daemons = (each for each in cluster.known(DAEMON_SET) if LOCK in each.annotations)
     found = [lock for daemon in daemons for lock in _of_daemon(daemon)]
     now = clock.now(cluster) if found else None  # what reads the time is judged again all the time
@@ -106,7 +114,9 @@ def _lock(daemon: Object, value: dict[str, Any]) -> RebootLock:
             until = since + timedelta(microseconds=lasts // 1000)
     earlier = value.get("metadata")
     cordoned = isinstance(earlier, dict) and earlier.get("unschedulable") is True
-    return RebootLock(daemon, value["nodeID"], since, until, not isinstance(lasts, int) or lasts > 0, cordoned)
+    return RebootLock(
+        daemon, value["nodeID"], since, until, not isinstance(lasts, int) or lasts > 0, cordoned
+    )
 
 
 _LONGEST: Final = 2**63
@@ -114,7 +124,9 @@ _LONGEST: Final = 2**63
 
 
 def updates(cluster: Cluster) -> dict[str, NodeUpdate]:
-    """Return what kured does to the nodes that have a lock: one that is not cordoned is not drained yet, or is back."""
+    """Return what kured does to the nodes that have a lock:
+    one that is not cordoned is not drained yet, or is back.
+    """
     found = {}
     for lock in locks(cluster):
         node = find(cluster, NODE, "", lock.node)
@@ -122,12 +134,16 @@ def updates(cluster: Cluster) -> dict[str, NodeUpdate]:
             phase, since = _phase(node, lock, cluster)
             left = node_phases.unready_since(node)
             exact = phase is not Phase.REBOOTING or left is not None
-            found[lock.node] = NodeUpdate(DAEMON_SET.kind, lock.daemon.name, phase, since, exact=exact)
+            found[lock.node] = NodeUpdate(
+                DAEMON_SET.kind, lock.daemon.name, phase, since, exact=exact
+            )
     return found
 
 
 def _phase(node: Object, lock: RebootLock, cluster: Cluster) -> tuple[Phase, datetime | None]:
-    """Return how far kured is with a node, and since when: one without VMs that became Ready after the lock has rebooted."""
+    """Return how far kured is with a node, and since when: one without VMs that became Ready after
+    the lock has rebooted.
+    """
     ready = node.condition("Ready")
     changed = clock.instant(ready["lastTransitionTime"].text)
     if ready["status"].text != "True":
@@ -139,9 +155,17 @@ def _phase(node: Object, lock: RebootLock, cluster: Cluster) -> tuple[Phase, dat
 
 
 def waiting(cluster: Cluster) -> tuple[str, ...]:
-    """Return the nodes that certainly wait for a lock, as far as kured marks nodes: they need a reboot and had none since."""
+    """Return the nodes that certainly wait for a lock, as far as kured marks nodes: they need a
+    reboot and had none since.
+    """
     held = {lock.node for lock in locks(cluster)}
-    return tuple(sorted(node.name for node in cluster.known(NODE) if held and node.name not in held and waits(node)))
+    return tuple(
+        sorted(
+            node.name
+            for node in cluster.known(NODE)
+            if held and node.name not in held and waits(node)
+        )
+    )
 
 
 def words(cluster: Cluster) -> Iterator[str]:
@@ -149,7 +173,11 @@ def words(cluster: Cluster) -> Iterator[str]:
     if not locks(cluster):
         return
     left = waiting(cluster)
-    who = f"{names(left)} wait{'s' * (len(left) == 1)}" if left else "Other nodes that need a reboot wait"
+    who = (
+        f"{names(left)} wait{'s' * (len(left) == 1)}"
+        if left
+        else "Other nodes that need a reboot wait"
+    )
     now = clock.now(cluster)
     for lock in locks(cluster):
         gone = not unlisted(cluster, NODE) and find(cluster, NODE, "", lock.node) is None
@@ -158,7 +186,9 @@ def words(cluster: Cluster) -> Iterator[str]:
         age = now - lock.since if lock.since is not None and now is not None else None
         since = f" for {clock.duration(age)}" if age is not None else ""
         ends = f"expires at {clock.stamp(lock.until)}" if lock.until is not None else "may expire"
-        whose = f"the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}"
+        whose = (
+            f"the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}"
+        )
         if gone:
             yield f"{who} for {whose}. That node does not exist any more. Its lock {ends}"
         else:
@@ -170,7 +200,11 @@ def _next(lock: RebootLock, cluster: Cluster) -> str:
     """Return what has to become of the node with the lock before the next one has its turn."""
     update, back = updates(cluster).get(lock.node), _back(lock, cluster)
     if back is None:
-        then = "empty" if update is not None and update.phase is Phase.DRAINING else "back and uncordoned"
+        then = (
+            "empty"
+            if update is not None and update.phase is Phase.DRAINING
+            else "back and uncordoned"
+        )
         return f"kured goes on by itself once {lock.node} is {then}"
     begin = f"{lock.node} is back since {clock.stamp(back)}"
     delay, now = _argument(lock.daemon, "--lock-release-delay"), clock.now(cluster)
@@ -197,21 +231,29 @@ def _back(lock: RebootLock, cluster: Cluster) -> datetime | None:
     if node is None or node.at("spec", "unschedulable").boolean:
         return None
     ready = node.condition("Ready")
-    since = clock.instant(ready["lastTransitionTime"].text) if ready["status"].text == "True" else None
+    since = (
+        clock.instant(ready["lastTransitionTime"].text) if ready["status"].text == "True" else None
+    )
     return since if since is not None and lock.since is not None and since > lock.since else None
 
 
-# --- a lock that is never given up -----------------------------------------------------------------------------------
+# --- a lock that is never given up ----------------------------------------------------------------
 
 
 def reboots(node: Object, cluster: Cluster) -> bool:
-    """Return whether kured empties or reboots a node now. Without its lock, which may not be known, the annotation says it."""
+    """Return whether kured empties or reboots a node now.
+
+    Without its lock, which may not be known, the annotation says it.
+    """
     held = locks(cluster)
     return any(lock.node == node.name for lock in held) if held else _BEGUN in node.annotations
 
 
 def was_cordoned(node: Object, cluster: Cluster) -> bool:
-    """Return whether a node that kured reboots was cordoned before. Without a record of kured, the times say it."""
+    """Return whether a node that kured reboots was cordoned before.
+
+    Without a record of kured, the times say it.
+    """
     said = node.annotations.get(_BEFORE)
     own = [lock for lock in locks(cluster) if lock.node == node.name]
     if said is not None or own:
@@ -221,7 +263,9 @@ def was_cordoned(node: Object, cluster: Cluster) -> bool:
 
 
 def waits(node: Object) -> bool:
-    """Return whether kured is to reboot a node, and has neither done that since nor cordoned the node for it."""
+    """Return whether kured is to reboot a node,
+    and has neither done that since nor cordoned the node for it.
+    """
     if _BEGUN in node.annotations:
         return not node.at("spec", "unschedulable").boolean
     needed = clock.instant(node.annotations.get(_NEEDED))
@@ -230,7 +274,9 @@ def waits(node: Object) -> bool:
 
 
 def marks_nodes(daemon: Object) -> bool:
-    """Return whether kured marks the nodes that are to be rebooted, which it does only with this argument."""
+    """Return whether kured marks the nodes that are to be rebooted,
+    which it does only with this argument.
+    """
     return any(each in ("--annotate-nodes", "--annotate-nodes=true") for each in _arguments(daemon))
 
 
@@ -257,7 +303,8 @@ def hold(cluster: Cluster) -> Hold | None:
     for daemon in {lock.daemon.full_name: lock.daemon for lock in locks(cluster)}.values():
         own = [lock for lock in locks(cluster) if lock.daemon is daemon]
         left = [lock for lock in own if lock.node not in nodes and not lock.expires]
-        is_left = len(left) == len(own) >= _owners(daemon)  # else a reboot goes on, whose lock is in the annotation
+        # else a reboot goes on, whose lock is in the annotation
+        is_left = len(left) == len(own) >= _owners(daemon)
         if is_left:
             return Hold(left[0], tuple(sorted(name for name, node in nodes.items() if waits(node))))
     return None
@@ -278,17 +325,26 @@ class Hold(NamedTuple):
     """The nodes that are to be rebooted, as far as kured marks them."""
 
     def concerns(self, node: str, cluster: Cluster) -> bool:
-        """Return whether it is said at a node: one that waits, else the first one, since no mark says which ones wait."""
-        return node in (self.waiting or (min((each.name for each in cluster.known(NODE)), default=""),))
+        """Return whether it is said at a node: one that waits, else the first one, since no mark
+        says which ones wait.
+        """
+        return node in (
+            self.waiting or (min((each.name for each in cluster.known(NODE)), default=""),)
+        )
 
     def reason(self, cluster: Cluster) -> str:
         """Return what is wrong."""
         daemon, current = self.lock.daemon, clock.now(cluster)
-        age = current - self.lock.since if current is not None and self.lock.since is not None else None
+        age = (
+            current - self.lock.since
+            if current is not None and self.lock.since is not None
+            else None
+        )
         since = f" for {clock.duration(age)}" if age is not None else ""
         return (
-            f"kured reboots no node: {self.lock.node}, which does not exist, has held its lock{since} (annotation {LOCK} of "
-            f"DaemonSet {daemon.full_name}), and the lock has no time to live. {self._waiting}, and that does not end by itself"
+            f"kured reboots no node: {self.lock.node}, which does not exist, has held its "
+            f"lock{since} (annotation {LOCK} of DaemonSet {daemon.full_name}), and the lock has no "
+            f"time to live. {self._waiting}, and that does not end by itself"
         )
 
     @property
@@ -306,7 +362,8 @@ class Hold(NamedTuple):
     def remedy(self) -> str:
         """What ends it, with a command."""
         return typed(
-            f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this gives the lock up",
+            f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this "
+            "gives the lock up",
             self.release,
         )
 
@@ -314,4 +371,12 @@ class Hold(NamedTuple):
     def release(self) -> str:
         """The command that gives the lock up."""
         daemon = self.lock.daemon
-        return shell("kubectl", "annotate", "daemonset", argument(daemon.name), "-n", daemon.namespace, f"{LOCK}-")
+        return shell(
+            "kubectl",
+            "annotate",
+            "daemonset",
+            argument(daemon.name),
+            "-n",
+            daemon.namespace,
+            f"{LOCK}-",
+        )

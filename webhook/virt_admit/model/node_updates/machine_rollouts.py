@@ -1,7 +1,9 @@
-"""The replacement of nodes by Cluster API: old Machines are drained and deleted, new ones take their place.
+"""The replacement of nodes by Cluster API: old Machines are drained and deleted,
+new ones take their place.
 
 Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#reconcileDelete;
-:api/core/v1beta2/machine_types.go#MachineDeletionStatus; :core/reconcilers/machinedeployment/mdutil/util.go#FindNewMachineSet.
+:api/core/v1beta2/machine_types.go#MachineDeletionStatus;
+:core/reconcilers/machinedeployment/mdutil/util.go#FindNewMachineSet.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import Final, NamedTuple
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    MACHINE_DEPLOYMENT,
+    NODE,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.node_updates import node_phases
@@ -38,7 +45,9 @@ READS: Final[Reads] = union(
 def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the roll-out of each MachineDeployment, as far as its Machines are known."""
     revisions = _revisions(cluster)
-    ready = {node.name: node.condition("Ready")["status"].text == "True" for node in cluster.known(NODE)}
+    ready = {
+        node.name: node.condition("Ready")["status"].text == "True" for node in cluster.known(NODE)
+    }
     by_deployment = _by_deployment(cluster)
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         key = deployment.namespace, deployment.name
@@ -46,7 +55,9 @@ def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
 
 
 def _by_deployment(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
-    """Return the Machines of each MachineDeployment by its namespace and name, in the order of their names."""
+    """Return the Machines of each MachineDeployment by its namespace and name,
+    in the order of their names.
+    """
     found: dict[tuple[str, str], list[Object]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
         found.setdefault(machine_pools.owner_key(machine), []).append(machine)
@@ -64,15 +75,19 @@ class HeldRollout(NamedTuple):
 def held(deployment: Object, cluster: Cluster) -> HeldRollout | None:
     """Return why a roll-out does not go on by itself. None: it does, or that is not certain.
 
-    Of all Machines as many are kept as have to be available, and the new ones that are not available
-    (…/machinedeployment_rollout_rollingupdate.go#reconcileOldMachineSetsRollingUpdate).
+    Of all Machines as many are kept as have to be available, and the new ones that are not
+    available (…/machinedeployment_rollout_rollingupdate.go#reconcileOldMachineSetsRollingUpdate).
     """
     key = deployment.namespace, deployment.name
     own, revisions = _by_deployment(cluster).get(key, ()), _revisions(cluster).get(key, {})
     starting = {machine.full_name: machine for machine in own if not machines.node_name(machine)}
-    waiting = [each for each in machine_starts.overdue(cluster) if each.machine.full_name in starting]
+    waiting = [
+        each for each in machine_starts.overdue(cluster) if each.machine.full_name in starting
+    ]
     current = [_is_current(machine, revisions) for machine in own]
-    certain = None not in current and False in current and not any(machine.deleted for machine in own)
+    certain = (
+        None not in current and False in current and not any(machine.deleted for machine in own)
+    )
     is_new = all(_is_current(machine, revisions) for machine in starting.values())
     if (
         not waiting
@@ -84,7 +99,9 @@ def held(deployment: Object, cluster: Cluster) -> HeldRollout | None:
         return None
     spare = len(own) - machine_pools.kept(deployment, len(own) - len(starting)) - len(waiting)
     return (
-        HeldRollout(waiting[0], machine_pools.may_be_missing(deployment, len(own)) + 1 - spare) if spare <= 0 else None
+        HeldRollout(waiting[0], machine_pools.may_be_missing(deployment, len(own)) + 1 - spare)
+        if spare <= 0
+        else None
     )
 
 
@@ -105,7 +122,10 @@ def _pool(
     ready: Mapping[str, bool],
     cluster: Cluster,
 ) -> PoolUpdate:
-    """Return a roll-out. A management cluster has the Machines of other clusters, whose nodes are not known here."""
+    """Return a roll-out.
+
+    A management cluster has the Machines of other clusters, whose nodes are not known here.
+    """
     current = {machine.name: _is_current(machine, revisions) for machine in own}
     rolling = _is_rolling(deployment) or False in current.values()
     nodes: dict[str, NodeUpdate] = {}
@@ -114,17 +134,25 @@ def _pool(
         if node in ready:
             waits = rolling and not ready[node]  # else it failed later
             known = current[machine.name]
-            nodes[node] = _update(machine, deployment, not rolling if known is None else known, waits)
+            nodes[node] = _update(
+                machine, deployment, not rolling if known is None else known, waits
+            )
     unknown = rolling and None in current.values()
     chosen = frozenset() if unknown else _next(deployment, nodes)
     nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
     condition = machine_drain.condition(deployment, "RollingOut")
-    began = clock.instant(condition["lastTransitionTime"].text) if condition["status"].text == "True" else None
+    began = (
+        clock.instant(condition["lastTransitionTime"].text)
+        if condition["status"].text == "True"
+        else None
+    )
     return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling, unknown)
 
 
 def _is_rolling(deployment: Object) -> bool:
-    """Return whether a MachineDeployment says that some of its Machines are of an older template."""
+    """Return whether a MachineDeployment says that some of its Machines are of an older
+    template.
+    """
     if machine_drain.condition(deployment, "RollingOut")["status"].text == "True":
         return True
     status = deployment["status"]
@@ -138,7 +166,10 @@ def _chosen(update: NodeUpdate) -> NodeUpdate:
 
 
 def _next(deployment: Object, nodes: Mapping[str, NodeUpdate]) -> frozenset[str]:
-    """Return the old nodes that are deleted as soon as the roll-out has a place. A paused one has none."""
+    """Return the old nodes that are deleted as soon as the roll-out has a place.
+
+    A paused one has none.
+    """
     if deployment.at("spec", "paused").boolean:
         return frozenset()
     taken = sum(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
@@ -160,7 +191,9 @@ def _update(machine: Object, deployment: Object, current: bool, waits: bool) -> 
     kind, name = MACHINE_DEPLOYMENT.kind, deployment.name
     if machine.deleted:
         phase, words = _deletion(machine)
-        return NodeUpdate(kind, name, phase, _deletion_began(machine), phase is Phase.DRAINING, words)
+        return NodeUpdate(
+            kind, name, phase, _deletion_began(machine), phase is Phase.DRAINING, words
+        )
     if not current:
         return NodeUpdate(kind, name, Phase.WAITING)
     return NodeUpdate(kind, name, Phase.RETURNING if waits else Phase.DONE)
@@ -171,7 +204,11 @@ def _deletion(machine: Object) -> tuple[Phase, str]:
     phase = Phase.UPDATING if machine_drain.is_drained(machine) else Phase.DRAINING
     deleting = machine_drain.condition(machine, "Deleting")
     steps = (machine.condition(step) for step in machine_drain.STEPS)
-    step = deleting if deleting.present else next((each for each in steps if each["status"].text == "False"), deleting)
+    step = (
+        deleting
+        if deleting.present
+        else next((each for each in steps if each["status"].text == "False"), deleting)
+    )
     return phase, ": ".join(filter(None, (step["reason"].text, step["message"].text)))
 
 

@@ -1,6 +1,7 @@
 """Nodes that a NodeMaintenance or the maintenance mode of Harvester empties, one by one.
 
-Sources: medik8s/node-maintenance-operator:internal/controller/nodemaintenance_controller.go#Reconcile;
+Sources:
+medik8s/node-maintenance-operator:internal/controller/nodemaintenance_controller.go#Reconcile;
 harvester/harvester:pkg/controller/master/nodedrain/nodedrain_controller.go#OnNodeChange.
 """
 
@@ -21,11 +22,15 @@ from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.remediation import maintenance
 
 REQUESTED: Final = "harvesterhci.io/drain-requested"
-"""The annotation of a node that is to enter Harvester's maintenance mode, until its drain has ended."""
+"""The annotation of a node that is to enter Harvester's maintenance mode,
+until its drain has ended.
+"""
 FORCED: Final = "harvesterhci.io/drain-forced"
 """The annotation of such a node whose VMs are to be shut down for it."""
 STATUS: Final = "harvesterhci.io/maintain-status"
-"""The annotation of a node in that mode: ``running`` until its VMs have left, then ``completed``."""
+"""The annotation of a node in that mode: ``running`` until its VMs have left,
+then ``completed``.
+"""
 
 READS: Final[Reads] = {
     NM: (),
@@ -49,55 +54,86 @@ def is_in_maintenance(node: Object) -> bool:
 
 
 def is_requested(node: Object) -> bool:
-    """Return whether Harvester is asked to empty a node, and has not done so: its maintenance mode has not begun."""
+    """Return whether Harvester is asked to empty a node, and has not done so:
+    its maintenance mode has not begun.
+    """
     return REQUESTED in node.annotations and STATUS not in node.annotations
 
 
 def cordoner(node: Object) -> str:
     """Return what keeps a node cordoned that ``is_in_maintenance``."""
     return (
-        "an unfinished maintenance request of Harvester" if is_requested(node) else "the maintenance mode of Harvester"
+        "an unfinished maintenance request of Harvester"
+        if is_requested(node)
+        else "the maintenance mode of Harvester"
     )
 
 
 def way_back(node: Object, *others: Object) -> tuple[str, str]:
-    """Return what lets pods onto cordoned nodes again, and its command. ``others``: more that are in the same state.
+    """Return what lets pods onto cordoned nodes again, and its command.
 
-    While the annotation is there Harvester cordons the node again after each uncordon (harvester/harvester#5598). It offers
-    to disable only a mode that has begun (harvester/harvester:pkg/api/node/formatter.go#Formatter).
+    ``others``: more that are in the same state.
+
+    While the annotation is there Harvester cordons the node again after each uncordon
+    (harvester/harvester#5598). It offers to disable only a mode that has begun
+    (harvester/harvester:pkg/api/node/formatter.go#Formatter).
     """
     every = [node, *others]
     which, them = names(each.name for each in every), "them" if others else "it"
     plain = [argument(each.name) for each in every]
     if not is_in_maintenance(node):
         return f"uncordon {which}", shell("kubectl", "uncordon", *plain)
-    marks = [key for key in (REQUESTED, FORCED, STATUS) if any(key in each.annotations for each in every)]
+    marks = [
+        key for key in (REQUESTED, FORCED, STATUS) if any(key in each.annotations for each in every)
+    ]
     command = shell("kubectl", "annotate", "node", *plain, *(f"{key}-" for key in marks))
     if is_requested(node):
-        again = f"because of which Harvester cordons {them} again after each uncordon, then uncordon {them}"
-        return f"unless that maintenance is still wanted, take its request off {which}, {again}", command
+        again = (
+            f"because of which Harvester cordons {them} again after each uncordon, then uncordon "
+            f"{them}"
+        )
+        return (
+            f"unless that maintenance is still wanted, take its request off {which}, {again}",
+            command,
+        )
     begin = f"once the maintenance is over or given up, disable the maintenance mode of {which}"
-    end = "which an uncordon alone does not end; without Harvester, remove its annotations and uncordon"
+    end = (
+        "which an uncordon alone does not end; without Harvester, remove its annotations and "
+        "uncordon"
+    )
     return f"{begin} in Harvester, {end}", command
 
 
 def cordoned_again(node: Object, cluster: Cluster) -> str:
-    """Return how it shows that Harvester cordons a node again and again; empty: nothing shows it, it may just empty it."""
-    seen = (each for each in events.known(NODE.kind, "NodeSchedulable", cluster) if _is_of(each, node))
+    """Return how it shows that Harvester cordons a node again and again; empty: nothing shows it,
+    it may just empty it.
+    """
+    seen = (
+        each for each in events.known(NODE.kind, "NodeSchedulable", cluster) if _is_of(each, node)
+    )
     times = sum(each["count"].integer or 1 for each in seen)
     if times >= _OFTEN and node.at("spec", "unschedulable").boolean:
         return f"{node.name} was uncordoned {times} times and cordoned again ({REQUESTED})"
     failed = node.condition("MaintenanceMode")
     if failed["status"].text == "False" and failed["reason"].text == "Error":
-        return f"its drain for the maintenance of {node.name} fails: {cut(failed['message'].text or '?', 150)}"
+        return (
+            f"its drain for the maintenance of {node.name} fails: "
+            f"{cut(failed['message'].text or '?', 150)}"
+        )
     current, since = clock.now(cluster), node_phases.cordoned_since(node)
     long = current is not None and since is not None and current - since > _LONG
-    return f"{node.name} is cordoned for {clock.duration(current - since)}" if long and current and since else ""
+    return (
+        f"{node.name} is cordoned for {clock.duration(current - since)}"
+        if long and current and since
+        else ""
+    )
 
 
 _OFTEN: Final = 2
 _LONG: Final = timedelta(hours=1)
-"""Harvester takes the request off when the drain has ended, so it stays where a drain does not end."""
+"""Harvester takes the request off when the drain has ended,
+so it stays where a drain does not end.
+"""
 
 
 def _is_of(event: Object, node: Object) -> bool:
@@ -112,7 +148,9 @@ def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:
         if status or REQUESTED in node.annotations:
             phase = Phase.UPDATING if status == "completed" else Phase.DRAINING
             since = node_phases.cordoned_since(node)
-            found[node.name] = NodeUpdate("Node", node.name, phase, since, exact=phase is Phase.DRAINING)
+            found[node.name] = NodeUpdate(
+                "Node", node.name, phase, since, exact=phase is Phase.DRAINING
+            )
     for kind in maintenance.KINDS:
         for each in sorted(cluster.known(kind), key=lambda one: one.name):
             node_name = maintenance.node(each).text

@@ -29,7 +29,9 @@ class Phase(enum.StrEnum):
     NOT_PART = "not part"
 
 
-IN_FLIGHT: Final = frozenset((Phase.DRAINING, Phase.UPDATING, Phase.REBOOTING, Phase.RETURNING, Phase.FAILING))
+IN_FLIGHT: Final = frozenset(
+    (Phase.DRAINING, Phase.UPDATING, Phase.REBOOTING, Phase.RETURNING, Phase.FAILING)
+)
 """The phases of a node that the updater has begun and not finished."""
 EMPTIED: Final = frozenset((Phase.UPDATING, Phase.REBOOTING, Phase.RETURNING))
 """The phases after the drain."""
@@ -69,20 +71,34 @@ class PoolUpdate:
 
     @property
     def in_flight(self) -> bool:
-        """Whether some node is still to be updated. Deleting a Machine for another reason does not count."""
+        """Whether some node is still to be updated.
+
+        Deleting a Machine for another reason does not count.
+        """
         if self.rolling is not None:
             return self.rolling and bool(self.nodes)
-        return any(update.phase not in (Phase.DONE, Phase.NOT_PART) for update in self.nodes.values())
+        return any(
+            update.phase not in (Phase.DONE, Phase.NOT_PART) for update in self.nodes.values()
+        )
 
 
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
-"""The taint of a cordoned node; the node controller writes its time (controller_utils.go#SwapNodeControllerTaint)."""
+"""The taint of a cordoned node; the node controller writes its time
+(controller_utils.go#SwapNodeControllerTaint).
+"""
 
 
 def cordoned_since(node: Object) -> datetime | None:
     """Return when a node was cordoned; None: it is not cordoned, or the taint has no time."""
     taints = node.at("spec", "taints").items()
-    return next((clock.instant(taint["timeAdded"].text) for taint in taints if taint["key"].text == _CORDONED), None)
+    return next(
+        (
+            clock.instant(taint["timeAdded"].text)
+            for taint in taints
+            if taint["key"].text == _CORDONED
+        ),
+        None,
+    )
 
 
 def is_away(node: Object) -> bool:
@@ -92,6 +108,10 @@ def is_away(node: Object) -> bool:
 
 
 def unready_since(node: Object) -> datetime | None:
-    """Return when a node that is not Ready left that state; None: it is Ready, or the time is not known."""
+    """Return when a node that is not Ready left that state; None: it is Ready,
+    or the time is not known.
+    """
     ready = node.condition("Ready")
-    return None if ready["status"].text == "True" else clock.instant(ready["lastTransitionTime"].text)
+    return (
+        None if ready["status"].text == "True" else clock.instant(ready["lastTransitionTime"].text)
+    )

@@ -1,12 +1,16 @@
-"""Updates of operators that the Operator Lifecycle Manager does not finish: what its own objects say, word for word.
+"""Updates of operators that the Operator Lifecycle Manager does not finish:
+what its own objects say, word for word.
 
-A Subscription names the InstallPlan that installs the next ClusterServiceVersion. A failed InstallPlan is not tried again
-before it is deleted. Sources: operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/operator.go
-#syncInstallPlans #validateExistingCRs #setSubsCond (ResolutionFailed has no time; the status of the Subscription has),
-:pkg/controller/operators/catalog/step.go (stored versions);
-operator-framework/api:pkg/operators/v1alpha1/subscription_types.go #clusterserviceversion_types.go; openshift-docs#35054.
+A Subscription names the InstallPlan that installs the next ClusterServiceVersion. A failed
+InstallPlan is not tried again before it is deleted. Sources:
+operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/operator.go
+#syncInstallPlans #validateExistingCRs #setSubsCond (ResolutionFailed has no time; the status of the
+Subscription has), :pkg/controller/operators/catalog/step.go (stored versions);
+operator-framework/api:pkg/operators/v1alpha1/subscription_types.go #clusterserviceversion_types.go;
+openshift-docs#35054.
 
-ClusterServiceVersions are copied into every namespace, so they are read from snapshots that contain them, never from a cluster.
+ClusterServiceVersions are copied into every namespace, so they are read from snapshots that contain
+them, never from a cluster.
 """
 
 from __future__ import annotations
@@ -48,17 +52,22 @@ READS: Final[Reads] = union(
 )
 _CSV: Final = kinds.guess("operators.coreos.com/v1alpha1", "ClusterServiceVersion")
 _CATALOG_SOURCE: Final = kinds.guess("operators.coreos.com/v1alpha1", "CatalogSource")
-_CRD: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(namespaced=False)
+_CRD: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(
+    namespaced=False
+)
 _PACKAGES: Final = re.compile(
-    r"kubevirt|hyperconverged|node-?healthcheck|-remediation|node-maintenance|sriov-network|nmstate|descheduler|"
-    r"^(odf|ocs)-|local-storage|lvms|metallb|mtv-operator|forklift"
+    r"kubevirt|hyperconverged|node-?healthcheck|-remediation|node-maintenance|sriov-network|"
+    r"nmstate|descheduler|^(odf|ocs)-|local-storage|lvms|metallb|mtv-operator|forklift"
 )
 """Packages of operators on which VMs, their nodes or their disks depend."""
 _USUAL: Final = timedelta(minutes=20)
-"""A ClusterServiceVersion is replaced, its Deployments are ready, and a catalog answers again, by then."""
+"""A ClusterServiceVersion is replaced, its Deployments are ready, and a catalog answers again,
+by then.
+"""
 _LONGEST: Final = 400
 _STORED: Final = re.compile(
-    r'risk of data loss updating "([a-z0-9.-]{1,200})": new CRD removes version (v[0-9a-z]{1,20}) that is listed as a stored'
+    r'risk of data loss updating "([a-z0-9.-]{1,200})": new CRD removes version (v[0-9a-z]{1,20}) '
+    r"that is listed as a stored"
 )
 _INVALID: Final = re.compile(r"error validating existing CRs? against new CRD'?s schema")
 
@@ -92,7 +101,8 @@ def _of(subscription: Object, cluster: Cluster) -> Iterator[HeldOperator]:
     what = "the update" if now else "the installation"
     why = f": {fault.cause}" if fault.cause else ""
     reason = (
-        f"{what} of operator {package}{step} is stuck{_since(fault.since, cluster)}: {fault.what}: {fault.words}{why}"
+        f"{what} of operator {package}{step} is stuck{_since(fault.since, cluster)}: {fault.what}: "
+        f"{fault.words}{why}"
     )
     said = bundle_unpacking.brief(fault.words) if why else cut_middle(fault.words, 240)
     brief = f"{what}{f' to {then}' if step else ''} is stuck: {cut(fault.what, 120)}: {said}{why}."
@@ -132,18 +142,28 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         found = subscription.condition(name)
         words = _words(found["message"].text)
         changed = found["lastTransitionTime"].text or subscription.at("status", "lastUpdated").text
-        if found["status"].text == "True" and words and (name == _PLAN_FAILED or _is_long(changed, cluster)):
+        if (
+            found["status"].text == "True"
+            and words
+            and (name == _PLAN_FAILED or _is_long(changed, cluster))
+        ):
             unpack = bundle_unpacking.failure(subscription, None, words, cluster)
             edited = typed("Correct what it names", about("edit", subscription, SUBSCRIPTION))
-            remedy = unpack.remedy if unpack is not None else _of_words(words, subscription) or edited
-            told, since = f"Subscription {subscription.full_name} {what}", found["lastTransitionTime"].text
+            remedy = (
+                unpack.remedy if unpack is not None else _of_words(words, subscription) or edited
+            )
+            told, since = (
+                f"Subscription {subscription.full_name} {what}",
+                found["lastTransitionTime"].text,
+            )
             yield _Fault(told, words, since, remedy, unpack.cause if unpack is not None else "")
 
 
 _CATALOG: Final = re.compile(r"\bsource ([a-z0-9.-]{1,200})/([a-z0-9.-]{1,200})")
 """How the resolver names a CatalogSource (pkg/controller/registry/resolver/cache/cache.go)."""
 _DEPLOYMENT: Final = re.compile(
-    r"deployment \"?([a-z0-9.-]{1,200})\"? (?:not ready|to become ready)|for deployment ([a-z0-9.-]{1,200})"
+    r"deployment \"?([a-z0-9.-]{1,200})\"? (?:not ready|to become ready)|for deployment "
+    r"([a-z0-9.-]{1,200})"
 )
 """How OLM names a Deployment that has no ready pod (pkg/controller/install/deployment.go)."""
 
@@ -153,12 +173,17 @@ def _of_words(words: str, obj: Object) -> str:
     if catalog := _CATALOG.search(words):
         command = kubectl("describe", _CATALOG_SOURCE, catalog[1], catalog[2])
         return typed(
-            f"See why the pod of CatalogSource {catalog[2]}/{catalog[1]} does not answer, and repair it", command
+            f"See why the pod of CatalogSource {catalog[2]}/{catalog[1]} does not answer, and "
+            "repair it",
+            command,
         )
     if deployment := _DEPLOYMENT.search(words):
         name = (deployment[1] or deployment[2]).rstrip(".")
         command = kubectl("describe", DEPLOYMENT, name, obj.namespace)
-        return typed(f"See why Deployment {name} has no ready pod, and repair it, after which OLM goes on", command)
+        return typed(
+            f"See why Deployment {name} has no ready pod, and repair it, after which OLM goes on",
+            command,
+        )
     return ""
 
 
@@ -177,7 +202,9 @@ def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         return
     installed = plan.condition("Installed")
     own = subscription.condition(_PLAN_FAILED)
-    words = _words(plan.at("status", "message").text or installed["message"].text or own["message"].text)
+    words = _words(
+        plan.at("status", "message").text or installed["message"].text or own["message"].text
+    )
     since = installed["lastTransitionTime"].text or own["lastTransitionTime"].text
     unpack = bundle_unpacking.failure(subscription, plan, words, cluster)
     remedy = unpack.remedy if unpack is not None else _after(plan, words, cluster)
@@ -186,7 +213,9 @@ def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
 
 
 def _after(plan: Object, words: str, cluster: Cluster) -> str:
-    """Return what lets OLM try a failed InstallPlan again: it makes another one after the deletion."""
+    """Return what lets OLM try a failed InstallPlan again:
+    it makes another one after the deletion.
+    """
     again = about("delete", plan, INSTALL_PLAN)
     stored = _STORED.search(words)
     if stored is not None:
@@ -195,12 +224,14 @@ def _after(plan: Object, words: str, cluster: Cluster) -> str:
         present = f", so that each is stored as {keeps}" if keeps else " in the present version"
         command = kubectl("edit", _CRD, crd, "", "--subresource=status")
         return typed(
-            f"See that every {crd.partition('.')[0]} object has been written again{present}; then take {version} out of "
-            f"status.storedVersions of CustomResourceDefinition {crd} ({command}), and delete the InstallPlan, which OLM then "
-            "makes again",
+            f"See that every {crd.partition('.')[0]} object has been written again{present}; then "
+            f"take {version} out of status.storedVersions of CustomResourceDefinition {crd} "
+            f"({command}), and delete the InstallPlan, which OLM then makes again",
             again,
         )
-    first = "Correct the objects that it names" if _INVALID.search(words) else "End what made it fail"
+    first = (
+        "Correct the objects that it names" if _INVALID.search(words) else "End what made it fail"
+    )
     return typed(f"{first}; then delete the InstallPlan, which OLM makes again", again)
 
 
@@ -213,19 +244,24 @@ def _storage_version(crd: str, cluster: Cluster) -> str:
 def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     """Yield the ClusterServiceVersion that is not ready for longer than usual.
 
-    Also one that failed: OLM tries it again, as when its Deployment has no ready pod while nodes are drained
+    Also one that failed: OLM tries it again, as when its Deployment has no ready pod while nodes
+    are drained
     (operator-lifecycle-manager:pkg/controller/operators/olm/operator.go#transitionCSVState).
     """
     installed = subscription.at("status", "installedCSV").text or ""
     names = dict.fromkeys(
         (subscription.at("status", "currentCSV").text, installed)
     )  # the new one knows what it waits for
-    for csv in filter(None, (find(cluster, _CSV, subscription.namespace, name or "") for name in names)):
+    for csv in filter(
+        None, (find(cluster, _CSV, subscription.namespace, name or "") for name in names)
+    ):
         status = csv["status"]
         phase = status["phase"].text or ""
         if phase not in _PHASES:
             continue
-        if status["reason"].text == _NOT_UPGRADEABLE and (held := _refused(subscription, csv, cluster)):
+        if status["reason"].text == _NOT_UPGRADEABLE and (
+            held := _refused(subscription, csv, cluster)
+        ):
             yield held
         elif _is_long(_unready_since(status), cluster):
             words = _words(status["message"].text) or status["reason"].text or "it does not say why"
@@ -235,7 +271,10 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
             remedy = _of_words(words, csv) or described
             told = f"ClusterServiceVersion {csv.full_name} {_PHASES[phase]}"
             yield _Fault(
-                told, f"{words}{f' ({missing})' if missing else ''}", status["lastTransitionTime"].text, remedy
+                told,
+                f"{words}{f' ({missing})' if missing else ''}",
+                status["lastTransitionTime"].text,
+                remedy,
             )
 
 
@@ -243,27 +282,45 @@ _NOT_UPGRADEABLE: Final = "OperatorConditionNotUpgradeable"
 
 
 def _refused(subscription: Object, csv: Object, cluster: Cluster) -> _Fault | None:
-    """Return that a ClusterServiceVersion waits because the operator does not let itself be replaced."""
+    """Return that a ClusterServiceVersion waits because the operator does not let itself be
+    replaced.
+    """
     status, installed = csv["status"], subscription.at("status", "installedCSV").text or ""
     since = status["lastTransitionTime"].text
-    refused = refused_upgrades.of_operator(csv.namespace, installed, _words(status["message"].text), cluster)
+    refused = refused_upgrades.of_operator(
+        csv.namespace, installed, _words(status["message"].text), cluster
+    )
     if refused is None or not _is_long(since, cluster):
         return None
     return _Fault(
-        f"ClusterServiceVersion {csv.full_name} waits ({_NOT_UPGRADEABLE})", refused.words, since, refused.remedy
+        f"ClusterServiceVersion {csv.full_name} waits ({_NOT_UPGRADEABLE})",
+        refused.words,
+        since,
+        refused.remedy,
     )
 
 
 def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
-    """Yield that HyperConverged refuses to be replaced, where no ClusterServiceVersion can be read."""
+    """Yield that HyperConverged refuses to be replaced,
+    where no ClusterServiceVersion can be read.
+    """
     status = subscription["status"]
     installed, current = status["installedCSV"].text or "", status["currentCSV"].text or ""
     hco = next(iter(cluster.known(HCO, subscription.namespace)), None)
     since = hco.condition("Upgradeable")["lastTransitionTime"].text if hco is not None else None
-    plan = find(cluster, INSTALL_PLAN, subscription.namespace, status.at("installPlanRef", "name").text or "")
+    plan = find(
+        cluster,
+        INSTALL_PLAN,
+        subscription.namespace,
+        status.at("installPlanRef", "name").text or "",
+    )
     done = plan is not None and plan.at("status", "phase").text == "Complete"
     waits = bool(installed) and bool(current) and installed != current and done
-    if not waits or not _is_long(since, cluster) or not _is_long(status["lastUpdated"].text, cluster):
+    if (
+        not waits
+        or not _is_long(since, cluster)
+        or not _is_long(status["lastUpdated"].text, cluster)
+    ):
         return
     if refused := refused_upgrades.of_operator(subscription.namespace, installed, "", cluster):
         title = f"Subscription {subscription.full_name} waits for {installed}"
@@ -271,7 +328,9 @@ def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]
 
 
 def _unready_since(status: Field) -> str | None:
-    """Return since when a ClusterServiceVersion has not succeeded: between two tries its phase changes."""
+    """Return since when a ClusterServiceVersion has not succeeded:
+    between two tries its phase changes.
+    """
     since = status["lastTransitionTime"].text
     for each in reversed(list(status["conditions"].items())):
         if each["phase"].text == "Succeeded":
@@ -293,7 +352,11 @@ _PHASES: Final = {
 
 def _unmet(requirements: Field) -> Iterator[str]:
     """Yield the first requirements that a ClusterServiceVersion does not find."""
-    unmet = [each for each in requirements.items() if each["status"].text not in ("Present", "Satisfied", None)]
+    unmet = [
+        each
+        for each in requirements.items()
+        if each["status"].text not in ("Present", "Satisfied", None)
+    ]
     for each in unmet[:3]:
         yield f"{each['kind'].text} {each['name'].text}: {each['status'].text}"
 

@@ -1,10 +1,14 @@
-"""How far the Plans of the system-upgrade-controller are: which nodes are done, which has its turn, which Job has failed.
+"""How far the Plans of the system-upgrade-controller are: which nodes are done, which has its turn,
+which Job has failed.
 
-A Plan labels each node that is done with its hash, and lists those that have their turn. It makes a Job that has failed again
-only when the Plan itself changes, and uncordons a node only after a Job that has completed. Sources:
-rancher/system-upgrade-controller:pkg/upgrade/plan/plan.go#SelectConcurrentNodes, :pkg/upgrade/handle_batch.go#handleJobs,
-:pkg/upgrade/handle_upgrade.go#handlePlans (UniqueApplyForResourceVersion), :doc/plan.md (jobActiveDeadlineSecs);
-rancher/wrangler:pkg/condition/condition.go#setValue (lastUpdateTime is that of the last other status or message).
+A Plan labels each node that is done with its hash, and lists those that have their turn. It makes a
+Job that has failed again only when the Plan itself changes, and uncordons a node only after a Job
+that has completed. Sources:
+rancher/system-upgrade-controller:pkg/upgrade/plan/plan.go#SelectConcurrentNodes,
+:pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/handle_upgrade.go#handlePlans
+(UniqueApplyForResourceVersion), :doc/plan.md (jobActiveDeadlineSecs);
+rancher/wrangler:pkg/condition/condition.go#setValue (lastUpdateTime is that of the last other
+status or message).
 """
 
 from __future__ import annotations
@@ -70,14 +74,18 @@ def unfinished(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     return found
 
 
-# --- a Job that has failed -------------------------------------------------------------------------------------------
+# --- a Job that has failed ------------------------------------------------------------------------
 
-_FAILED: Final = re.compile(r"Job (?:(\S{1,320}) )?failed on Node ([\w.-]{1,253})(?:: (.*))?", re.DOTALL)
+_FAILED: Final = re.compile(
+    r"Job (?:(\S{1,320}) )?failed on Node ([\w.-]{1,253})(?:: (.*))?", re.DOTALL
+)
 _DEADLINE: Final = "DeadlineExceeded"
 
 
 def failed(plan: Object, cluster: Cluster) -> FailedJob | None:
-    """Return the Job that a Plan says has failed; None: none has, it runs again, or its node is done or gone."""
+    """Return the Job that a Plan says has failed; None: none has, it runs again,
+    or its node is done or gone.
+    """
     return next(_all_failed(plan, cluster), None)
 
 
@@ -91,15 +99,21 @@ def _all_failed(plan: Object, cluster: Cluster) -> Iterator[FailedJob]:
             continue
         done.add(node.name)
         runs = unfinished(cluster).get((plan.namespace, plan.name), ())
-        if not _is_done(plan, node) and not any(pod.labels.get(ON_NODE) == found[2] for pod in runs):
-            yield FailedJob(plan, found[1] or "", node.name, " ".join((found[3] or "").split()), since)
+        if not _is_done(plan, node) and not any(
+            pod.labels.get(ON_NODE) == found[2] for pod in runs
+        ):
+            yield FailedJob(
+                plan, found[1] or "", node.name, " ".join((found[3] or "").split()), since
+            )
 
 
 def _reports(plan: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield the message and the time of each failure, by the condition of a Plan and by its Events, the newest first.
+    """Yield the message and the time of each failure, by the condition of a Plan and by its Events,
+    the newest first.
 
-    The releases 0.15 write Events alone. Those before the last change of the condition, or before the Plan's present version
-    was found, are about another version. A node whose Job has failed keeps its place in ``applying``.
+    The releases 0.15 write Events alone. Those before the last change of the condition, or before
+    the Plan's present version was found, are about another version. A node whose Job has failed
+    keeps its place in ``applying``.
     """
     said = plan.condition("Complete")
     if said["status"].text != "False":
@@ -110,7 +124,9 @@ def _reports(plan: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:
     begun = [clock.instant(since), *(time for _, time in _events("Resolved", plan, cluster))]
     begin = max((time for time in begun if time is not None), default=None)
     turn = {each.text for each in plan.at("status", "applying").items()}
-    for message, time in sorted(_events("JobFailed", plan, cluster), key=lambda each: each[1], reverse=True):
+    for message, time in sorted(
+        _events("JobFailed", plan, cluster), key=lambda each: each[1], reverse=True
+    ):
         found = _FAILED.match(message)
         node = cluster.cached(_by_name).get(found[2]) if found is not None else None
         if begin is not None and time >= begin and node is not None and _host(node) in turn:
@@ -121,7 +137,11 @@ def _events(reason: str, plan: Object, cluster: Cluster) -> Iterator[tuple[str, 
     """Yield the message and the time of the known Events of a Plan with a reason."""
     for event in events.known(PLAN.kind, reason, cluster):
         about, time = event["involvedObject"], events.time_of(event)
-        if about["name"].text == plan.name and about["namespace"].text == plan.namespace and time is not None:
+        if (
+            about["name"].text == plan.name
+            and about["namespace"].text == plan.namespace
+            and time is not None
+        ):
             yield event["message"].text or "", time
 
 
@@ -136,7 +156,10 @@ def _by_name(cluster: Cluster) -> Mapping[str, Object]:
 
 def _failed_jobs(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[FailedJob]]:
     """Return the failed Jobs by namespace and name of their Plans."""
-    return {(plan.namespace, plan.name): tuple(_all_failed(plan, cluster)) for plan in cluster.known(PLAN)}
+    return {
+        (plan.namespace, plan.name): tuple(_all_failed(plan, cluster))
+        for plan in cluster.known(PLAN)
+    }
 
 
 def standing(job: FailedJob, cluster: Cluster) -> StandingOrder:
@@ -145,7 +168,11 @@ def standing(job: FailedJob, cluster: Cluster) -> StandingOrder:
     cordoned = bool(node.at("spec", "unschedulable").boolean)
     behind = [each.name for each in _left(job.plan, cluster) if each.name != job.node]
     stays = f". {job.node} stays {'cordoned' if cordoned else 'as it is'}{_version(job.plan, node)}"
-    rest = f", and {names(behind, 60)} {'is' if len(behind) == 1 else 'are'} not begun" if behind else ""
+    rest = (
+        f", and {names(behind, 60)} {'is' if len(behind) == 1 else 'are'} not begun"
+        if behind
+        else ""
+    )
     begin = f"{title(job.plan)} has stopped: "
     again = ", and the Plan makes it again only when the Plan is changed"
     return StandingOrder(
@@ -153,7 +180,10 @@ def standing(job: FailedJob, cluster: Cluster) -> StandingOrder:
         f"{begin}{words(job, cluster)}{again}{stays}{rest}",
         remedy(job, cluster),
         certain=not unlisted(cluster, POD),  # the Job may run again
-        brief=f"{begin}{words(job._replace(why=job.why.partition(':')[0]), cluster)}, for good{stays}{rest}",
+        brief=(
+            f"{begin}{words(job._replace(why=job.why.partition(':')[0]), cluster)}, for "
+            f"good{stays}{rest}"
+        ),
     )
 
 
@@ -167,19 +197,26 @@ def words(job: FailedJob, cluster: Cluster) -> str:
     ago = f" {clock.duration(past)} ago" if past is not None else ""
     why = f" ({cut(job.why, _MOST)})" if job.why else ""
     return (
-        f"its Job {job.name} on {job.node} failed{ago}{why}" if job.name else f"its Job on {job.node} failed{ago}{why}"
+        f"its Job {job.name} on {job.node} failed{ago}{why}"
+        if job.name
+        else f"its Job on {job.node} failed{ago}{why}"
     )
 
 
 def _version(plan: Object, node: Object) -> str:
     """Return which version a node still has, where the Plan updates Kubernetes."""
-    has, wanted = node.at("status", "nodeInfo", "kubeletVersion").text, plan.at("status", "latestVersion").text or ""
+    has, wanted = (
+        node.at("status", "nodeInfo", "kubeletVersion").text,
+        plan.at("status", "latestVersion").text or "",
+    )
     is_release = re.match(r"v\d+\.\d+", wanted)
     return f" at {has}" if has and is_release and has.replace("+", "-") != wanted else ""
 
 
 _LONG_ENOUGH: Final = 7200
-"""Seconds that are proposed for a Job; the default is 900 (manifests/system-upgrade-controller.yaml)."""
+"""Seconds that are proposed for a Job; the default is 900
+(manifests/system-upgrade-controller.yaml).
+"""
 
 
 def remedy(job: FailedJob, cluster: Cluster) -> str:
@@ -188,17 +225,29 @@ def remedy(job: FailedJob, cluster: Cluster) -> str:
     if job.why.startswith(_DEADLINE):
         given = plan.at("spec", "jobActiveDeadlineSecs").integer or 0
         data = {"spec": {"jobActiveDeadlineSecs": max(_LONG_ENOUGH, 2 * given)}}
-        longer = f"Set spec.jobActiveDeadlineSecs of {own} to more seconds than the drain of {job.node} takes"
+        longer = (
+            f"Set spec.jobActiveDeadlineSecs of {own} to more seconds than the drain of {job.node} "
+            "takes"
+        )
         effect = f"which makes the Job again; it uncordons {job.node} at its end"
         return typed(f"{longer}, {effect}", merge_patch(PLAN, plan.name, plan.namespace, data))
     logs = shell(
-        "kubectl", "logs", "-n", plan.namespace, "-l", f"{OF_PLAN}={plan.name}", "--all-containers", "--tail=50"
+        "kubectl",
+        "logs",
+        "-n",
+        plan.namespace,
+        "-l",
+        f"{OF_PLAN}={plan.name}",
+        "--all-containers",
+        "--tail=50",
     )
     own_pods = (pod for pod in cluster.known(POD) if pod.namespace == plan.namespace)
     kept = any(pod.labels.get(OF_PLAN) == plan.name for pod in own_pods)
     see = logs if kept else about("describe", plan, PLAN)
     where = "in the log of its pods " if kept else ""
-    cause = f"See {where}why the Job failed, correct that, then change {own} (an annotation is enough)"
+    cause = (
+        f"See {where}why the Job failed, correct that, then change {own} (an annotation is enough)"
+    )
     return typed(f"{cause}, which makes the Job again; it uncordons {job.node} at its end", see)
 
 
@@ -212,7 +261,7 @@ def _cordons(plan: Object) -> bool:
     return plan.at("spec", "cordon").boolean is True or plan.at("spec", "drain").is_map
 
 
-# --- the nodes of a Plan ---------------------------------------------------------------------------------------------
+# --- the nodes of a Plan --------------------------------------------------------------------------
 
 
 def _host(node: Object) -> str:
@@ -221,13 +270,20 @@ def _host(node: Object) -> str:
 
 def _is_done(plan: Object, node: Object) -> bool:
     latest = plan.at("status", "latestHash").text
-    return bool(latest) and node.labels.get(f"plan.upgrade.cattle.io/{plan.name}") in (latest, "disabled")
+    return bool(latest) and node.labels.get(f"plan.upgrade.cattle.io/{plan.name}") in (
+        latest,
+        "disabled",
+    )
 
 
 def _selected(plan: Object, cluster: Cluster) -> list[Object]:
     selector = selectors.parse_custom(plan.at("spec", "nodeSelector").value)
     has_any = plan.at("spec", "nodeSelector").is_map  # without one a Plan selects nothing
-    return [node for node in cluster.known(NODE) if has_any and _host(node) and selector.matches(node.labels)]
+    return [
+        node
+        for node in cluster.known(NODE)
+        if has_any and _host(node) and selector.matches(node.labels)
+    ]
 
 
 def _left(plan: Object, cluster: Cluster) -> list[Object]:
@@ -236,9 +292,15 @@ def _left(plan: Object, cluster: Cluster) -> list[Object]:
 
 @cached
 def active(cluster: Cluster) -> Sequence[Object]:
-    """Return the Plans that are under way: their version is known, and some node does not have it."""
-    known = (plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True")
-    return tuple(plan for plan in known if plan.at("status", "latestHash").text and _left(plan, cluster))
+    """Return the Plans that are under way: their version is known,
+    and some node does not have it.
+    """
+    known = (
+        plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True"
+    )
+    return tuple(
+        plan for plan in known if plan.at("status", "latestHash").text and _left(plan, cluster)
+    )
 
 
 def at_once(cluster: Cluster) -> int:
@@ -247,7 +309,10 @@ def at_once(cluster: Cluster) -> int:
 
 
 def progress(cluster: Cluster) -> Iterator[PoolUpdate]:
-    """Yield how far the Plans are, if one is under way. A node that none selects is not part of it."""
+    """Yield how far the Plans are, if one is under way.
+
+    A node that none selects is not part of it.
+    """
     under_way = {plan.full_name for plan in active(cluster)}  # a live cluster makes new views
     if not under_way:
         return
@@ -260,7 +325,15 @@ def progress(cluster: Cluster) -> Iterator[PoolUpdate]:
     yield PoolUpdate(PLAN.kind, "nodes", found)
 
 
-_RANK: Final = (Phase.UPDATING, Phase.DRAINING, Phase.FAILING, Phase.NEXT, Phase.WAITING, Phase.DONE, Phase.NOT_PART)
+_RANK: Final = (
+    Phase.UPDATING,
+    Phase.DRAINING,
+    Phase.FAILING,
+    Phase.NEXT,
+    Phase.WAITING,
+    Phase.DONE,
+    Phase.NOT_PART,
+)
 """What counts of a node with several Plans."""
 
 
@@ -273,7 +346,9 @@ def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
         return _done(plan)
     jobs = cluster.cached(_failed_jobs).get((plan.namespace, plan.name), ())
     if job := next((job for job in jobs if job.node == node.name), None):
-        return NodeUpdate(PLAN.kind, plan.name, Phase.FAILING, clock.instant(job.since), True, words(job, cluster))
+        return NodeUpdate(
+            PLAN.kind, plan.name, Phase.FAILING, clock.instant(job.since), True, words(job, cluster)
+        )
     pods = unfinished(cluster).get((plan.namespace, plan.name), ())
     own = next((pod for pod in pods if pod.labels.get(ON_NODE) in (node.name, _host(node))), None)
     if own is None:
@@ -286,9 +361,13 @@ def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
     return NodeUpdate(PLAN.kind, plan.name, phase, clock.instant(since), exact=bool(since))
 
 
-# --- what a pod of a Plan does ---------------------------------------------------------------------------------------
+# --- what a pod of a Plan does --------------------------------------------------------------------
 
-_DOES: Final = {"prepare": "preparing", "cordon": "cordoning the node", "drain": "draining the node"}
+_DOES: Final = {
+    "prepare": "preparing",
+    "cordon": "cordoning the node",
+    "drain": "draining the node",
+}
 
 
 def _step(pod: Object) -> tuple[str, str | None]:

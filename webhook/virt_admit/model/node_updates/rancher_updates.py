@@ -1,10 +1,12 @@
-"""Upgrades of Harvester that stand still because Rancher waits: for its own cluster, or for bundles that nothing applies.
+"""Upgrades of Harvester that stand still because Rancher waits: for its own cluster, or for bundles
+that nothing applies.
 
-Rancher updates Kubernetes on the nodes after the bundle of the system-upgrade-controller is ready. The agent of Fleet applies
-bundles, so an agent that was scaled down stops all of it without an error. Sources: harvester/harvester:
-package/upgrade/upgrade_manifests.sh, :pkg/controller/master/upgrade/upgrade_controller.go; rancher/rancher:
-pkg/controllers/provisioningv2/managedchart, :pkg/controllers/capr/managesystemagent; rancher/fleet:internal/cmd/agent;
-https://github.com/harvester/harvester/issues/4119 and #4525.
+Rancher updates Kubernetes on the nodes after the bundle of the system-upgrade-controller is ready.
+The agent of Fleet applies bundles, so an agent that was scaled down stops all of it without an
+error. Sources: harvester/harvester: package/upgrade/upgrade_manifests.sh,
+:pkg/controller/master/upgrade/upgrade_controller.go; rancher/rancher:
+pkg/controllers/provisioningv2/managedchart, :pkg/controllers/capr/managesystemagent;
+rancher/fleet:internal/cmd/agent; https://github.com/harvester/harvester/issues/4119 and #4525.
 """
 
 from __future__ import annotations
@@ -101,14 +103,19 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
     ages = [age for each in waits if (age := clock.since(each.since, cluster)) is not None]
     lasts = max(ages, default=timedelta())
     young = clock.since(upgrade.metadata["creationTimestamp"].text, cluster)
-    lasts = lasts if young is None else min(lasts, young)  # what was so before the upgrade does not hold it for longer
+    # what was so before the upgrade does not hold it for longer
+    lasts = lasts if young is None else min(lasts, young)
     if not waits or lasts < _PAUSE:
         return
     title, words = update_orders.title(upgrade), ". ".join(each.words for each in waits[:2])
     moved = f"no node of it has begun, and it has not moved for {clock.duration(lasts)}: {words}"
     off, silent = _idle(waits, cluster)
     also = f"{off.kind.kind} {off.namespace}/{off.name} has 0 replicas" if off is not None else ""
-    scale = kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1") if off is not None else ""
+    scale = (
+        kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1")
+        if off is not None
+        else ""
+    )
     if off is not None and not _changes_charts(upgrade, cluster) and not _is_fresh(off, cluster):
         does = "applies it" if off.applies else "goes on with it"
         reason = f"{title}: {moved}. Nothing {does}, because {also}"
@@ -121,13 +128,21 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         brief = release.reason if release.known else ""
         yield StandingOrder(upgrade, reason, release.remedy, release.known, brief)
     elif lasts >= _USUAL:
-        waiting, of = waits[-1].obj, (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER)
+        waiting, of = (
+            waits[-1].obj,
+            (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER),
+        )
         see, why = typed("See what it waits for", about("describe", waiting, of)), ""
         if off is not None:
-            why, see = f". {also}", typed("Scale it up if the upgrade does not do so by itself", scale)
+            why, see = (
+                f". {also}",
+                typed("Scale it up if the upgrade does not do so by itself", scale),
+            )
         elif silent is not None:
             why = f". {silent.kind.kind} {silent.namespace}/{silent.name} has no ready pod"
-            see = typed("Repair that first", kubectl("describe", silent.kind, silent.name, silent.namespace))
+            see = typed(
+                "Repair that first", kubectl("describe", silent.kind, silent.name, silent.namespace)
+            )
         yield StandingOrder(upgrade, f"{title} goes on: {moved}{why}", see, False)
 
 
@@ -140,7 +155,9 @@ def _held(waits: Sequence[_Wait], cluster: Cluster) -> HeldRelease | None:
 
 
 def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:
-    """Return whether an upgrade changes charts, or did a moment ago: it scales controllers down itself meanwhile."""
+    """Return whether an upgrade changes charts, or did a moment ago:
+    it scales controllers down itself meanwhile.
+    """
     charts = upgrade.condition("SystemServicesUpgraded")
     if charts.present and charts["status"].text != "True":
         return True
@@ -151,7 +168,11 @@ def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:
 def _is_fresh(controller: _Controller, cluster: Cluster) -> bool:
     """Return whether the state of a controller has changed a moment ago."""
     own = find(cluster, controller.kind, controller.namespace, controller.name)
-    stamps = (each[when].text for each in _states(own) for when in ("lastUpdateTime", "lastTransitionTime"))
+    stamps = (
+        each[when].text
+        for each in _states(own)
+        for when in ("lastUpdateTime", "lastTransitionTime")
+    )
     return any(age < _PAUSE for stamp in stamps if (age := clock.since(stamp, cluster)) is not None)
 
 
@@ -175,26 +196,49 @@ def _clusters(cluster: Cluster) -> Iterator[_Wait]:
 def _step(each: Object, cluster: Cluster) -> str:
     """Return from which release to which a cluster is updated."""
     new = each.at("spec", "kubernetesVersion").text
-    old = {node.at("status", "nodeInfo", "kubeletVersion").text for node in cluster.known(NODE)} - {None, new}
+    old = {node.at("status", "nodeInfo", "kubeletVersion").text for node in cluster.known(NODE)} - {
+        None,
+        new,
+    }
     return f" ({names(sorted(map(str, old)), 60)} to {cut(new, 40)})" if new and old else ""
 
 
 def _bundles(cluster: Cluster) -> Iterator[_Wait]:
-    """Yield the bundles for this cluster that are not ready. Nothing waits for one that is Modified."""
+    """Yield the bundles for this cluster that are not ready.
+
+    Nothing waits for one that is Modified.
+    """
     for each in sorted(cluster.known(FLEET_BUNDLE, _LOCAL), key=lambda each: each.name):
         ready, state = each.condition("Ready"), each.at("status", "display", "state").text or ""
-        if ready["status"].text == "False" and state in ("WaitApplied", "ErrApplied", "NotReady", "Pending"):
+        if ready["status"].text == "False" and state in (
+            "WaitApplied",
+            "ErrApplied",
+            "NotReady",
+            "Pending",
+        ):
             said = "" if state == "WaitApplied" else update_orders.quoted(ready["message"].text)
             lasts = clock.lasting(update_orders.since(ready), cluster)
-            yield _Wait(each, f"{update_orders.title(each)} is {state}{lasts}{said}", update_orders.since(ready))
+            yield _Wait(
+                each,
+                f"{update_orders.title(each)} is {state}{lasts}{said}",
+                update_orders.since(ready),
+            )
 
 
-def _idle(waits: Sequence[_Wait], cluster: Cluster) -> tuple[_Controller | None, _Controller | None]:
-    """Return the first controller of these waits that has no replicas, and the first one without a ready pod."""
+def _idle(
+    waits: Sequence[_Wait], cluster: Cluster
+) -> tuple[_Controller | None, _Controller | None]:
+    """Return the first controller of these waits that has no replicas,
+    and the first one without a ready pod.
+    """
     bundles = any(each.obj.kind == FLEET_BUNDLE.kind for each in waits)
     off = silent = None
     for each in _CONTROLLERS:
-        found = find(cluster, each.kind, each.namespace, each.name) if bundles or not each.applies else None
+        found = (
+            find(cluster, each.kind, each.namespace, each.name)
+            if bundles or not each.applies
+            else None
+        )
         if found is None:
             continue
         if found.at("spec", "replicas").integer == 0:

@@ -1,8 +1,9 @@
 """MachineConfigPools that the SR-IOV network operator has paused, and the nodes for which it did.
 
-It pauses the pool of a node before it drains the node, and resumes the pool itself after the last of these drains. Sources:
-k8snetworkplumbingwg/sriov-network-operator:pkg/orchestrator/openshift/openshift.go#BeforeDrainNode, #AfterCompleteDrainNode;
-up to 1.2 pkg/daemon/daemon.go#pauseMCP, which annotates the node alone.
+It pauses the pool of a node before it drains the node, and resumes the pool itself after the last
+of these drains. Sources:
+k8snetworkplumbingwg/sriov-network-operator:pkg/orchestrator/openshift/openshift.go#BeforeDrainNode,
+#AfterCompleteDrainNode; up to 1.2 pkg/daemon/daemon.go#pauseMCP, which annotates the node alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _OF_POOL: Final = "Paused"
 _OF_NODE: Final = "Draining_MCP_Paused"
 AT_REST: Final = ("", "Idle")
 DEVICES: Final = "openshift.io/"
-"""How the resources begin that it offers, where its setting RESOURCE_PREFIX does not say otherwise."""
+"""How the resources begin that it offers,
+where its setting RESOURCE_PREFIX does not say otherwise.
+"""
 
 READS: Final[Reads] = {
     MACHINE_CONFIG_POOL: ("spec.paused", f"metadata.annotations.{STATE}"),
@@ -35,11 +38,15 @@ def has_paused(pool: Object, nodes: Iterable[Object]) -> bool:
     """Return whether a pool with these nodes is paused, and the operator did it."""
     if not pool.at("spec", "paused").boolean:
         return False
-    return pool.annotations.get(STATE) == _OF_POOL or any(node.annotations.get(STATE) == _OF_NODE for node in nodes)
+    return pool.annotations.get(STATE) == _OF_POOL or any(
+        node.annotations.get(STATE) == _OF_NODE for node in nodes
+    )
 
 
 def drained(nodes: Iterable[Object]) -> tuple[str, ...]:
-    """Return the nodes that the operator drains; those that wait for their turn if it drains none yet."""
+    """Return the nodes that the operator drains;
+    those that wait for their turn if it drains none yet.
+    """
     waiting = [node for node in nodes if node.annotations.get(STATE, "") not in AT_REST]
     begun = [node for node in waiting if node.at("spec", "unschedulable").boolean]
     return tuple(node.name for node in begun or waiting)
@@ -52,7 +59,9 @@ def words(pool: Object, nodes: Iterable[Object]) -> str:
     if not has_paused(pool, members):
         return paused
     drains = drained(members)
-    return f"{paused} by the SR-IOV network operator" + (f", which drains {names(drains)}" if drains else "")
+    return f"{paused} by the SR-IOV network operator" + (
+        f", which drains {names(drains)}" if drains else ""
+    )
 
 
 def remedy(nodes: Iterable[Object]) -> str:
@@ -61,5 +70,8 @@ def remedy(nodes: Iterable[Object]) -> str:
     if not drains:
         states = shell("kubectl", "get", "sriovnetworknodestates", "-A")
         return typed("Check the SR-IOV network operator, which resumes the pool itself", states)
-    end = f"End what keeps {names(drains)} from being drained, after which the operator resumes the pool itself"
+    end = (
+        f"End what keeps {names(drains)} from being drained, after which the operator resumes the "
+        "pool itself"
+    )
     return typed(end, shell("virt-admit", "drain", *map(argument, drains)))

@@ -1,10 +1,11 @@
 """Upgrades of Talos and of Kubernetes on it by tuppr that do not go on.
 
-tuppr begins when every health check passes, which are CEL expressions over the status of an object. A field that is missing
-there ends an expression with an error, and tuppr tries again without a limit. A failed upgrade is left until it is changed
-or reset. Sources: home-operations/tuppr:internal/healthcheck/checker.go#CheckHealth #runCELExpression,
-:internal/controller/talosupgrade/upgrade.go#processUpgrade, :internal/controller/coordination/coordinator.go,
-:internal/constants/constants.go.
+tuppr begins when every health check passes, which are CEL expressions over the status of an object.
+A field that is missing there ends an expression with an error, and tuppr tries again without a
+limit. A failed upgrade is left until it is changed or reset. Sources:
+home-operations/tuppr:internal/healthcheck/checker.go#CheckHealth #runCELExpression,
+:internal/controller/talosupgrade/upgrade.go#processUpgrade,
+:internal/controller/coordination/coordinator.go, :internal/constants/constants.go.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _FIELD: Final = re.compile(r"(?<![\w.])(?:object\.)?status((?:\.[A-Za-z_]\w*)+)(
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrades by tuppr that do not go on."""
     found = [(upgrade, kind) for kind in _KINDS for upgrade in cluster.known(kind)]
-    busy = any(upgrade.at("status", "phase").text not in (None, *_BEFORE, *_OVER, _FAILED) for upgrade, _ in found)
+    busy = any(
+        upgrade.at("status", "phase").text not in (None, *_BEFORE, *_OVER, _FAILED)
+        for upgrade, _ in found
+    )
     for upgrade, kind in found:
         yield from _of(upgrade, kind, cluster, busy=busy)
 
@@ -50,21 +54,38 @@ def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterato
     status, name = upgrade["status"], update_orders.title(upgrade)
     phase, said = status["phase"].text or "", update_orders.quoted(status["message"].text)
     if f"{_OURS}/suspend" in upgrade.annotations:
-        resume = shell("kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/suspend-")
-        yield StandingOrder(upgrade, f"{name} is suspended by its annotation", typed("Resume it", resume), True)
+        resume = shell(
+            "kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/suspend-"
+        )
+        yield StandingOrder(
+            upgrade, f"{name} is suspended by its annotation", typed("Resume it", resume), True
+        )
     elif phase == _FAILED:
-        again = shell("kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/reset=true")
+        again = shell(
+            "kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/reset=true"
+        )
         way = typed("Correct what it reports, then let tuppr begin again", again)
-        yield StandingOrder(upgrade, f"{name} has failed, and tuppr does not try it again{said}", way, True)
+        yield StandingOrder(
+            upgrade, f"{name} has failed, and tuppr does not try it again{said}", way, True
+        )
     elif phase in _BEFORE and not busy:  # one upgrade at a time: the others wait for it
         yield from _waiting(upgrade, kind, phase or "new", said, cluster)
-    elif phase not in (*_BEFORE, *_OVER) and update_orders.is_long(since := status["lastUpdated"].text, cluster):
+    elif phase not in (*_BEFORE, *_OVER) and update_orders.is_long(
+        since := status["lastUpdated"].text, cluster
+    ):
         words = f"{name} goes on: it is {phase} and unchanged{clock.lasting(since, cluster)}{said}"
-        yield StandingOrder(upgrade, words, typed("See what it waits for", about("describe", upgrade, kind)), False)
+        yield StandingOrder(
+            upgrade, words, typed("See what it waits for", about("describe", upgrade, kind)), False
+        )
 
 
-def _waiting(upgrade: Object, kind: Kind, phase: str, said: str, cluster: Cluster) -> Iterator[StandingOrder]:
-    since = upgrade.at("status", "startedAt").text or upgrade.condition("Progressing")["lastTransitionTime"].text
+def _waiting(
+    upgrade: Object, kind: Kind, phase: str, said: str, cluster: Cluster
+) -> Iterator[StandingOrder]:
+    since = (
+        upgrade.at("status", "startedAt").text
+        or upgrade.condition("Progressing")["lastTransitionTime"].text
+    )
     if not update_orders.is_long(since, cluster):
         return
     name, what = update_orders.title(upgrade), f"{phase}{clock.lasting(since, cluster)}{said}"
@@ -72,17 +93,29 @@ def _waiting(upgrade: Object, kind: Kind, phase: str, said: str, cluster: Cluste
         obj = _checked(check, cluster)
         field = _missing(check["expr"].text or "", obj) if obj is not None else ""
         if obj is not None and field:
-            check_of = f"its check of {obj.kind} {obj.full_name} never passes, as that has no {field}"
-            way = f"Ask has({field}) before that field in the expression of the check, so that it passes without it"
-            why = f"{name} does not begin, because {check_of} and the expression ends with an error. It is {what}"
+            check_of = (
+                f"its check of {obj.kind} {obj.full_name} never passes, as that has no {field}"
+            )
+            way = (
+                f"Ask has({field}) before that field in the expression of the check, so that it "
+                "passes without it"
+            )
+            why = (
+                f"{name} does not begin, because {check_of} and the expression ends with an error. "
+                f"It is {what}"
+            )
             yield StandingOrder(upgrade, why, typed(way, about("edit", upgrade, kind)), True)
             return
-    way = typed("Let what it waits for become healthy, or correct its checks", about("edit", upgrade, kind))
+    way = typed(
+        "Let what it waits for become healthy, or correct its checks", about("edit", upgrade, kind)
+    )
     yield StandingOrder(upgrade, f"{name} begins: it is {what}", way, False)
 
 
 def _checked(check: Field, cluster: Cluster) -> Object | None:
-    """Return the object that a health check names; None: it names none, or the object is not known."""
+    """Return the object that a health check names; None: it names none,
+    or the object is not known.
+    """
     api_version, kind, name = (check[key].text or "" for key in ("apiVersion", "kind", "name"))
     known = kinds.find(api_version.rpartition("/")[0], kind) or kinds.guess(api_version, kind)
     return find(cluster, known, check["namespace"].text or "", name) if name else None
@@ -92,7 +125,9 @@ _COUNTER: Final = re.compile(r"Replicas$|^replicas$|^number|Number|^active$|^suc
 
 
 def _missing(expression: str, obj: Object) -> str:
-    """Return a field that an expression always reads and that an object does not have; empty: none, as far as is seen."""
+    """Return a field that an expression always reads and that an object does not have; empty: none,
+    as far as is seen.
+    """
     bare = _TEXT.sub("''", expression)
     if _CHOICE.search(bare):
         return ""

@@ -1,6 +1,8 @@
-"""Orders to update nodes that stand still, by the objects of the updaters besides those of a platform.
+"""Orders to update nodes that stand still,
+by the objects of the updaters besides those of a platform.
 
-An order is an object such as a Plan of the system-upgrade-controller. Its updater says in its status how far it is.
+An order is an object such as a Plan of the system-upgrade-controller. Its updater says in its
+status how far it is.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import cut
 
 LONG: Final = timedelta(hours=1)
-"""A step of an order that lasts longer does not end as usual: a health check of a node update has ended by then."""
+"""A step of an order that lasts longer does not end as usual:
+a health check of a node update has ended by then.
+"""
 _WORDS: Final = 240
 
 
@@ -42,7 +46,9 @@ def quoted(words: str | None) -> str:
 
 
 def since(condition: Field) -> str | None:
-    """Return since when a condition has its status; the controllers of Rancher write a field of their own."""
+    """Return since when a condition has its status;
+    the controllers of Rancher write a field of their own.
+    """
     return condition["lastUpdateTime"].text or condition["lastTransitionTime"].text
 
 

@@ -34,10 +34,16 @@ READS: Final = union(
 
 @cached
 def of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
-    """Return what updates each node, for the nodes of a roll-out or a maintenance that has not ended."""
+    """Return what updates each node, for the nodes of a roll-out or a maintenance that has not
+    ended.
+    """
     found: dict[str, NodeUpdate] = {}
     for pool in (*config_pools(cluster), *machine_deployments(cluster), *of_harvester(cluster)):
-        found |= {node: update for node, update in pool.nodes.items() if pool.in_flight or update.phase in IN_FLIGHT}
+        found |= {
+            node: update
+            for node, update in pool.nodes.items()
+            if pool.in_flight or update.phase in IN_FLIGHT
+        }
     for node, update in maintenances(cluster).items():
         if node not in found or found[node].phase not in IN_FLIGHT:
             found[node] = update

@@ -1,7 +1,9 @@
-"""Plans of the system-upgrade-controller, with which k3s and RKE2 update their nodes, that do not go on.
+"""Plans of the system-upgrade-controller, with which k3s and RKE2 update their nodes,
+that do not go on.
 
-A Plan runs a Job on each node. Its pods tolerate the cordon and what the Plan names. The image of k3s and RKE2 can wait in
-``prepare`` for another Plan. Sources: rancher/system-upgrade-controller:pkg/upgrade/job/job.go#New,
+A Plan runs a Job on each node. Its pods tolerate the cordon and what the Plan names. The image of
+k3s and RKE2 can wait in ``prepare`` for another Plan. Sources:
+rancher/system-upgrade-controller:pkg/upgrade/job/job.go#New,
 :pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/plan/plan.go#SelectConcurrentNodes.
 """
 
@@ -42,7 +44,9 @@ READS: Final[Reads] = union(
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the Plans that do not go on."""
-    plans = [plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True"]
+    plans = [
+        plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True"
+    ]
     pods = plan_progress.unfinished(cluster) if plans else {}
     for plan in plans:
         stuck = next(_of_pods(plan, pods.get((plan.namespace, plan.name), ()), cluster), None)
@@ -61,12 +65,21 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
     for pod in waiting:
         name = pod.labels.get(ON_NODE, "")
         node = find(cluster, NODE, "", name)
-        lasts_long = update_orders.is_long(_began(plan), cluster)  # a node that starts has such taints for a moment
+        # a node that starts has such taints for a moment
+        lasts_long = update_orders.is_long(_began(plan), cluster)
         taints = _refusing(pod, node) if node is not None and lasts_long else []
         if taints:
             which = names([_written(each) for each in taints], 120)
-            reason = f"{update_orders.title(plan)} tolerates no taint {which} of {name}, so its pod {pod.name} cannot run there"
-            yield StandingOrder(plan, f"{reason}, and its Job is made again and again", _tolerate(plan, taints), True)
+            reason = (
+                f"{update_orders.title(plan)} tolerates no taint {which} of {name}, so its pod "
+                f"{pod.name} cannot run there"
+            )
+            yield StandingOrder(
+                plan,
+                f"{reason}, and its Job is made again and again",
+                _tolerate(plan, taints),
+                True,
+            )
     for pod in waiting:
         said = pod.condition("PodScheduled")["message"].text
         if said and update_orders.is_long(_began(plan), cluster):
@@ -77,15 +90,21 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
 
 
 def _began(plan: Object) -> str | None:
-    """Return when a Plan got its present version, which is the last change that an administrator made."""
+    """Return when a Plan got its present version,
+    which is the last change that an administrator made.
+    """
     return update_orders.since(plan.condition("LatestResolved"))
 
 
 def _refusing(pod: Object, node: Object) -> list[dict[str, Any]]:
     """Return the taints of a node that keep a pod away and do not pass by themselves."""
     own = pod.at("spec", "tolerations").value
-    taints = [each.value for each in node.at("spec", "taints").items() if isinstance(each.value, dict)]
-    lasting = (each for each in taints if each.get("effect") in _NO_START and not is_transient(each))
+    taints = [
+        each.value for each in node.at("spec", "taints").items() if isinstance(each.value, dict)
+    ]
+    lasting = (
+        each for each in taints if each.get("effect") in _NO_START and not is_transient(each)
+    )
     return [each for each in lasting if not tolerates(own, each)]
 
 
@@ -96,33 +115,53 @@ def _written(taint: Mapping[str, Any]) -> str:
 
 def _tolerate(plan: Object, taints: Sequence[Mapping[str, Any]]) -> str:
     given = plan.at("spec", "tolerations").value
-    added = [{"key": key, "operator": "Exists"} for key in dict.fromkeys(str(each.get("key")) for each in taints)]
+    added = [
+        {"key": key, "operator": "Exists"}
+        for key in dict.fromkeys(str(each.get("key")) for each in taints)
+    ]
     data = {"spec": {"tolerations": [*(given if isinstance(given, list) else ()), *added]}}
     command = merge_patch(PLAN, plan.name, plan.namespace, data)
-    return typed(f"Add the toleration to {update_orders.title(plan)}, which then goes on by itself", command)
+    return typed(
+        f"Add the toleration to {update_orders.title(plan)}, which then goes on by itself", command
+    )
 
 
 def _with_followers(stuck: StandingOrder, plans: Sequence[Object]) -> StandingOrder:
     """Return the same with the Plans that wait for this one in ``prepare``."""
     own = stuck.order
-    after = [each.name for each in plans if each.namespace == own.namespace and _waits_for(each, own.name)]
+    after = [
+        each.name
+        for each in plans
+        if each.namespace == own.namespace and _waits_for(each, own.name)
+    ]
     words = f"; {names(after, 120)} waits for it in its step prepare" if after else ""
-    return stuck._replace(reason=f"{stuck.reason}{words}", brief=f"{stuck.brief}{words}" if stuck.brief else "")
+    return stuck._replace(
+        reason=f"{stuck.reason}{words}", brief=f"{stuck.brief}{words}" if stuck.brief else ""
+    )
 
 
 def _waits_for(plan: Object, name: str) -> bool:
-    return plan.name != name and any(each.text == name for each in plan.at("spec", "prepare", "args").items())
+    return plan.name != name and any(
+        each.text == name for each in plan.at("spec", "prepare", "args").items()
+    )
 
 
 def _failing(plan: Object, cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield that the controller cannot read a Plan, or that its Jobs fail, in its own words."""
     for kind, reason in (("Validated", ""), ("LatestResolved", ""), ("Complete", "JobFailed")):
         said = plan.condition(kind)
-        told = said["status"].text == "False" and said["reason"].text == (reason or said["reason"].text)
+        told = said["status"].text == "False" and said["reason"].text == (
+            reason or said["reason"].text
+        )
         since = update_orders.since(said)
         if told and said["message"].text and update_orders.is_long(since, cluster):
-            words = f"{kind} is False{clock.lasting(since, cluster)}{update_orders.quoted(said['message'].text)}"
-            logs = shell("kubectl", "logs", "-n", plan.namespace, "-l", f"{OF_PLAN}={plan.name}", "--tail=50")
+            words = (
+                f"{kind} is "
+                f"False{clock.lasting(since, cluster)}{update_orders.quoted(said['message'].text)}"
+            )
+            logs = shell(
+                "kubectl", "logs", "-n", plan.namespace, "-l", f"{OF_PLAN}={plan.name}", "--tail=50"
+            )
             fails = typed("See in the log of its pods why they fail, and correct that", logs)
             see = fails if reason else typed("Correct the Plan", about("edit", plan, PLAN))
             yield StandingOrder(plan, f"{update_orders.title(plan)} goes on: {words}", see, False)

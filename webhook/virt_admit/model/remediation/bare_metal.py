@@ -1,4 +1,6 @@
-"""Whether the machines of a health check are bare metal, which takes much longer to become a node than a VM."""
+"""Whether the machines of a health check are bare metal,
+which takes much longer to become a node than a VM.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ READS: Final[Reads] = union(
 """The fields that ``reason`` reads."""
 
 _PROVIDERS: Final = ("Metal3", "BareMetal", "Tinkerbell")
-"""The first words of the kinds of bare metal providers: Metal3Machine, BareMetalMachineProviderSpec."""
+"""The first words of the kinds of bare metal providers: Metal3Machine,
+BareMetalMachineProviderSpec.
+"""
 
 _METAL_TYPE: Final = re.compile(r"\.metal(-[a-z0-9]+)?\Z")
 """Instance types such as ``c5.metal`` and ``c7i.metal-24xl``."""
@@ -33,7 +37,9 @@ _METAL_TYPE: Final = re.compile(r"\.metal(-[a-z0-9]+)?\Z")
 HOST: Final = "metal3.io/BareMetalHost"
 """The annotation of a Machine of OpenShift with its host."""
 ENOUGH: Final = 20 * MINUTE
-"""Nanoseconds that a host of bare metal usually needs at most to become a node: it tests its hardware and is written."""
+"""Nanoseconds that a host of bare metal usually needs at most to become a node: it tests its
+hardware and is written.
+"""
 
 
 def reason(obj: Object, cluster: Cluster) -> str:
@@ -70,7 +76,7 @@ def _of_machine(machine: Object) -> str:
     return kind if kind.startswith(_PROVIDERS) else ""
 
 
-# --- hosts --------------------------------------------------------------------------------------------------------
+# --- hosts ----------------------------------------------------------------------------------------
 
 HOST_READS: Final[Reads] = {
     kinds.BARE_METAL_HOST: ("spec.consumerRef", "status.provisioning.state"),
@@ -84,17 +90,29 @@ HOST_READS: Final[Reads] = {
 }
 """The fields that ``host_shortage`` reads."""
 _FREE: Final = ("available", "ready")
-"""The states of a host that a Machine can get (openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/
-actuator.go#chooseHost; metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#chooseHost)."""
+"""The states of a host that a Machine can get
+(openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/
+actuator.go#chooseHost;
+metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#chooseHost).
+"""
 
 
 def host_shortage(machine: Object, cluster: Cluster) -> str:
-    """Return why a Machine without a host gets none, as ``all 6 BareMetalHosts are in use``; empty: that is not known."""
-    has_host = machine.annotation(HOST).present or machine.condition("InfrastructureReady")["status"].text == "True"
+    """Return why a Machine without a host gets none, as ``all 6 BareMetalHosts are in use``; empty:
+    that is not known.
+    """
+    has_host = (
+        machine.annotation(HOST).present
+        or machine.condition("InfrastructureReady")["status"].text == "True"
+    )
     if has_host or not _of_machine(machine):
         return ""
     try:
-        found = [each for each in cluster.list(kinds.BARE_METAL_HOST) if each.namespace == machine.namespace]
+        found = [
+            each
+            for each in cluster.list(kinds.BARE_METAL_HOST)
+            if each.namespace == machine.namespace
+        ]
     except Unseen:
         return ""
     consumer = _consumer(machine)
@@ -104,16 +122,25 @@ def host_shortage(machine: Object, cluster: Cluster) -> str:
     if any(each.at("status", "provisioning", "state").text in _FREE for each in idle):
         return ""
     if not idle:
-        all_of_them = f"all {len(found)} BareMetalHosts are" if len(found) > 1 else "the only BareMetalHost is"
+        all_of_them = (
+            f"all {len(found)} BareMetalHosts are"
+            if len(found) > 1
+            else "the only BareMetalHost is"
+        )
         return f"{all_of_them} in use" if found else "no BareMetalHost exists"
-    states = names(f"{each.name} is in state {each.at('status', 'provisioning', 'state').text or '?'}" for each in idle)
+    states = names(
+        f"{each.name} is in state {each.at('status', 'provisioning', 'state').text or '?'}"
+        for each in idle
+    )
     return f"no BareMetalHost is available: {states}"
 
 
 def _consumer(machine: Object) -> str:
-    """Return the name in ``consumerRef`` of the host of a Machine: with Cluster API that of its Metal3Machine.
+    """Return the name in ``consumerRef`` of the host of a Machine:
+    with Cluster API that of its Metal3Machine.
 
-    Source: metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#setHostConsumerRef.
+    Source:
+    metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#setHostConsumerRef.
     """
     if kinds.of(machine) is kinds.CAPI_MACHINE:
         return machine.at("spec", "infrastructureRef", "name").text or machine.name

@@ -1,4 +1,6 @@
-"""Fields of a Cluster API MachineHealthCheck that belong to another API version than the one that the object names."""
+"""Fields of a Cluster API MachineHealthCheck that belong to another API version than the one that
+the object names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _IN_V1BETA1: Final[Mapping[str, str]] = {
 
 
 def foreign_fields(obj: Object) -> Iterator[tuple[Field, str]]:
-    """Yield the fields of the other version, each with the fields of this version that replace it."""
+    """Yield the fields of the other version,
+    each with the fields of this version that replace it.
+    """
     newer = health_checks.view(obj).time_key == "timeoutSeconds"
     for name, replacement in (_IN_V1BETA2 if newer else _IN_V1BETA1).items():
         field = obj["spec"][name]

@@ -27,8 +27,9 @@ def values_of_nodes(place: str) -> ValuesOfNodes:
     """Return the values of ``nodeparameters``, or of those shared parameters that are maps."""
     parameters = cel.entries(f"{SPEC}.?{place}")
     each = (
-        f"{parameters}.map(name, type({parameters}[name]) == map, {parameters}[name].map(node, name + '\\n' + node)"
-        ".join('\\n\\n')).join('\\n\\n').split('\\n\\n').filter(words, words.contains('\\n'))"
+        f"{parameters}.map(name, type({parameters}[name]) == map, {parameters}[name].map(node, "
+        "name + '\\n' + node).join('\\n\\n')).join('\\n\\n').split('\\n\\n').filter(words, "
+        "words.contains('\\n'))"
     )
     path = f"'spec.template.spec.{place}.' + {_PARAMETER} + '.' + {_NODE}"
     return ValuesOfNodes(each, _PARAMETER, f"{parameters}[{_PARAMETER}][{_NODE}]", path)

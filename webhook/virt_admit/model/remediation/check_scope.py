@@ -20,7 +20,9 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 
 
 def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
-    """Return the Machines of the namespace (and cluster) that a check watches; for a NodeHealthCheck, the Nodes."""
+    """Return the Machines of the namespace (and cluster) that a check watches; for a
+    NodeHealthCheck, the Nodes.
+    """
     if check.kind is kinds.NHC:
         return selected_nodes.select(cluster, check.selector)
     kind = kinds.CAPI_MACHINE if check.kind is kinds.CAPI_MHC else kinds.MACHINE
@@ -28,7 +30,10 @@ def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
 
 
 def selected(obj: Object, cluster: Cluster) -> Selection:
-    """Return the objects that the health check ``obj`` watches. Rules call it through ``Context.cached``."""
+    """Return the objects that the health check ``obj`` watches.
+
+    Rules call it through ``Context.cached``.
+    """
     return selected_by(health_checks.view(obj), cluster)
 
 
@@ -49,7 +54,10 @@ class Watches:
     """The kinds that could not be read; empty if these are all checks."""
 
     def of(self, namespace: str) -> tuple[WatchedNodes, ...]:
-        """Return the checks of a namespace. Cluster-scoped NodeHealthChecks have the empty namespace."""
+        """Return the checks of a namespace.
+
+        Cluster-scoped NodeHealthChecks have the empty namespace.
+        """
         return self.by_namespace.get(namespace or "default", ())
 
     def demand_all(self) -> None:
@@ -72,7 +80,9 @@ def _watches(cluster: Cluster, kind: Kind) -> Watches:
     by_namespace: dict[str, list[WatchedNodes]] = {}
     for obj in found:
         check = health_checks.view(obj)
-        by_namespace.setdefault(obj.namespace or "default", []).append(WatchedNodes(check, selected_by(check, cluster)))
+        by_namespace.setdefault(obj.namespace or "default", []).append(
+            WatchedNodes(check, selected_by(check, cluster))
+        )
     return Watches({namespace: tuple(checks) for namespace, checks in by_namespace.items()}, unseen)
 
 
@@ -84,7 +94,8 @@ _WATCHES: Final[Mapping[Kind, Callable[[Cluster], Watches]]] = {
 def rivals(check: HealthCheck, cluster: Cluster) -> Iterator[WatchedNodes]:
     """Yield the other checks of the same kind that watch an object of this check.
 
-    If Machines cannot be read, checks with the same selector count. Termination handlers never conflict.
+    If Machines cannot be read, checks with the same selector count. Termination handlers never
+    conflict.
 
     Raises:
         Unseen: after the known checks, if more may exist.
@@ -94,15 +105,23 @@ def rivals(check: HealthCheck, cluster: Cluster) -> Iterator[WatchedNodes]:
     selection, all_checks = selected_by(check, cluster), watches(cluster, check.kind)
     for watch in all_checks.of(check.obj.namespace):
         other = watch.check
-        if other.handler or other.obj.name == check.obj.name or other.cluster_name != check.cluster_name:
+        if (
+            other.handler
+            or other.obj.name == check.obj.name
+            or other.cluster_name != check.cluster_name
+        ):
             continue
-        if not selection.positions.isdisjoint(watch.selection.positions) or _must_overlap(selection, check, other):
+        if not selection.positions.isdisjoint(watch.selection.positions) or _must_overlap(
+            selection, check, other
+        ):
             yield watch
     selection.demand_all()
     all_checks.demand_all()
 
 
 def _must_overlap(selection: Selection, check: HealthCheck, other: HealthCheck) -> bool:
-    """Return whether two checks with unknown Machines select the same ones, because their selectors are equal."""
+    """Return whether two checks with unknown Machines select the same ones,
+    because their selectors are equal.
+    """
     unknown = bool(selection.unseen) and check.kind is not kinds.NHC
     return unknown and not check.selector.errors and check.selector == other.selector

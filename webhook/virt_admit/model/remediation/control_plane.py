@@ -1,8 +1,11 @@
-"""The control-plane nodes, each with its member of etcd: which are down, and whether another may be rebooted.
+"""The control-plane nodes, each with its member of etcd: which are down,
+and whether another may be rebooted.
 
-kubeadm, Cluster API and Talos refuse to go on while a member is down (kubernetes/kubernetes:cmd/kubeadm/app/phases/
-upgrade/health.go#controlPlaneNodesReady; kubernetes-sigs/cluster-api:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/
-preflight.go#preflightChecks). What only reboots nodes does not look, and then etcd loses its majority.
+kubeadm, Cluster API and Talos refuse to go on while a member is down
+(kubernetes/kubernetes:cmd/kubeadm/app/phases/ upgrade/health.go#controlPlaneNodesReady;
+kubernetes-sigs/cluster-api:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/
+preflight.go#preflightChecks). What only reboots nodes does not look, and then etcd loses its
+majority.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ from virt_admit.model.scheduler.pods import FINISHED
 _SINCE: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     clock.READS,
-    {NODE: ("metadata.labels", *_SINCE), POD: ("metadata.labels", "spec.nodeName", "status.phase", *_SINCE)},
+    {
+        NODE: ("metadata.labels", *_SINCE),
+        POD: ("metadata.labels", "spec.nodeName", "status.phase", *_SINCE),
+    },
 )
 
 _REBOOT: Final = datetime.timedelta(minutes=30)
@@ -66,12 +72,16 @@ def majority(members: int) -> int:
 
 @cached
 def members(cluster: Cluster) -> Mapping[str, Member]:
-    """Return the known control-plane nodes by name. Empty: the control plane is outside of the cluster."""
+    """Return the known control-plane nodes by name.
+
+    Empty: the control plane is outside of the cluster.
+    """
     nodes = cluster.known(NODE)
     voters = [node for node in nodes if votes_in_etcd(node)]
     found = [_member(node, cluster) for node in voters or filter(is_control_plane, nodes)]
     if sum(member.up is not False for member in found) < majority(len(found)):
-        # the API server answered, so most members are up: silent nodes are cut off from it, but not from each other
+        # the API server answered, so most members are up: silent nodes are cut off from it, but not
+        # from each other
         found = [member._replace(up=member.up or None) for member in found]
     return {member.node.name: member for member in found}
 
@@ -81,14 +91,20 @@ def _member(node: Object, cluster: Cluster) -> Member:
     status = ready["status"].text
     if status in (None, "True"):
         pod = cluster.cached(_broken_etcd).get(node.name)
-        return Member(node, up=True) if pod is None else _down(node, "etcd on {} is not ready", pod, cluster)
+        return (
+            Member(node, up=True)
+            if pod is None
+            else _down(node, "etcd on {} is not ready", pod, cluster)
+        )
     if status == "False":
         return Member(node, None, f"{node.name} is not Ready")
     return _down(node, "{} does not report", node, cluster)
 
 
 def _down(node: Object, words: str, shows: Object, cluster: Cluster) -> Member:
-    """Return a member that is certainly down if an object has not been Ready for longer than a reboot takes."""
+    """Return a member that is certainly down if an object has not been Ready for longer than a
+    reboot takes.
+    """
     lasts = clock.since(shows.condition("Ready")["lastTransitionTime"].text, cluster)
     why = words.format(node.name)
     if lasts is None:
@@ -97,7 +113,9 @@ def _down(node: Object, words: str, shows: Object, cluster: Cluster) -> Member:
 
 
 def _broken_etcd(cluster: Cluster) -> Mapping[str, Object]:
-    """Return the static pods of etcd that run, but are not ready, by node: kubeadm, RKE2 and OpenShift run them."""
+    """Return the static pods of etcd that run, but are not ready, by node: kubeadm,
+    RKE2 and OpenShift run them.
+    """
     return {
         pod.at("spec", "nodeName").text or "": pod
         for pod in cluster.known(POD)
@@ -107,8 +125,12 @@ def _broken_etcd(cluster: Cluster) -> Mapping[str, Object]:
     }
 
 
-def reboot_risk(name: str, cluster: Cluster, coming_back: Collection[str] = ()) -> RebootRisk | None:
-    """Return why a node must not be rebooted now. None: enough others are up, or all of them, who wait for its return.
+def reboot_risk(
+    name: str, cluster: Cluster, coming_back: Collection[str] = ()
+) -> RebootRisk | None:
+    """Return why a node must not be rebooted now.
+
+    None: enough others are up, or all of them, who wait for its return.
 
     Args:
         name: the node.
@@ -124,19 +146,31 @@ def reboot_risk(name: str, cluster: Cluster, coming_back: Collection[str] = ()) 
     if down and left < needed and not any(more_may_exist(cluster, NODE)):
         return _risk(name, down, f"leaves {left} of", len(every), certain=True)
     if (down or doubtful) and left - len(doubtful) < needed:
-        return _risk(name, (*down, *doubtful), f"may leave {left - len(doubtful)} of", len(every), certain=False)
+        return _risk(
+            name,
+            (*down, *doubtful),
+            f"may leave {left - len(doubtful)} of",
+            len(every),
+            certain=False,
+        )
     return None
 
 
-def _risk(name: str, broken: Sequence[Member], leaves: str, every: int, *, certain: bool) -> RebootRisk:
+def _risk(
+    name: str, broken: Sequence[Member], leaves: str, every: int, *, certain: bool
+) -> RebootRisk:
     first = broken[0].node
     them = names(member.node.name for member in broken)
     it = "it and its member" if len(broken) == 1 else "them and their members"
     return RebootRisk(
         certain,
         name,
-        f"{names([member.why for member in broken], 200)}: a reboot of {name} {leaves} {count(every, 'control-plane node')}, "
-        f"too few for etcd, and the API {'stops' if certain else 'would stop'}",
-        typed(f"Repair {them} first, or remove {it} of etcd and add a new node", about("describe", first, NODE)),
+        f"{names([member.why for member in broken], 200)}: a reboot of {name} {leaves} "
+        f"{count(every, 'control-plane node')}, too few for etcd, and the API "
+        f"{'stops' if certain else 'would stop'}",
+        typed(
+            f"Repair {them} first, or remove {it} of etcd and add a new node",
+            about("describe", first, NODE),
+        ),
         problem_of(ProblemCause.CONTROL_PLANE_DOWN, first),
     )

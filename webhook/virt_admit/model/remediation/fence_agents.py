@@ -1,10 +1,12 @@
-"""The nodes that FenceAgentsRemediation cannot fence, because its template has no parameters for them.
+"""The nodes that FenceAgentsRemediation cannot fence,
+because its template has no parameters for them.
 
-Up to 0.5 the operator starts no agent for a node that a map of ``nodeparameters`` leaves out. Later ones start it without
-the parameter, and an agent without the address or the outlet of a machine fails. Since 0.7 the operator starts none if
-neither ``nodeparameters`` nor a value with the node's name exists, even if a Secret of the node has all of it. Sources:
-medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#buildFenceAgentParams (0.5.1, 0.6.1),
-api/v1alpha1/fenceagentsremediation_params.go#validateFenceAgentParams (0.7.0);
+Up to 0.5 the operator starts no agent for a node that a map of ``nodeparameters`` leaves out. Later
+ones start it without the parameter, and an agent without the address or the outlet of a machine
+fails. Since 0.7 the operator starts none if neither ``nodeparameters`` nor a value with the node's
+name exists, even if a Secret of the node has all of it. Sources:
+medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#buildFenceAgentParams
+(0.5.1, 0.6.1), api/v1alpha1/fenceagentsremediation_params.go#validateFenceAgentParams (0.7.0);
 ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input.
 """
 
@@ -22,7 +24,9 @@ from virt_admit.model.remediation.go_templates import template_problem
 from virt_admit.model.remediation.remediators import ACTIONS, far_spec
 
 AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
-"""The names of agents. The schema only demands ``fence_`` and one more character anywhere in the text."""
+"""The names of agents. The schema only demands ``fence_`` and one more character anywhere in the
+text.
+"""
 SUPPORTED_ACTIONS: Final = ("", "reboot", "off")
 _ADDRESS: Final = "--ip"
 _MACHINE: Final = (_ADDRESS, "--plug")
@@ -53,8 +57,14 @@ def refusal(template: Object, node: str) -> str:
     if secret:
         raise Unseen(f"whether Secret {template.namespace}/{secret} has the parameters of {node}")
     if missing and not set(missing) & set(_MACHINE):
-        raise Unseen(f"whether {spec['agent'].text or 'the fence agent'} fences {node} without {names(missing)}")
-    return f"{template.kind} {template.full_name} has no {names(missing) if missing else 'parameter of its own'} for it"
+        raise Unseen(
+            f"whether {spec['agent'].text or 'the fence agent'} fences {node} without "
+            f"{names(missing)}"
+        )
+    return (
+        f"{template.kind} {template.full_name} has no "
+        f"{names(missing) if missing else 'parameter of its own'} for it"
+    )
 
 
 def remedy(template: Object, node: str) -> str:
@@ -66,7 +76,9 @@ def remedy(template: Object, node: str) -> str:
 
 
 def _broken(template: Object, node: str) -> Iterator[str]:
-    """Yield what keeps the operator from running an agent for a node at all, or the agent from ending."""
+    """Yield what keeps the operator from running an agent for a node at all,
+    or the agent from ending.
+    """
     spec = far_spec(template)
     if not AGENT.fullmatch(spec["agent"].text or ""):
         yield "no valid agent"
@@ -90,10 +102,16 @@ def _doubts(template: Object, node: str) -> Iterator[str]:
     spec = far_spec(template)
     retries = spec["retrycount"].integer or 0
     if retries < 0:
-        yield f"{node} is off: with retrycount {retries} no agent runs, and the operator reports success"
+        yield (
+            f"{node} is off: with retrycount {retries} no agent runs, and the operator reports "
+            "success"
+        )
     by_secret = spec["nodeSecretNames"][node].text and not spec["sharedSecretName"].text
     if by_secret and not spec["nodeparameters"].map and not _has_own(template, node):
-        yield f"the operator is older than 0.7: later ones take no parameters of {node} from its Secret alone"
+        yield (
+            f"the operator is older than 0.7: later ones take no parameters of {node} from its "
+            "Secret alone"
+        )
 
 
 def _missing(template: Object, node: str) -> Iterator[str]:
@@ -103,16 +121,32 @@ def _missing(template: Object, node: str) -> Iterator[str]:
     by_node = dict(spec["nodeparameters"].entries())
     for name, values in by_node.items():
         unset = not values[node].text if name in _MACHINE else node not in values.map
-        if unset and not shared[name].text and (name != _ADDRESS or not _addressed_otherwise(template)):
+        if (
+            unset
+            and not shared[name].text
+            and (name != _ADDRESS or not _addressed_otherwise(template))
+        ):
             yield name
-    needs_address = _MANAGEMENT_CONTROLLERS.match(spec["agent"].text or "") and not spec["sharedSecretName"].text
-    if needs_address and _ADDRESS not in by_node and not shared[_ADDRESS].text and not _addressed_otherwise(template):
+    needs_address = (
+        _MANAGEMENT_CONTROLLERS.match(spec["agent"].text or "")
+        and not spec["sharedSecretName"].text
+    )
+    if (
+        needs_address
+        and _ADDRESS not in by_node
+        and not shared[_ADDRESS].text
+        and not _addressed_otherwise(template)
+    ):
         yield _ADDRESS
 
 
 def _addressed_otherwise(template: Object) -> bool:
     spec = far_spec(template)
-    return any(spec[place][name].present for place in ("sharedparameters", "nodeparameters") for name in _INSTEAD)
+    return any(
+        spec[place][name].present
+        for place in ("sharedparameters", "nodeparameters")
+        for name in _INSTEAD
+    )
 
 
 def _has_own(template: Object, node: str) -> bool:

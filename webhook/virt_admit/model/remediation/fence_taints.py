@@ -1,12 +1,16 @@
-"""Taints of fencing that are left on a node which reports again, and what keeps the remediator from removing them.
+"""Taints of fencing that are left on a node which reports again,
+and what keeps the remediator from removing them.
 
-Self Node Remediation removes its taint when no pod of the node is being deleted and no VolumeAttachment names the node;
-releases up to 0.11 wait for that without a limit. Fence Agents Remediation removes its taints as soon as its object is
-deleted, and waits for nothing. The remediators leave a taint or an object of their own meanwhile. Without these an
-administrator has set the taint, and has to remove it (Kubernetes docs, "Non-graceful node shutdown"). Up to 2025 the taint of
-a remediator ends pods (``medik8s.io/remediation``), later ones only keep new pods off. Sources:
+Self Node Remediation removes its taint when no pod of the node is being deleted and no
+VolumeAttachment names the node; releases up to 0.11 wait for that without a limit. Fence Agents
+Remediation removes its taints as soon as its object is deleted, and waits for nothing. The
+remediators leave a taint or an object of their own meanwhile. Without these an administrator has
+set the taint, and has to remove it (Kubernetes docs, "Non-graceful node shutdown"). Up to 2025 the
+taint of a remediator ends pods (``medik8s.io/remediation``), later ones only keep new pods off.
+Sources:
 medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted,
-#NodeNoScheduleTaint; medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#handleFARDeletion;
+#NodeNoScheduleTaint;
+medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#handleFARDeletion;
 kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating.
 """
 
@@ -21,7 +25,15 @@ from virt_admit.model import pod_owners
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
-from virt_admit.model.kubernetes.kinds import FAR, METAL3_REMEDIATION, NODE, POD, PV, SNR, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.kinds import (
+    FAR,
+    METAL3_REMEDIATION,
+    NODE,
+    POD,
+    PV,
+    SNR,
+    VOLUME_ATTACHMENT,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -31,7 +43,9 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _OLDER, _REMEDIATORS = controller_taints.MEDIK8S
-"""How the taints of remediators begin. Node maintenance has a taint that begins as the older ones do, without NoExecute."""
+"""How the taints of remediators begin. Node maintenance has a taint that begins as the older ones
+do, without NoExecute.
+"""
 _FENCE_AGENTS: Final = "fence-agents-remediation"
 """The end of the taints of Fence Agents Remediation."""
 _OBJECTS: Final = (SNR, FAR, METAL3_REMEDIATION)
@@ -69,13 +83,19 @@ READS: Final[Reads] = union(
 
 
 def fence(node: str) -> str:
-    """Return how an administrator tells Kubernetes that a node has no power, so that it ends its pods at once."""
+    """Return how an administrator tells Kubernetes that a node has no power,
+    so that it ends its pods at once.
+    """
     return f"confirm that {node} is powered off, then: {fence_command(node)}"
 
 
 def fence_command(node: str) -> str:
-    """Return the command that lets Kubernetes end the pods of a node and detach their volumes without its kubelet."""
-    return shell("kubectl", "taint", "nodes", argument(node), f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+    """Return the command that lets Kubernetes end the pods of a node and detach their volumes
+    without its kubelet.
+    """
+    return shell(
+        "kubectl", "taint", "nodes", argument(node), f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    )
 
 
 def fenced_by(command: str) -> str:
@@ -84,7 +104,9 @@ def fenced_by(command: str) -> str:
     return found[1] if found is not None else ""
 
 
-_FENCES: Final = re.compile(rf"kubectl taint nodes (?:\./)?([\w.-]{{1,253}}) {re.escape(OUT_OF_SERVICE)}=")
+_FENCES: Final = re.compile(
+    rf"kubectl taint nodes (?:\./)?([\w.-]{{1,253}}) {re.escape(OUT_OF_SERVICE)}="
+)
 
 
 def is_fenced(node: Object) -> bool:
@@ -93,7 +115,9 @@ def is_fenced(node: Object) -> bool:
 
 
 def ends_pods(node: Object) -> bool:
-    """Return whether a node has the taint of an administrator or of a remediator, which ends its pods or is going to."""
+    """Return whether a node has the taint of an administrator or of a remediator, which ends its
+    pods or is going to.
+    """
     return any(map(_fences, node.at("spec", "taints").items()))
 
 
@@ -111,7 +135,10 @@ class LeftTaint(NamedTuple):
     def reason(self) -> str:
         """What is wrong, as the end of a sentence about the node."""
         keys = list(dict.fromkeys(taint["key"].text or "" for taint in self.every))
-        return f"has reported for {self.age}, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
+        return (
+            f"has reported for {self.age}, and still has taint{'s' * (len(keys) > 1)} "
+            f"{names(keys)} of its fencing"
+        )
 
     @property
     def effect(self) -> str:
@@ -120,11 +147,15 @@ class LeftTaint(NamedTuple):
 
     def is_all(self, refusal: str) -> bool:
         """Whether nothing but these taints refuses a pod."""
-        return {f"taint {taint['key'].text}" for taint in self.every}.issuperset(refusal.split("; "))
+        return {f"taint {taint['key'].text}" for taint in self.every}.issuperset(
+            refusal.split("; ")
+        )
 
 
 def left(node: Object, cluster: Cluster) -> LeftTaint | None:
-    """Return the taint of fencing that ends the pods of a node although it reports; None: there is none."""
+    """Return the taint of fencing that ends the pods of a node although it reports; None:
+    there is none.
+    """
     ready = node.condition("Ready")
     every = tuple(filter(_fences, node.at("spec", "taints").items()))
     if ready["status"].text != "True" or not every:
@@ -147,7 +178,9 @@ def _fences(taint: Field) -> bool:
 def _of_remediator(taint: Field) -> bool:
     key, effect = taint["key"].text or "", taint["effect"].text
     return (
-        effect in (_ENDS, "NoSchedule") if key.startswith(_REMEDIATORS) else effect == _ENDS and key.startswith(_OLDER)
+        effect in (_ENDS, "NoSchedule")
+        if key.startswith(_REMEDIATORS)
+        else effect == _ENDS and key.startswith(_OLDER)
     )
 
 
@@ -161,7 +194,11 @@ def known(cluster: Cluster) -> Mapping[str, LeftTaint]:
 def _remediations(node: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the remediations of a node, or of its Machine."""
     found = find(cluster, NODE, "", node)
-    machines = [found.annotations.get(key, "").rpartition("/")[2] for key in _MACHINES] if found is not None else []
+    machines = (
+        [found.annotations.get(key, "").rpartition("/")[2] for key in _MACHINES]
+        if found is not None
+        else []
+    )
     own = {node, *filter(None, machines)}
     for each in (each for kind in _OBJECTS for each in cluster.known(kind)):
         if own & {each.name, each.annotations.get(NODE_NAME)}:
@@ -169,7 +206,9 @@ def _remediations(node: str, cluster: Cluster) -> Iterator[Object]:
 
 
 def _remover(node: str, cluster: Cluster) -> str:
-    """Return what removes the taint of a node once nothing holds it: its remediation, which may be being deleted."""
+    """Return what removes the taint of a node once nothing holds it: its remediation,
+    which may be being deleted.
+    """
     found = next(_remediations(node, cluster), None)
     if found is None:
         return f"the remediator of {node}"
@@ -177,7 +216,10 @@ def _remover(node: str, cluster: Cluster) -> str:
 
 
 def is_by_hand(node: str, cluster: Cluster) -> bool | None:
-    """Return whether no remediator removes the taint of a node. None: its remediations cannot be listed."""
+    """Return whether no remediator removes the taint of a node.
+
+    None: its remediations cannot be listed.
+    """
     found = find(cluster, NODE, "", node)
     taints = found.at("spec", "taints").items() if found is not None else ()
     if any(map(_of_remediator, taints)):
@@ -188,7 +230,9 @@ def is_by_hand(node: str, cluster: Cluster) -> bool | None:
 
 
 def waits_for(node: str, cluster: Cluster) -> str:
-    """Return what the remediator of a node waits for, in words; empty: nothing is known, or no remediator is."""
+    """Return what the remediator of a node waits for, in words; empty: nothing is known,
+    or no remediator is.
+    """
     return names([holder.what for holder in _holders(node, cluster)], 160)
 
 
@@ -205,7 +249,10 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
         later = "narrow its tolerations later, as it comes back in spite of the taint"
         return f"{way}, after which {_remover(node, cluster)} removes the taint; {later}", command
     if holders:
-        return f"let {holders[0].what} end, after which {_remover(node, cluster)} removes the taint", holders[0].command
+        return (
+            f"let {holders[0].what} end, after which {_remover(node, cluster)} removes the taint",
+            holders[0].command,
+        )
     keys = dict.fromkeys(f"{taint['key'].text}:{taint['effect'].text}-" for taint in found.every)
     untaint = shell("kubectl", "taint", "nodes", argument(node), *keys)
     remove = f"remove its taint{'s' * (len(keys) > 1)}"
@@ -220,13 +267,18 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
 
 
 def _by_deletion(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str] | None:
-    """Return how the taints of Fence Agents Remediation end: as soon as its object is deleted. None: it has set none."""
+    """Return how the taints of Fence Agents Remediation end: as soon as its object is deleted.
+
+    None: it has set none.
+    """
     fences = next((each for each in _remediations(node, cluster) if _has_set(each, found)), None)
     if fences is None:
         return None
     by = _remover(node, cluster)
     if fences.deleted:
-        return f"let the operator of {by} run, which removes the taint", about("describe", fences, FAR)
+        return f"let the operator of {by} run, which removes the taint", about(
+            "describe", fences, FAR
+        )
     way = f"see that {node} is healthy, then delete {by}: its operator removes the taint"
     return way, about("delete", fences, FAR)
 
@@ -236,11 +288,15 @@ def _by_fence_agents(node: str, cluster: Cluster) -> bool:
     found = find(cluster, NODE, "", node)
     taints = filter(_of_remediator, found.at("spec", "taints").items() if found is not None else ())
     kinds = {each.kind for each in _remediations(node, cluster)}
-    return kinds <= {FAR.kind} and all((each["key"].text or "").endswith(_FENCE_AGENTS) for each in taints)
+    return kinds <= {FAR.kind} and all(
+        (each["key"].text or "").endswith(_FENCE_AGENTS) for each in taints
+    )
 
 
 def _has_set(remediation: Object, found: LeftTaint) -> bool:
-    """Return whether Fence Agents Remediation has set the taints for this object, so that it removes them after it."""
+    """Return whether Fence Agents Remediation has set the taints for this object, so that it
+    removes them after it.
+    """
     if remediation.kind != FAR.kind:
         return False
     keys = {taint["key"].text or "" for taint in found.every}
@@ -267,9 +323,18 @@ def _holders(node: str, cluster: Cluster) -> Sequence[_Holder]:
         return ()
     pods = entry(cluster, _ending, node) or ()
     if pods:
-        return [_Holder(f"pod {pod.full_name}", kubectl("describe", POD, pod.name, pod.namespace)) for pod in pods]
-    attached = [each for each in cluster.known(VOLUME_ATTACHMENT) if each.at("spec", "nodeName").text == node]
-    return [_attachment(each, node, cluster) for each in sorted(attached, key=lambda each: each.name)]
+        return [
+            _Holder(f"pod {pod.full_name}", kubectl("describe", POD, pod.name, pod.namespace))
+            for pod in pods
+        ]
+    attached = [
+        each
+        for each in cluster.known(VOLUME_ATTACHMENT)
+        if each.at("spec", "nodeName").text == node
+    ]
+    return [
+        _attachment(each, node, cluster) for each in sorted(attached, key=lambda each: each.name)
+    ]
 
 
 def _attachment(attachment: Object, node: str, cluster: Cluster) -> _Holder:
@@ -288,14 +353,22 @@ def _attachment(attachment: Object, node: str, cluster: Cluster) -> _Holder:
 def _users(claim: Field, node: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the pods on a node that use a claim and are not being deleted."""
     for pod in cluster.known(POD, claim["namespace"].text or "default"):
-        here = pod.at("spec", "nodeName").text == node and pod.at("status", "phase").text not in FINISHED
+        here = (
+            pod.at("spec", "nodeName").text == node
+            and pod.at("status", "phase").text not in FINISHED
+        )
         volumes = pod.at("spec", "volumes").items() if here and not pod.deleted else ()
-        if any(each.at("persistentVolumeClaim", "claimName").text == claim["name"].text for each in volumes):
+        if any(
+            each.at("persistentVolumeClaim", "claimName").text == claim["name"].text
+            for each in volumes
+        ):
             yield pod
 
 
 def _ending(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     found: dict[str, list[Object]] = {}
-    for pod in sorted((pod for pod in cluster.known(POD) if pod.deleted), key=lambda each: each.full_name):
+    for pod in sorted(
+        (pod for pod in cluster.known(POD) if pod.deleted), key=lambda each: each.full_name
+    ):
         found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
     return found

@@ -1,6 +1,7 @@
 """What is wrong with a Go template that only names a node: the shared values of fence agents.
 
-Source: medik8s/fence-agents-remediation:pkg/template/template.go#RenderParameterTemplate; Go's text/template/parse.
+Source: medik8s/fence-agents-remediation:pkg/template/template.go#RenderParameterTemplate; Go's
+text/template/parse.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ _REST_OF_ACTION: Final = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""The rest of an action after ``{{``. All quantifiers are possessive, so a hostile text is read only once."""
+"""The rest of an action after ``{{``. All quantifiers are possessive,
+so a hostile text is read only once.
+"""
 
 _COMMENT: Final = re.compile(r"(?:-\s)?/\*")
 _CLOSED_COMMENT: Final = re.compile(r"(?:-\s)?/\*(?>.*?\*/)(?:\s-)?\}\}", re.DOTALL)
-"""A comment fills its action: it begins right after ``{{`` and ends right before ``}}`` (text/template: lex.go#lexComment)."""
+"""A comment fills its action: it begins right after ``{{`` and ends right before ``}}``
+(text/template: lex.go#lexComment).
+"""
 
 _FIELD: Final = re.compile(r"-?\s*\.(\w+)\s*-?\}\}")
 
@@ -30,7 +35,9 @@ _WORD: Final = re.compile(r"(?:-\s)?\s*([A-Za-z_]\w*)\s*(?:\s-)?\}\}")
 _KEYWORD: Final = re.compile(r"(?:-\s)?\s*(if|range|with|block|define|else|end)\b")
 
 _WORDS: Final = frozenset(("true", "false", "else", "end", "break", "continue", "print", "println"))
-"""What can be an action by itself: constants, keywords, and the functions of text/template that need no argument."""
+"""What can be an action by itself: constants, keywords,
+and the functions of text/template that need no argument.
+"""
 
 _NAMES: Final = _WORDS | {
     *(
@@ -55,7 +62,9 @@ _NAMES: Final = _WORDS | {
 }
 """Every keyword and function of text/template."""
 
-_QUOTED: Final = re.compile(r"""/\*(?>.*?\*/)|"(?:[^"\\]|\\.)*+"|`[^`]*+`|'(?:[^'\\]|\\.)*+'""", re.DOTALL)
+_QUOTED: Final = re.compile(
+    r"""/\*(?>.*?\*/)|"(?:[^"\\]|\\.)*+"|`[^`]*+`|'(?:[^'\\]|\\.)*+'""", re.DOTALL
+)
 _NAME: Final = re.compile(r"(?<![\w.$])[A-Za-z_]\w*")
 _NO_COMMAND: Final = re.compile(r"\|\s*(?:\||-?\}\})")
 

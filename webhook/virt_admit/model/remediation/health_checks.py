@@ -1,10 +1,12 @@
 """A common view of the three kinds of health checks.
 
-``MachineHealthCheck`` of machine.openshift.io and of cluster.x-k8s.io, and ``NodeHealthCheck`` hold the same settings
-at different paths and in different units. Rules read this view; its fields know their own paths.
+``MachineHealthCheck`` of machine.openshift.io and of cluster.x-k8s.io, and ``NodeHealthCheck`` hold
+the same settings at different paths and in different units. Rules read this view; its fields know
+their own paths.
 
-The API server adds the schema's defaults before it calls a webhook, but files lack them. The properties below apply
-the defaults that matter: a limit of 100% and a start-up timeout of 10 minutes.
+The API server adds the schema's defaults before it calls a webhook, but files lack them. The
+properties below apply the defaults that matter: a limit of 100% and a start-up timeout of 10
+minutes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds, selectors, units
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.int_or_percent import MAX_INT32, IntOrPercent, LimitKind, parse_int_or_percent
+from virt_admit.model.kubernetes.int_or_percent import (
+    MAX_INT32,
+    IntOrPercent,
+    LimitKind,
+    parse_int_or_percent,
+)
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import Selector
@@ -44,8 +51,10 @@ TERMINATING: Final = "Terminating"
 """The condition of a node whose cloud instance is about to be terminated."""
 
 _INERT: Final = "nonexistent"
-"""The lower-case prefix of condition types that intentionally match nothing, such as ``NonexistentCondition``
-(openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
+"""The lower-case prefix of condition types that intentionally match nothing, such as
+``NonexistentCondition`` (openshift/managed-cluster-config:
+deploy/osd-machine-api/management-clusters).
+"""
 
 _NODE_POOL: Final = "hypershift.openshift.io/nodePool"
 """The annotation of objects that belong to a node pool of a hosted control plane."""
@@ -57,7 +66,9 @@ DEFAULT_LIMIT: Final = IntOrPercent(100, percent=True)
 
 
 class _Layout(NamedTuple):
-    """The paths of the settings in one kind and version; an empty path means that the setting does not exist."""
+    """The paths of the settings in one kind and version;
+    an empty path means that the setting does not exist.
+    """
 
     limit_of: LimitKind
     conditions: tuple[str, ...] = ("spec", "unhealthyConditions")
@@ -74,9 +85,15 @@ class _Layout(NamedTuple):
     template: tuple[str, ...] = ("spec", "remediationTemplate")
 
 
-_MACHINE_API: Final = _Layout(LimitKind.MACHINE_API, schema=units.DURATION, startup_schema=units.NODE_STARTUP_TIMEOUT)
-_NODE_MAX: Final = _Layout(LimitKind.NODE_MAX_UNHEALTHY, time="duration", schema=units.DURATION, startup=())
-_NODE_MIN: Final = _NODE_MAX._replace(limit_of=LimitKind.NODE_MIN_HEALTHY, limit=("spec", "minHealthy"))
+_MACHINE_API: Final = _Layout(
+    LimitKind.MACHINE_API, schema=units.DURATION, startup_schema=units.NODE_STARTUP_TIMEOUT
+)
+_NODE_MAX: Final = _Layout(
+    LimitKind.NODE_MAX_UNHEALTHY, time="duration", schema=units.DURATION, startup=()
+)
+_NODE_MIN: Final = _NODE_MAX._replace(
+    limit_of=LimitKind.NODE_MIN_HEALTHY, limit=("spec", "minHealthy")
+)
 _CLUSTER_API: Final = _Layout(
     LimitKind.CLUSTER_API,
     range=("spec", "unhealthyRange"),
@@ -101,7 +118,10 @@ class NegativeTime(ValueError):
 
 
 def is_falsy_text(value: str) -> bool:
-    """Return whether a text reads as "no". The value of a presence-only annotation has no effect."""
+    """Return whether a text reads as "no".
+
+    The value of a presence-only annotation has no effect.
+    """
     return value.strip().lower() in _FALSY_TEXTS
 
 
@@ -113,7 +133,10 @@ class Condition(NamedTuple):
 
     @property
     def type(self) -> str:
-        """The type of the condition. Empty if the entry has no string here; such an entry never matches."""
+        """The type of the condition.
+
+        Empty if the entry has no string here; such an entry never matches.
+        """
         return self.entry["type"].text or ""
 
     @property
@@ -155,7 +178,9 @@ def _time(field: Field, schema: str | None, seconds: bool) -> int:
     if not seconds:
         parsed = parse_duration(field.value, schema)
     elif field.integer is None or field.integer > MAX_INT32:
-        raise ValueError(f"{units.show(field.value)} is not a number of seconds: write an integer such as 300")
+        raise ValueError(
+            f"{units.show(field.value)} is not a number of seconds: write an integer such as 300"
+        )
     else:
         parsed = field.integer * units.SECOND
     if parsed < 0:
@@ -168,7 +193,9 @@ MAX_UINT32: Final = 2**32 - 1
 
 
 def _read_range(value: object) -> tuple[int, int]:
-    matched = _RANGE.fullmatch(value) if isinstance(value, str) and len(value) <= units.LONGEST else None
+    matched = (
+        _RANGE.fullmatch(value) if isinstance(value, str) and len(value) <= units.LONGEST else None
+    )
     if matched is None:
         raise ValueError(f"{units.show(value)} is not a range")
     low, high = map(int, matched.groups())
@@ -189,7 +216,8 @@ class HealthCheck:
     """The list of node conditions."""
     selector: Selector
     handler: bool
-    """Whether this is a termination handler, which only replaces machines that the cloud is terminating.
+    """Whether this is a termination handler,
+    which only replaces machines that the cloud is terminating.
 
     OpenShift ships one: ``machine-api-termination-handler``.
     """
@@ -202,12 +230,16 @@ class HealthCheck:
 
     @property
     def usual_time(self) -> str:
-        """The recommended time of a condition, 5 minutes, in the notation of this kind and version."""
+        """The recommended time of a condition, 5 minutes,
+        in the notation of this kind and version.
+        """
         return "300" if self._layout.seconds else "300s"
 
     @property
     def default_startup(self) -> str:
-        """The schema's default start-up timeout, 10 minutes, in the notation of this kind and version."""
+        """The schema's default start-up timeout, 10 minutes,
+        in the notation of this kind and version.
+        """
         return "600" if self._layout.seconds else "10m"
 
     @property
@@ -228,7 +260,9 @@ class HealthCheck:
         return _entries(self.conditions, self._layout)
 
     def machine_entries(self) -> Iterator[Condition]:
-        """Yield the items of the list of machine conditions, including those that are not objects."""
+        """Yield the items of the list of machine conditions,
+        including those that are not objects.
+        """
         return _entries(self.machine_conditions, self._layout)
 
     @property
@@ -237,7 +271,9 @@ class HealthCheck:
         return self._field(self._layout.startup)
 
     def startup_time(self) -> int:
-        """Return the nanoseconds that a Machine has to become a Node; 0 means forever. The default is 10 minutes.
+        """Return the nanoseconds that a Machine has to become a Node; 0 means forever.
+
+        The default is 10 minutes.
 
         Raises:
             ValueError: the time is negative or not a valid duration.
@@ -255,7 +291,9 @@ class HealthCheck:
 
     @property
     def limit(self) -> Field:
-        """The limit on unhealthy objects: ``maxUnhealthy``, or ``minHealthy`` if a NodeHealthCheck sets only that."""
+        """The limit on unhealthy objects: ``maxUnhealthy``,
+        or ``minHealthy`` if a NodeHealthCheck sets only that.
+        """
         return self._field(self._layout.limit)
 
     @property
@@ -269,7 +307,11 @@ class HealthCheck:
         Raises:
             LimitError: the controller cannot use the value.
         """
-        return parse_int_or_percent(self.limit.value, self.limit_of) if self.limit.present else DEFAULT_LIMIT
+        return (
+            parse_int_or_percent(self.limit.value, self.limit_of)
+            if self.limit.present
+            else DEFAULT_LIMIT
+        )
 
     def known_limit(self) -> IntOrPercent | None:
         """Return ``read_limit``, or None if the limit is not valid."""
@@ -280,7 +322,10 @@ class HealthCheck:
 
     @property
     def range(self) -> Field:
-        """``[low-high]``: remediation requires this many unhealthy machines. It takes precedence over the limit."""
+        """``[low-high]``: remediation requires this many unhealthy machines.
+
+        It takes precedence over the limit.
+        """
         return self._field(self._layout.range)
 
     def read_range(self) -> tuple[int, int]:
@@ -302,7 +347,9 @@ class HealthCheck:
 
     @property
     def cluster_name(self) -> str | None:
-        """The name of the Cluster API cluster whose machines are checked; None for the other kinds."""
+        """The name of the Cluster API cluster whose machines are checked;
+        None for the other kinds.
+        """
         return self.obj.at("spec", "clusterName").text if self.kind is kinds.CAPI_MHC else None
 
     @property
@@ -317,12 +364,14 @@ class HealthCheck:
 
     @property
     def deliberate(self) -> bool:
-        """Whether unusual settings are intended, because the platform created the check or uses a known pattern.
+        """Whether unusual settings are intended,
+        because the platform created the check or uses a known pattern.
 
-        This covers termination handlers, checks with ``NonexistentCondition`` alone (they replace machines whose node
-        was deleted), and the checks of hosted control planes for their node pools. The latter have an annotation. Older
-        ones select a single label whose value equals its key and begins with the cluster name
-        (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
+        This covers termination handlers, checks with ``NonexistentCondition`` alone (they replace
+        machines whose node was deleted), and the checks of hosted control planes for their node
+        pools. The latter have an annotation. Older ones select a single label whose value equals
+        its key and begins with the cluster name (openshift/hypershift:
+        hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
         return self.handler or self._inert or self._hosted
 
@@ -347,11 +396,14 @@ class HealthCheck:
         return self.obj.at(*steps) if steps else Field(None)
 
 
-def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: ARG001 - Context.cached passes it
-    """Return the view of a health check. Other kinds are read like a MachineHealthCheck of machine.openshift.io.
+# Context.cached passes it
+def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: ARG001
+    """Return the view of a health check.
 
-    The layout follows the version of the object, because a webhook with ``matchPolicy: Equivalent`` can receive any
-    version.
+    Other kinds are read like a MachineHealthCheck of machine.openshift.io.
+
+    The layout follows the version of the object, because a webhook with ``matchPolicy: Equivalent``
+    can receive any version.
     """
     kind = kinds.of(obj)
     if kind not in (kinds.CAPI_MHC, kinds.NHC):
@@ -377,7 +429,9 @@ def _entries(conditions: Field, layout: _Layout) -> Iterator[Condition]:
 
 def _layout(kind: Kind, obj: Object) -> _Layout:
     if kind is kinds.NHC:
-        only_minimum = obj.at("spec", "minHealthy").present and not obj.at("spec", "maxUnhealthy").present
+        only_minimum = (
+            obj.at("spec", "minHealthy").present and not obj.at("spec", "maxUnhealthy").present
+        )
         return _NODE_MIN if only_minimum else _NODE_MAX
     if kind is kinds.CAPI_MHC:
         return _CLUSTER_API if obj.version in _BEFORE_V1BETA2 else _CLUSTER_API_V1BETA2

@@ -1,6 +1,8 @@
-"""The nodes that MachineDeletionRemediation leaves alone, because it has no Machine to delete or may not delete it.
+"""The nodes that MachineDeletionRemediation leaves alone,
+because it has no Machine to delete or may not delete it.
 
-Source: medik8s/machine-deletion-remediation: internal/controller/machinedeletionremediation_controller.go#getMachine.
+Source: medik8s/machine-deletion-remediation:
+internal/controller/machinedeletionremediation_controller.go#getMachine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""How long Cluster API drains the node of a Machine that is being deleted, and what it waits for afterwards.
+"""How long Cluster API drains the node of a Machine that is being deleted,
+and what it waits for afterwards.
 
 Sources: kubernetes-sigs/cluster-api: core/reconcilers/machine/machine_controller.go#reconcileDelete
-#nodeDrainTimeoutExceeded #shouldWaitForNodeVolumes; api/core/v1beta2/machine_types.go#MachineDeletionStatus;
-openshift/machine-api-operator: pkg/controller/machine/controller.go.
+#nodeDrainTimeoutExceeded #shouldWaitForNodeVolumes;
+api/core/v1beta2/machine_types.go#MachineDeletionStatus; openshift/machine-api-operator:
+pkg/controller/machine/controller.go.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.lookups import find
 
 WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
-"""The label of a pod that Cluster API does not evict (api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel)."""
+"""The label of a pod that Cluster API does not evict
+(api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel).
+"""
 
 _TERMINATING: Final = "waitForPreTerminateHookStartTime"
 
@@ -59,36 +63,51 @@ READS: Final[Reads] = union(
 )
 
 _PRE_DRAIN: Final = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
-"""The annotation of a Machine whose drain waits, alone or with ``/NAME`` (common_types.go#PreDrainDeleteHookAnnotationPrefix).
-Its value names the owner."""
+"""The annotation of a Machine whose drain waits, alone or with ``/NAME``
+(common_types.go#PreDrainDeleteHookAnnotationPrefix). Its value names the owner.
+"""
 
 
 _PRE_TERMINATE: Final = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
-"""The same of a Machine whose infrastructure is not deleted (#PreTerminateDeleteHookAnnotationPrefix)."""
+"""The same of a Machine whose infrastructure is not deleted
+(#PreTerminateDeleteHookAnnotationPrefix).
+"""
 
 
 def holding_hooks(machine: Object) -> tuple[str, ...]:
-    """Return the pre-drain hooks that a Machine waits for now; empty: none, or it is not being deleted."""
+    """Return the pre-drain hooks that a Machine waits for now; empty: none,
+    or it is not being deleted.
+    """
     return tuple(pre_drain_hooks(machine)) if machine.deleted else ()
 
 
 def pre_drain_hooks(machine: Object) -> Iterator[str]:
-    """Yield what a Machine waits for once it is deleted, before its node is drained, as ``NAME of OWNER``.
+    """Yield what a Machine waits for once it is deleted, before its node is drained,
+    as ``NAME of OWNER``.
 
-    No time-out ends that wait: of Cluster API (machine_controller.go#reconcileDelete) and of OpenShift
-    (machine-api-operator: pkg/controller/machine/drain_controller.go).
+    No time-out ends that wait: of Cluster API (machine_controller.go#reconcileDelete) and of
+    OpenShift (machine-api-operator: pkg/controller/machine/drain_controller.go).
     """
     return _hooks(machine, _PRE_DRAIN, "preDrain")
 
 
 def terminating_hooks(machine: Object) -> tuple[str, ...]:
-    """Return the hooks that a Machine waits for now, after its node was drained. No time-out ends that wait either."""
-    return tuple(_hooks(machine, _PRE_TERMINATE, "preTerminate")) if machine.deleted and is_drained(machine) else ()
+    """Return the hooks that a Machine waits for now, after its node was drained.
+
+    No time-out ends that wait either.
+    """
+    return (
+        tuple(_hooks(machine, _PRE_TERMINATE, "preTerminate"))
+        if machine.deleted and is_drained(machine)
+        else ()
+    )
 
 
 def _hooks(machine: Object, prefix: str, field: str) -> Iterator[str]:
     if kinds.of(machine) is CAPI_MACHINE:
-        hooks = [(key, value) for key, value in machine.annotations.items() if key.startswith(prefix)]
+        hooks = [
+            (key, value) for key, value in machine.annotations.items() if key.startswith(prefix)
+        ]
         found = [(key.removeprefix(prefix).lstrip("/"), value) for key, value in sorted(hooks)]
     else:
         listed = machine.at("spec", "lifecycleHooks", field).items()
@@ -106,13 +125,19 @@ _DRAINED: Final = frozenset(
         "DeletionCompleted",
     )
 )
-"""Reasons of the condition Deleting after the drain. With another one, such as InternalError, it may not have ended."""
+"""Reasons of the condition Deleting after the drain. With another one, such as InternalError,
+it may not have ended.
+"""
 STEPS: Final = ("PreDrainDeleteHookSucceeded", "DrainingSucceeded", "VolumeDetachSucceeded")
-"""The conditions of API version v1beta1 for the steps of a deletion that end with an empty node, in their order."""
+"""The conditions of API version v1beta1 for the steps of a deletion that end with an empty node,
+in their order.
+"""
 
 
 def is_drained(machine: Object) -> bool:
-    """Return whether the node of a Machine that is being deleted was drained, and its volumes are detached."""
+    """Return whether the node of a Machine that is being deleted was drained,
+    and its volumes are detached.
+    """
     if kinds.of(machine) is not CAPI_MACHINE:
         return machine.condition("Drained")["status"].text == "True"
     deleting = condition(machine, "Deleting")
@@ -123,20 +148,33 @@ def is_drained(machine: Object) -> bool:
 
 
 def is_left_to_machine(node: str, cluster: Cluster) -> bool:
-    """Return whether a node is left to its Machine, which is being deleted and has drained it or waits for a hook before."""
-    machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
+    """Return whether a node is left to its Machine, which is being deleted and has drained it or
+    waits for a hook before.
+    """
+    machines = (
+        each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted
+    )
     done = (each for each in machines if is_drained(each) or holding_hooks(each))
     return any(machine_nodes.emptied_node(each, cluster) == node for each in done)
 
 
 def cordons_again(machine: Object) -> bool:
-    """Return whether Cluster API certainly cordons the node of a Machine that is being deleted at each look.
+    """Return whether Cluster API certainly cordons the node of a Machine that is being deleted at
+    each look.
 
-    It does not while a hook holds the drain, once a time-out is over, and in newer releases once it has
-    written when the wait for the last hooks began (machine_controller.go#isNodeDrainAllowed).
+    It does not while a hook holds the drain, once a time-out is over, and in newer releases once it
+    has written when the wait for the last hooks began (machine_controller.go#isNodeDrainAllowed).
     """
-    spared = _NOT_DRAINED in machine.annotations or bool(holding_hooks(machine)) or timeout(machine) is not None
-    return machine.deleted and not spared and not machine.at("status", "deletion", _TERMINATING).present
+    spared = (
+        _NOT_DRAINED in machine.annotations
+        or bool(holding_hooks(machine))
+        or timeout(machine) is not None
+    )
+    return (
+        machine.deleted
+        and not spared
+        and not machine.at("status", "deletion", _TERMINATING).present
+    )
 
 
 _NOT_DRAINED: Final = "machine.cluster.x-k8s.io/exclude-node-draining"
@@ -145,7 +183,9 @@ _NOT_DRAINED: Final = "machine.cluster.x-k8s.io/exclude-node-draining"
 def terminate_wait(machine: Object) -> str | None:
     """Return since when a Machine waits for its hooks after the drain; None: not known."""
     said = (condition(machine, "PreTerminateDeleteHookSucceeded"), condition(machine, "Terminable"))
-    return next((each["lastTransitionTime"].text for each in said if each["status"].text == "False"), None)
+    return next(
+        (each["lastTransitionTime"].text for each in said if each["status"].text == "False"), None
+    )
 
 
 def condition(obj: Object, kind: str) -> Field:
@@ -163,15 +203,19 @@ def timeout(machine: Object) -> int | None:
 
 
 def owner_timeout(machine: Object, cluster: Cluster) -> int | None:
-    """Return the same as its owner sets it once a Machine is deleted: what a user wrote to the Machine does not stay.
+    """Return the same as its owner sets it once a Machine is deleted: what a user wrote to the
+    Machine does not stay.
 
-    Sources: core/reconcilers/machineset/machineset_controller.go#syncMachines; controlplane/kubeadm/reconcilers/
+    Sources: core/reconcilers/machineset/machineset_controller.go#syncMachines;
+    controlplane/kubeadm/reconcilers/
     kubeadmcontrolplane/kubeadmcontrolplane_controller.go#syncMachines.
     """
     owner = _owner(machine, cluster)
     if owner is None:
         return timeout(machine)
-    template = owner.at("spec", "template" if kinds.of(owner) is CAPI_MACHINE_SET else "machineTemplate")
+    template = owner.at(
+        "spec", "template" if kinds.of(owner) is CAPI_MACHINE_SET else "machineTemplate"
+    )
     newer = _seconds_of(template["spec"], "nodeDrainTimeout")
     return _seconds_of(template, "nodeDrainTimeout") if newer is None else newer
 
@@ -188,7 +232,9 @@ def limited_by(machine: Object) -> str:
 
 
 def _owner(machine: Object, cluster: Cluster) -> Object | None:
-    """Return the owner that sets the time-outs of a Machine; None: it has none, or that is not known."""
+    """Return the owner that sets the time-outs of a Machine; None: it has none,
+    or that is not known.
+    """
     reference = _owner_of(machine)
     if reference is None:
         return None
@@ -212,7 +258,9 @@ def detach_timeout(machine: Object) -> int | None:
 
 
 def volume_wait(machine: Object) -> str | None:
-    """Return since when the deletion of a Machine waits for volumes to be detached; None: it does not."""
+    """Return since when the deletion of a Machine waits for volumes to be detached; None:
+    it does not.
+    """
     if condition(machine, "Deleting")["reason"].text == "WaitingForVolumeDetach":
         return machine.at("status", "deletion", "waitForNodeVolumeDetachStartTime").text
     older = machine.condition("VolumeDetachSucceeded")
@@ -220,14 +268,18 @@ def volume_wait(machine: Object) -> str | None:
 
 
 def reported(machine: Object) -> tuple[str, datetime | None]:
-    """Return what the drain of a Machine waits for in the words of its controller, and since when; empty: it does not say.
+    """Return what the drain of a Machine waits for in the words of its controller, and since when;
+    empty: it does not say.
 
-    It names up to three pods for each cause (core/reconcilers/machine/drain/drain.go#ConditionMessage).
+    It names up to three pods for each cause
+    (core/reconcilers/machine/drain/drain.go#ConditionMessage).
     """
     said = [condition(machine, "Deleting"), machine.condition("DrainingSucceeded")]
     if not machine.deleted or is_drained(machine) or holding_hooks(machine):
         return "", None
-    found = next((each for each in said if each["reason"].text in _DRAINING and each["message"].text), None)
+    found = next(
+        (each for each in said if each["reason"].text in _DRAINING and each["message"].text), None
+    )
     if found is None:
         return "", None
     began = clock.instant(machine.at("status", "deletion", "nodeDrainStartTime").text)
@@ -249,7 +301,9 @@ class Spared(NamedTuple):
     """Why Cluster API does not evict a pod."""
 
     waits: bool
-    """Whether it waits until the pod has completed and is deleted. False: it leaves the pod to the end of the node."""
+    """Whether it waits until the pod has completed and is deleted. False:
+    it leaves the pod to the end of the node.
+    """
     why: str
     """``label cluster.x-k8s.io/drain=skip`` or ``MachineDrainRule fleet/batch``."""
 
@@ -257,16 +311,23 @@ class Spared(NamedTuple):
 def spared(pod: Object, machine: Object, cluster: Cluster) -> Spared | None:
     """Return why a drain by Cluster API does not evict a pod; None: it does.
 
-    The label of the pod decides, else the first rule by its name (filters.go#drainLabelFilter #machineDrainRulesFilter).
+    The label of the pod decides, else the first rule by its name (filters.go#drainLabelFilter
+    #machineDrainRulesFilter).
     """
     value = pod.labels.get(WAIT_LABEL, "")
     waits = value.replace("-", "", 1).lower() == _WAIT
     if waits or value.lower() == _SKIP:
         return Spared(waits, f"label {WAIT_LABEL}={value}")
     rules = sorted(cluster.known(MACHINE_DRAIN_RULE), key=lambda rule: rule.name)
-    own = (rule for rule in rules if rule.namespace == machine.namespace and _is_of(rule, machine, cluster))
+    own = (
+        rule
+        for rule in rules
+        if rule.namespace == machine.namespace and _is_of(rule, machine, cluster)
+    )
     first = next((rule for rule in own if _selects(rule, pod, cluster)), None)
-    behavior = (first.at("spec", "drain", "behavior").text or "").lower() if first is not None else ""
+    behavior = (
+        (first.at("spec", "drain", "behavior").text or "").lower() if first is not None else ""
+    )
     if first is None or behavior not in (_SKIP, _WAIT):
         return None
     return Spared(behavior == _WAIT, f"MachineDrainRule {first.full_name}")
@@ -276,11 +337,14 @@ _SKIP, _WAIT = "skip", "waitcompleted"
 
 
 def _is_of(rule: Object, machine: Object, cluster: Cluster) -> bool:
-    owner = find(cluster, CAPI_CLUSTER, machine.namespace, machine.at("spec", "clusterName").text or "")
+    owner = find(
+        cluster, CAPI_CLUSTER, machine.namespace, machine.at("spec", "clusterName").text or ""
+    )
     labels = owner.labels if owner is not None else {}
     entries = list(rule.at("spec", "machines").items())
     return not entries or any(
-        _matches(each["selector"], machine.labels) and _matches(each["clusterSelector"], labels) for each in entries
+        _matches(each["selector"], machine.labels) and _matches(each["clusterSelector"], labels)
+        for each in entries
     )
 
 
@@ -289,7 +353,8 @@ def _selects(rule: Object, pod: Object, cluster: Cluster) -> bool:
     labels = space.labels if space is not None else {}
     entries = list(rule.at("spec", "pods").items())
     return not entries or any(
-        _matches(each["selector"], pod.labels) and _matches(each["namespaceSelector"], labels) for each in entries
+        _matches(each["selector"], pod.labels) and _matches(each["namespaceSelector"], labels)
+        for each in entries
     )
 
 
@@ -298,7 +363,8 @@ def _matches(selector: Field, labels: Mapping[str, str]) -> bool:
 
 
 def ends(machine: Object) -> datetime | None:
-    """Return when the drain of the node of a Machine ends although VMs are left; None: never, or not known.
+    """Return when the drain of the node of a Machine ends although VMs are left; None: never,
+    or not known.
 
     It has not begun while a hook holds it.
     """

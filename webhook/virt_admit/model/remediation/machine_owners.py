@@ -1,7 +1,9 @@
-"""The controllers of Machines, and which of them replace a Machine that a health check found unhealthy.
+"""The controllers of Machines, and which of them replace a Machine that a health check found
+unhealthy.
 
-A MachineHealthCheck of machine.openshift.io deletes a Machine that has a controller of any kind. One of Cluster API only
-marks the Machine, and its controller deletes it, each in its own way. With a remediation template neither matters.
+A MachineHealthCheck of machine.openshift.io deletes a Machine that has a controller of any kind.
+One of Cluster API only marks the Machine, and its controller deletes it, each in its own way. With
+a remediation template neither matters.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ KUBEADM: Final = "KubeadmControlPlane"
 
 TALOS: Final = "TalosControlPlane"
 """Does not read the mark, in all releases up to 0.5.12
-(siderolabs/cluster-api-control-plane-provider-talos: controllers/taloscontrolplane_controller.go)."""
+(siderolabs/cluster-api-control-plane-provider-talos: controllers/taloscontrolplane_controller.go).
+"""
 
 UNOWNED: Final = "no controller owns it, so it is never deleted"
 
@@ -37,7 +40,9 @@ def decide(check: HealthCheck) -> bool:
 
 
 def kept(check: HealthCheck, selection: Selection) -> Mapping[str, tuple[Object, ...]]:
-    """Return the selected Machines that are never deleted when they are unhealthy, by the reason."""
+    """Return the selected Machines that are never deleted when they are unhealthy,
+    by the reason.
+    """
     found: dict[str, list[Object]] = {}
     for machine in selection.objects if decide(check) else ():
         reason = _kept(check, machine, selection)
@@ -60,12 +65,16 @@ def _kept(check: HealthCheck, machine: Object, selection: Selection) -> str:
 
 
 def _is_only(machine: Object, selection: Selection) -> bool:
-    """Return whether no other Machine of the namespace, selected or not, has the same controller."""
+    """Return whether no other Machine of the namespace, selected or not,
+    has the same controller.
+    """
     return sum(title(other) == title(machine) for other in selection.index.objects) == 1
 
 
 def one_by_one(check: HealthCheck, selection: Selection) -> int:
-    """Return how many of the selected Machines have a controller that deletes them one at a time."""
+    """Return how many of the selected Machines have a controller that deletes them one at a
+    time.
+    """
     if check.kind is not kinds.CAPI_MHC or not decide(check):
         return 0
     return sum(title(machine).startswith(f"{KUBEADM} ") for machine in selection.objects)

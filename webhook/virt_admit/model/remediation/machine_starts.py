@@ -1,7 +1,8 @@
 """How long Machines take to become Nodes, and which of them should be Nodes by now.
 
-Source: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_status.go (the conditions of a Machine repeat
-reason and message of its bootstrap configuration and of its infrastructure).
+Source: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_status.go (the
+conditions of a Machine repeat reason and message of its bootstrap configuration and of its
+infrastructure).
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE, format_duration
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle
-from virt_admit.model.remediation import bare_metal, check_scope, health_checks, machine_drain, machines
+from virt_admit.model.remediation import (
+    bare_metal,
+    check_scope,
+    health_checks,
+    machine_drain,
+    machines,
+)
 
 _FAILED: Final = ("failureReason", "failureMessage")
 """The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
@@ -33,11 +40,19 @@ READS: Final[Reads] = union(
     {
         CAPI_MACHINE: (
             *("metadata.labels", "metadata.ownerReferences"),
-            *("metadata.creationTimestamp", "metadata.deletionTimestamp", "status.deprecated.v1beta1"),
+            *(
+                "metadata.creationTimestamp",
+                "metadata.deletionTimestamp",
+                "status.deprecated.v1beta1",
+            ),
             *(f"status.{field}" for field in _FAILED),
         ),
         MACHINE: (
-            *("metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.ownerReferences"),
+            *(
+                "metadata.creationTimestamp",
+                "metadata.deletionTimestamp",
+                "metadata.ownerReferences",
+            ),
             *("status.conditions", "status.errorMessage", "status.errorReason", "status.phase"),
         ),
         NODE: ("metadata.creationTimestamp",),
@@ -57,12 +72,16 @@ SHORT_READS: Final[Reads] = union(bare_metal.READS, SLOW_READS)
 _USUAL: Final = timedelta(hours=1)
 """A host of bare metal is inspected, written and booted in less than this."""
 _PLAUSIBLE: Final = timedelta(hours=4)
-"""A Node that is this much younger than its Machine was not its first one: it was deleted, and registered again."""
+"""A Node that is this much younger than its Machine was not its first one: it was deleted,
+and registered again.
+"""
 _STEPS: Final = (
     *("BootstrapConfigReady", "BootstrapReady", "InfrastructureReady", "NodeReady", "NodeHealthy"),
     "InstanceExists",
 )
-"""The conditions on the way to a Node, in their order, of both versions of Cluster API, and the one of OpenShift."""
+"""The conditions on the way to a Node, in their order, of both versions of Cluster API,
+and the one of OpenShift.
+"""
 _LONGEST: Final = 200
 
 
@@ -82,14 +101,17 @@ def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
     """Return how long a Machine took to become a Node; None: it has none, or that is not known."""
     node = find(cluster, NODE, "", machine_nodes.node_name(machine, cluster) or "")
     began, ended = (
-        clock.instant(each.metadata["creationTimestamp"].text) if each else None for each in (machine, node)
+        clock.instant(each.metadata["creationTimestamp"].text) if each else None
+        for each in (machine, node)
     )
     took = ended - began if began is not None and ended is not None else None
     return took if took is not None and timedelta() < took <= _PLAUSIBLE else None
 
 
 def start_times(found: Iterable[Object], cluster: Cluster) -> Sequence[timedelta]:
-    """Return how long these Machines took to become Nodes, as far as that is known, the shortest first."""
+    """Return how long these Machines took to become Nodes, as far as that is known,
+    the shortest first.
+    """
     return sorted(filter(None, (start_time(machine, cluster) for machine in found)))
 
 
@@ -107,9 +129,12 @@ class SlowStarts(NamedTuple):
 
 
 def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
-    """Return that the Machines of a health check start more slowly than it allows. None: they do not, or few of them do.
+    """Return that the Machines of a health check start more slowly than it allows.
 
-    A Node that was deleted and registered again looks like a slow start, so half of them must be slow.
+    None: they do not, or few of them do.
+
+    A Node that was deleted and registered again looks like a slow start, so half of them must be
+    slow.
 
     Raises:
         Unseen: no start is known, and Machines or Nodes could not be read.
@@ -118,7 +143,10 @@ def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
     allowed = check.known_startup_time() if check.kind is not NHC and not check.handler else None
     if not allowed or allowed < 0:
         return None
-    starts = [int(took / timedelta(microseconds=1)) * 1000 for took in start_times(selection.objects, cluster)]
+    starts = [
+        int(took / timedelta(microseconds=1)) * 1000
+        for took in start_times(selection.objects, cluster)
+    ]
     if not starts:
         selection.demand_all()
         for unseen in more_may_exist(cluster, NODE) if selection else ():
@@ -126,13 +154,17 @@ def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
     late = [took for took in starts if took > allowed]
     if not late or 2 * len(late) < len(starts):
         return None
-    return SlowStarts(starts[0], starts[-1], len(starts), -(-starts[-1] * 5 // 4 // (5 * MINUTE)) * 5 * MINUTE)
+    return SlowStarts(
+        starts[0], starts[-1], len(starts), -(-starts[-1] * 5 // 4 // (5 * MINUTE)) * 5 * MINUTE
+    )
 
 
-# --- too little time -------------------------------------------------------------------------------------------------
+# --- too little time ------------------------------------------------------------------------------
 
 _ENOUGH_SEEN: Final = 2
-"""One Machine may have been slow for another cause. The second one was made because of the first."""
+"""One Machine may have been slow for another cause.
+The second one was made because of the first.
+"""
 
 
 class ShortStart(NamedTuple):
@@ -146,8 +178,12 @@ class ShortStart(NamedTuple):
     """Whether every Machine of which it is known took longer."""
 
 
-def short_start(obj: Object, cluster: Cluster, on_metal: int = bare_metal.ENOUGH) -> ShortStart | None:
-    """Return that the start-up time of a health check is too short for its Machines. None: it is not, or it has none.
+def short_start(
+    obj: Object, cluster: Cluster, on_metal: int = bare_metal.ENOUGH
+) -> ShortStart | None:
+    """Return that the start-up time of a health check is too short for its Machines.
+
+    None: it is not, or it has none.
 
     Args:
         obj: the health check.
@@ -169,21 +205,27 @@ def short_start(obj: Object, cluster: Cluster, on_metal: int = bare_metal.ENOUGH
         unread = unseen
     if slow is not None:
         took = f"machines that take up to {format_duration(slow.slowest)} here"
-        return ShortStart(f"{limit} is too short for {took} to become a node", slow.enough, slow.fastest > allowed)
+        return ShortStart(
+            f"{limit} is too short for {took} to become a node", slow.enough, slow.fastest > allowed
+        )
     if allowed >= on_metal:  # hardly any machine takes longer
         return None
     if why := cut(bare_metal.reason(obj, cluster), 40):
-        return ShortStart(f"{limit} is too short for bare metal ({why}) to become a node", on_metal, certain=False)
+        return ShortStart(
+            f"{limit} is too short for bare metal ({why}) to become a node", on_metal, certain=False
+        )
     if unread is not None:
         raise unread
     return None
 
 
 def undone(obj: Object, sets: Collection[str], cluster: Cluster) -> list[str]:
-    """Return the Machines that a health check of Cluster API has certainly marked because they were late; empty: too few.
+    """Return the Machines that a health check of Cluster API has certainly marked because they were
+    late; empty: too few.
 
     One that still exists has a condition. Events tell of the others, as far as they are known.
-    Source: kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_targets.go#nodeChecks,
+    Source:
+    kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_targets.go#nodeChecks,
     machinehealthcheck_controller.go#patchUnhealthyTargets.
 
     Args:
@@ -192,7 +234,11 @@ def undone(obj: Object, sets: Collection[str], cluster: Cluster) -> list[str]:
         cluster: the cluster.
     """
     selection = check_scope.selected(obj, cluster)
-    late = (each for each in selection.objects if machine_drain.condition(each, _JUDGED)["reason"].text == _LATE)
+    late = (
+        each
+        for each in selection.objects
+        if machine_drain.condition(each, _JUDGED)["reason"].text == _LATE
+    )
     found = {each.name for each in late if _is_made_by(each, sets) and not machines.node_name(each)}
     found |= set(_gone(obj, sets, cluster))
     return sorted(found) if len(found) >= _ENOUGH_SEEN else []
@@ -208,12 +254,18 @@ def _gone(obj: Object, sets: Collection[str], cluster: Cluster) -> Iterator[str]
     made = {}
     for event in events.known("MachineSet", "SuccessfulCreate", cluster):
         name = _CREATED.search(event["message"].text or "")
-        if name and event.at("involvedObject", "namespace").text == obj.namespace and _about(event) in sets:
+        if (
+            name
+            and event.at("involvedObject", "namespace").text == obj.namespace
+            and _about(event) in sets
+        ):
             made[name[1]] = events.time_of(event)
     for event in events.known("Machine", "MachineMarkedUnhealthy", cluster):
         begun, ended = made.get(_about(event)), events.time_of(event)
         words = event["message"].text or ""
-        by_it = words.endswith(f" by {obj.namespace}/{obj.name}") and words.startswith(f"Machine {obj.namespace}/")
+        by_it = words.endswith(f" by {obj.namespace}/{obj.name}") and words.startswith(
+            f"Machine {obj.namespace}/"
+        )
         if by_it and begun and ended and allowed <= ended - begun < allowed + _SLACK:
             yield _about(event)
 
@@ -228,33 +280,43 @@ _SLACK: Final = timedelta(minutes=2)
 """A controller that is busy marks a Machine a little later."""
 
 
-# --- too much time ---------------------------------------------------------------------------------------------------
+# --- too much time --------------------------------------------------------------------------------
 
 
 def failure(machine: Object) -> str:
     """Return why a Machine has failed, in the words of its provider; empty: it has not.
 
-    Cluster API copies it from the infrastructure and never takes it back (api/core/v1beta1/machine_types.go#MachineStatus).
+    Cluster API copies it from the infrastructure and never takes it back
+    (api/core/v1beta1/machine_types.go#MachineStatus).
     """
     places = (machine["status"], machine.at("status", "deprecated", "v1beta1"))
-    said = [place[field].text for place in places for field in (*_FAILED, *_ERROR) if place[field].text]
+    said = [
+        place[field].text for place in places for field in (*_FAILED, *_ERROR) if place[field].text
+    ]
     return cut_middle(": ".join(dict.fromkeys(filter(None, said))), _LONGEST)
 
 
 @cached
 def overdue(cluster: Cluster) -> Sequence[OverdueMachine]:
-    """Return the Machines of Cluster API that should be Nodes by now, or have failed before they were, by name."""
+    """Return the Machines of Cluster API that should be Nodes by now,
+    or have failed before they were, by name.
+    """
     return list(_overdue(CAPI_MACHINE, cluster))
 
 
 @cached
 def overdue_of_openshift(cluster: Cluster) -> Sequence[OverdueMachine]:
-    """Return the Machines of OpenShift that should be Nodes by now, or have failed before they were, by name."""
+    """Return the Machines of OpenShift that should be Nodes by now,
+    or have failed before they were, by name.
+    """
     return list(_overdue(MACHINE, cluster))
 
 
 def described(machine: Object, cluster: Cluster) -> OverdueMachine:
-    """Return for how long a Machine has no node, and what it waits for. Whether that is too long is not judged."""
+    """Return for how long a Machine has no node, and what it waits for.
+
+    Whether that is too long is not judged.
+    """
     age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
     shortage = bare_metal.host_shortage(machine, cluster)
     return OverdueMachine(machine, _words(machine, age, shortage), age is not None, shortage)
@@ -274,18 +336,27 @@ def _overdue(kind: Kind, cluster: Cluster) -> Iterator[OverdueMachine]:
             continue
         # OpenShift takes the error of a Machine back that is not in the phase Failed
         # (openshift/cluster-api-provider-baremetal: actuator.go#clearInsufficientResourcesError)
-        failed = machine.at("status", "phase").text == "Failed" if kind is MACHINE else bool(failure(machine))
+        failed = (
+            machine.at("status", "phase").text == "Failed"
+            if kind is MACHINE
+            else bool(failure(machine))
+        )
         age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
         if failed or age is None or age > limit:
             yield described(machine, cluster)._replace(certain=failed or age is not None)
 
 
 def _words(machine: Object, age: timedelta | None, shortage: str) -> str:
-    """Return ``Machine fleet/m-1 has no node for 3 h 05: InfrastructureReady is False: NoHost: No host found``."""
+    """Return ``Machine fleet/m-1 has no node for 3 h 05: InfrastructureReady is False: NoHost:
+    No host found``.
+    """
     lasts = "" if age is None else f" for {duration(age)}"
-    step = next(filter(_is_open, (machine_drain.condition(machine, kind) for kind in _STEPS)), machine["-"])
+    step = next(
+        filter(_is_open, (machine_drain.condition(machine, kind) for kind in _STEPS)), machine["-"]
+    )
     judged = machine_drain.condition(machine, _JUDGED)
-    if not step["message"].text and judged["status"].text == "False":  # it says more than that a node is missing
+    # it says more than that a node is missing
+    if not step["message"].text and judged["status"].text == "False":
         step = judged
     said = [
         f"{step['type'].text} is {step['status'].text}" if step.present else "",

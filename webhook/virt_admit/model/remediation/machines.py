@@ -18,9 +18,14 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.selectors import Selector
 
-ROLE_LABELS: Final = ("machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type")
+ROLE_LABELS: Final = (
+    "machine.openshift.io/cluster-api-machine-role",
+    "machine.openshift.io/cluster-api-machine-type",
+)
 MASTER: Final = "master"
-"""The value of either label on a control-plane machine (machine_webhook.go#isControlPlaneMachine)."""
+"""The value of either label on a control-plane machine
+(machine_webhook.go#isControlPlaneMachine).
+"""
 
 CAPI_CONTROL_PLANE_LABEL: Final = "cluster.x-k8s.io/control-plane"
 CAPI_CLUSTER_LABEL: Final = "cluster.x-k8s.io/cluster-name"
@@ -32,14 +37,19 @@ DELETE_ANNOTATIONS: Final = (
     "machine.openshift.io/delete-machine",
     "machine.openshift.io/cluster-api-delete-machine",
 )
-"""Any value except the empty one makes a machine the first to be deleted on scale-down (machineset/delete_policy.go)."""
+"""Any value except the empty one makes a machine the first to be deleted on scale-down
+(machineset/delete_policy.go).
+"""
 
 UNDRAINED: Final = "machine.openshift.io/exclude-node-draining"
 """The annotation that skips the drain of the node, with any value (machine/drain_controller.go)."""
 
 SELECT_READS: Final[Reads] = {
     kinds.MACHINE: ("metadata.labels",),
-    kinds.CAPI_MACHINE: ("metadata.labels", *(f"metadata.annotations.{key}" for key in CAPI_SKIPPED)),
+    kinds.CAPI_MACHINE: (
+        "metadata.labels",
+        *(f"metadata.annotations.{key}" for key in CAPI_SKIPPED),
+    ),
 }
 """The fields that ``select`` reads."""
 
@@ -56,7 +66,9 @@ SET_READS: Final[Reads] = {
     ),
     kinds.MACHINE_SET: (),
 }
-"""The fields of Machines and their sets that ``scale_down``, ``of_set``, ``goes_first`` and ``machine_vms`` read."""
+"""The fields of Machines and their sets that ``scale_down``, ``of_set``, ``goes_first`` and
+``machine_vms`` read.
+"""
 
 CONTROL_PLANE_SIZE: Final = 3
 """The assumed number of control-plane machines if they cannot be read."""
@@ -70,7 +82,9 @@ def node_name(machine: Object) -> str:
 
 
 def goes_first(machine: Object) -> bool:
-    """Return whether scale-down deletes this Machine first: it is marked, already being deleted, or failed."""
+    """Return whether scale-down deletes this Machine first: it is marked, already being deleted,
+    or failed.
+    """
     annotations = machine.annotations
     return (
         any(annotations.get(key) for key in DELETE_ANNOTATIONS)
@@ -80,7 +94,7 @@ def goes_first(machine: Object) -> bool:
     )
 
 
-# --- machines by label -------------------------------------------------------------------------------------------
+# --- machines by label ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +103,14 @@ class _Namespace:
 
     index: LabelIndex
     clusters: Mapping[str, frozenset[int]]
-    """Positions by the label with the name of the Cluster API cluster, without the machines that are skipped."""
+    """Positions by the label with the name of the Cluster API cluster,
+    without the machines that are skipped.
+    """
 
     def of(self, cluster_name: str) -> frozenset[int]:
-        """Return the machines that the health checks of a cluster count (…targets.go#getMachinesFromMHC)."""
+        """Return the machines that the health checks of a cluster count
+        (…targets.go#getMachinesFromMHC).
+        """
         return self.clusters.get(cluster_name, NO_POSITIONS)
 
 
@@ -111,9 +129,15 @@ class _Machines:
 
 
 def select(
-    cluster: Cluster, kind: Kind, namespace: str, selector: Selector, cluster_name: str | None = None
+    cluster: Cluster,
+    kind: Kind,
+    namespace: str,
+    selector: Selector,
+    cluster_name: str | None = None,
 ) -> Selection:
-    """Return the Machines that a selector matches in a namespace, optionally of one Cluster API cluster."""
+    """Return the Machines that a selector matches in a namespace,
+    optionally of one Cluster API cluster.
+    """
     all_machines = cluster.cached(_MACHINES[kind])
     machines = all_machines.at(namespace)
     selection = Selection(machines.index, machines.index.select(selector), all_machines.unseen)
@@ -127,7 +151,8 @@ def _machines(cluster: Cluster, kind: Kind) -> _Machines:
         by_namespace.setdefault(machine.namespace or "default", []).append(machine)
     clusters = _by_cluster if kind is kinds.CAPI_MACHINE else lambda _: {}
     indexed = {
-        namespace: _Namespace(LabelIndex(machines), clusters(machines)) for namespace, machines in by_namespace.items()
+        namespace: _Namespace(LabelIndex(machines), clusters(machines))
+        for namespace, machines in by_namespace.items()
     }
     return _Machines(indexed, unseen)
 
@@ -147,29 +172,41 @@ def _by_cluster(machines: Sequence[Object]) -> Mapping[str, frozenset[int]]:
 
 def control_plane(machines: Selection) -> Selection:
     """Return the control-plane machines (machine.openshift.io)."""
-    return machines.among(NO_POSITIONS.union(*(machines.index.having(label, MASTER) for label in ROLE_LABELS)))
+    return machines.among(
+        NO_POSITIONS.union(*(machines.index.having(label, MASTER) for label in ROLE_LABELS))
+    )
 
 
 def selects_control_plane(selector: Selector) -> bool:
-    """Return whether the selector matches only control-plane machines of a machine.openshift.io cluster."""
+    """Return whether the selector matches only control-plane machines of a machine.openshift.io
+    cluster.
+    """
     return any(selector.allowed_values(key) == _MASTERS for key in ROLE_LABELS)
 
 
-# --- machine sets ------------------------------------------------------------------------------------------------
+# --- machine sets ---------------------------------------------------------------------------------
 
 
 def of_set(machine_set: Object, cluster: Cluster) -> Selection:
-    """Return the Machines of a MachineSet: its selector matches them and no other object controls them."""
+    """Return the Machines of a MachineSet: its selector matches them and no other object controls
+    them.
+    """
     selector = selectors.parse_custom(machine_set.at("spec", "selector").value)
     matched = select(cluster, kinds.MACHINE, machine_set.namespace, selector)
     return matched.among(
-        frozenset(position for position in matched.positions if _may_own(machine_set, matched.index.objects[position]))
+        frozenset(
+            position
+            for position in matched.positions
+            if _may_own(machine_set, matched.index.objects[position])
+        )
     )
 
 
 def _may_own(machine_set: Object, machine: Object) -> bool:
     owner = machine.controller
-    return owner is None or (owner["kind"].text == "MachineSet" and owner["name"].text == machine_set.name)
+    return owner is None or (
+        owner["kind"].text == "MachineSet" and owner["name"].text == machine_set.name
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +222,14 @@ class ScaleDown:
         return self.before - self.after
 
 
-def scale_down(obj: Object, old: Object | None, subresource: str, cluster: Cluster) -> ScaleDown | None:
-    """Return the scale-down of a MachineSet update or of its ``scale`` subresource; None if it removes no Machine.
+def scale_down(
+    obj: Object, old: Object | None, subresource: str, cluster: Cluster
+) -> ScaleDown | None:
+    """Return the scale-down of a MachineSet update or of its ``scale`` subresource;
+    None if it removes no Machine.
 
-    A ``Scale`` without replicas means 0, because Go omits zeros. A MachineSet without replicas means 1, the schema's
-    default.
+    A ``Scale`` without replicas means 0, because Go omits zeros. A MachineSet without replicas
+    means 1, the schema's default.
 
     Raises:
         Unseen: the MachineSet of the ``Scale`` cannot be read.
@@ -208,7 +248,8 @@ def scale_down(obj: Object, old: Object | None, subresource: str, cluster: Clust
 
 
 def platform(cluster: Cluster) -> str:
-    """Return the platform of an OpenShift cluster, such as ``BareMetal`` or ``None``; empty if it is not set.
+    """Return the platform of an OpenShift cluster, such as ``BareMetal`` or ``None``;
+    empty if it is not set.
 
     Raises:
         Unseen: the cluster's Infrastructure cannot be read.

@@ -39,7 +39,8 @@ class Hang(NamedTuple):
 
 
 def hang(maintenance: Object) -> Hang | None:
-    """Return why a maintenance does not complete; None: it has completed, or no eviction has failed so far.
+    """Return why a maintenance does not complete; None: it has completed,
+    or no eviction has failed so far.
 
     Source: node-maintenance-operator: api/v1beta1/nodemaintenance_types.go#NodeMaintenanceStatus.
     """
@@ -47,4 +48,6 @@ def hang(maintenance: Object) -> Hang | None:
     phase, error = status["phase"].text or "", status["lastError"].text or ""
     if phase != "Failed" and not (phase == "Running" and error):
         return None
-    return Hang(phase, error, tuple(item.text for item in status["pendingPods"].items() if item.text))
+    return Hang(
+        phase, error, tuple(item.text for item in status["pendingPods"].items() if item.text)
+    )

@@ -24,11 +24,15 @@ class Refused(NamedTuple):
     @property
     def text(self) -> str:
         """The reasons with their nodes: ``no Machine exists (a, b)``."""
-        return "; ".join(f"{reason} ({names(nodes, 60)})" for reason, nodes in self.by_reason.items())
+        return "; ".join(
+            f"{reason} ({names(nodes, 60)})" for reason, nodes in self.by_reason.items()
+        )
 
 
 def refused(nodes: Selection, refusal: Callable[[Object], str]) -> Refused:
-    """Return which of these nodes are left alone; ``refusal`` returns why one is, or an empty text."""
+    """Return which of these nodes are left alone; ``refusal`` returns why one is,
+    or an empty text.
+    """
     by_reason: dict[str, list[str]] = {}
     unseen = nodes.unseen
     for node in nodes.objects:

@@ -1,7 +1,8 @@
 """The medik8s remediators: their settings, and how long they take until a node is confirmed off.
 
-SelfNodeRemediation (SNR) lets the node reboot itself and waits until it must have done so. FenceAgentsRemediation
-(FAR) turns the node off through its management controller. MachineDeletionRemediation (MDR) replaces the machine.
+SelfNodeRemediation (SNR) lets the node reboot itself and waits until it must have done so.
+FenceAgentsRemediation (FAR) turns the node off through its management controller.
+MachineDeletionRemediation (MDR) replaces the machine.
 """
 
 from __future__ import annotations
@@ -18,16 +19,21 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
 
 SNR_CONFIG_NAME: Final = "self-node-remediation-config"
-"""The only config that the operator uses (medik8s/self-node-remediation: …config_webhook.go#validateSingleton)."""
+"""The only config that the operator uses (medik8s/self-node-remediation:
+…config_webhook.go#validateSingleton).
+"""
 
 WATCHDOG: Final = "self-node-remediation.medik8s.io/watchdog-timeout"
 REBOOT_CAPABLE: Final = "is-reboot-capable.self-node-remediation.medik8s.io"
 
-SNR_READS: Final[Reads] = {NODE: ("metadata.labels", f"metadata.annotations.{WATCHDOG}"), SNR_CONFIG: ()}
+SNR_READS: Final[Reads] = {
+    NODE: ("metadata.labels", f"metadata.annotations.{WATCHDOG}"),
+    SNR_CONFIG: (),
+}
 """The fields that ``worst_safe_time`` and ``snr_duration`` read."""
 
 
-# --- SelfNodeRemediation -----------------------------------------------------------------------------------------
+# --- SelfNodeRemediation --------------------------------------------------------------------------
 
 
 class Time(NamedTuple):
@@ -48,7 +54,9 @@ SNR_TIMES: Final[Mapping[str, Time]] = {
 """The defaults of the schema, and the minimums of …config_webhook.go#validateTimes."""
 
 PEER_REQUEST_MARGIN: Final = 2 * SECOND
-"""How much longer a peer request must last than the peer's own API server request (…#MinimumBuffer)."""
+"""How much longer a peer request must last than the peer's own API server request
+(…#MinimumBuffer).
+"""
 
 _API_ERRORS: Final = 3
 _PEERS_AT_LEAST: Final = 30 * SECOND
@@ -75,7 +83,8 @@ def snr_time(config: Object, name: str) -> int:
 
 
 def batches(workers: int) -> int:
-    """Return how many batches of peers a node asks, one after the other, before it decides that it is unhealthy.
+    """Return how many batches of peers a node asks, one after the other,
+    before it decides that it is unhealthy.
 
     The first batch has 3 workers. Each later one has a tenth of the other workers, but at least 3
     (medik8s/self-node-remediation: internal/utils/peers.go#GetNrOfBatches).
@@ -85,34 +94,45 @@ def batches(workers: int) -> int:
 
 
 def watchdog(node: Object) -> int | None:
-    """Return the watchdog timeout from the node's SNR annotation, in nanoseconds; None without it. 0: no watchdog."""
+    """Return the watchdog timeout from the node's SNR annotation, in nanoseconds; None without it.
+
+    0: no watchdog.
+    """
     seconds = selectors.integer(node.annotation(WATCHDOG).value)
     return None if seconds is None else seconds * SECOND
 
 
-def safe_time(config: Object, longest_watchdog: int = DEFAULT_WATCHDOG, peer_batches: int = DEFAULT_BATCHES) -> int:
+def safe_time(
+    config: Object, longest_watchdog: int = DEFAULT_WATCHDOG, peer_batches: int = DEFAULT_BATCHES
+) -> int:
     """Return the least time after which a failed node must have rebooted, in nanoseconds.
 
-    The node notices that it cannot reach the API server, asks its peers, and then its watchdog reboots it
-    (medik8s/self-node-remediation: internal/reboot/calculator.go).
+    The node notices that it cannot reach the API server, asks its peers, and then its watchdog
+    reboots it (medik8s/self-node-remediation: internal/reboot/calculator.go).
 
     Raises:
         ValueError: a time of the config is not a valid duration.
     """
     errors = config["spec"]["maxApiErrorThreshold"].integer or _API_ERRORS
     notice = errors * (snr_time(config, "apiCheckInterval") + snr_time(config, "apiServerTimeout"))
-    ask = peer_batches * (snr_time(config, "peerDialTimeout") + snr_time(config, "peerRequestTimeout"))
+    ask = peer_batches * (
+        snr_time(config, "peerDialTimeout") + snr_time(config, "peerRequestTimeout")
+    )
     return notice + max(_PEERS_AT_LEAST, ask) + longest_watchdog + _REBOOT
 
 
 def configured_safe_time(config: Object) -> int | None:
-    """Return the configured safe time in nanoseconds. The operator ignores it if it is less than ``safe_time``."""
+    """Return the configured safe time in nanoseconds.
+
+    The operator ignores it if it is less than ``safe_time``.
+    """
     seconds = config.at("spec", "safeTimeToAssumeNodeRebootedSeconds").integer
     return None if seconds is None else seconds * SECOND
 
 
 def worst_safe_time(config: Object, cluster: Cluster, nodes: Iterable[Object] | None = None) -> int:
-    """Return the longest safe time of these nodes (None: all nodes); the default one if nodes cannot be read.
+    """Return the longest safe time of these nodes (None: all nodes);
+    the default one if nodes cannot be read.
 
     Raises:
         ValueError: a time of the config is not a valid duration.
@@ -164,7 +184,7 @@ def snr_duration(cluster: Cluster, nodes: Iterable[Object] | None = None) -> int
         return DEFAULT_SAFE_TIME
 
 
-# --- FenceAgentsRemediation --------------------------------------------------------------------------------------
+# --- FenceAgentsRemediation -----------------------------------------------------------------------
 
 FAR_RETRIES: Final = 5
 FAR_INTERVAL: Final = 5 * SECOND
@@ -181,10 +201,11 @@ def far_spec(obj: Object) -> Field:
 
 
 def far_duration(obj: Object) -> int:
-    """Return how long FAR tries to fence a node before it fails, in nanoseconds: 320 s with the defaults.
+    """Return how long FAR tries to fence a node before it fails, in nanoseconds:
+    320 s with the defaults.
 
-    A count of 0 becomes the default once the operator writes its object. With a lower one no agent runs at all, and FAR
-    reports success at once (pkg/cli/cliexecuter.go#runWithRetry).
+    A count of 0 becomes the default once the operator writes its object. With a lower one no agent
+    runs at all, and FAR reports success at once (pkg/cli/cliexecuter.go#runWithRetry).
 
     Raises:
         ValueError: a time of the template is not a valid duration.
@@ -202,14 +223,19 @@ def _duration(field: Field, default: int) -> int:
 
 
 def far_parameters(template: Object) -> Iterator[tuple[str, Field]]:
-    """Yield the parameters by name: shared ones with their value, node parameters with their values by node."""
+    """Yield the parameters by name: shared ones with their value,
+    node parameters with their values by node.
+    """
     spec = far_spec(template)
     yield from spec["sharedparameters"].entries()
     yield from spec["nodeparameters"].entries()
 
 
 def far_values(template: Object) -> Iterator[tuple[str, Field]]:
-    """Yield every value with its parameter's name. Values can be credentials, so messages must not show them."""
+    """Yield every value with its parameter's name.
+
+    Values can be credentials, so messages must not show them.
+    """
     for name, value in far_parameters(template):
         if value.is_map:
             yield from ((name, node_value) for _, node_value in value.entries())
@@ -220,8 +246,8 @@ def far_values(template: Object) -> Iterator[tuple[str, Field]]:
 def far_gaps(template: Object, nodes: Iterable[str]) -> Iterator[tuple[Field, list[str]]]:
     """Yield the parameters that lack a value for some of these nodes, with those nodes.
 
-    A node's own Secret may hold the value. The shared Secret cannot, because FAR rejects a parameter that is set both
-    there and for a node.
+    A node's own Secret may hold the value. The shared Secret cannot, because FAR rejects a
+    parameter that is set both there and for a node.
     """
     spec = far_spec(template)
     shared, secrets = spec["sharedparameters"].map, spec["nodeSecretNames"].map

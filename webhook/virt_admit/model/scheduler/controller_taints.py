@@ -1,12 +1,16 @@
-"""Taints that a controller sets while a node is not fit for pods: no pod should tolerate them, and the controller removes them.
+"""Taints that a controller sets while a node is not fit for pods: no pod should tolerate them, and
+the controller removes them.
 
-Sources: piraeusdatastore/piraeus-ha-controller:README.md; cilium/cilium:Documentation/installation/taints.rst;
+Sources: piraeusdatastore/piraeus-ha-controller:README.md;
+cilium/cilium:Documentation/installation/taints.rst;
 kubernetes-sigs/cluster-api:api/core/v1beta1/common_types.go#NodeUninitializedTaint;
 kubernetes/cloud-provider:api/well_known_taints.go; kubernetes-sigs/karpenter:pkg/apis/v1/taints.go;
 kubernetes-sigs/aws-ebs-csi-driver:docs/install.md; medik8s/common:pkg/nodes;
-kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go, :cluster-autoscaler/FAQ.md (start-up taints);
-istio/istio:pilot/pkg/controllers/untaint/nodeuntainter.go; gardener/gardener:docs/usage/advanced/
-node-readiness.md; kubernetes-sigs/node-readiness-controller:README.md; kubernetes-sigs/karpenter:pkg/scheduling/taints.go.
+kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go, :cluster-autoscaler/FAQ.md
+(start-up taints); istio/istio:pilot/pkg/controllers/untaint/nodeuntainter.go;
+gardener/gardener:docs/usage/advanced/ node-readiness.md;
+kubernetes-sigs/node-readiness-controller:README.md;
+kubernetes-sigs/karpenter:pkg/scheduling/taints.go.
 """
 
 from __future__ import annotations
@@ -26,13 +30,17 @@ _OWNERS: Final[Mapping[str, str]] = {
     "node.kubernetes.io/": "Kubernetes",
     "readiness.k8s.io/": "the node readiness controller",
     "remediation.medik8s.io/": "a remediator of medik8s",
-    "startup-taint.cluster-autoscaler.kubernetes.io/": "the agent that is to run on each node first",
+    "startup-taint.cluster-autoscaler.kubernetes.io/": (
+        "the agent that is to run on each node first"
+    ),
     "DeletionCandidateOfClusterAutoscaler": "the cluster autoscaler",
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
 }
 """By the beginning of the key."""
 MEDIK8S: Final = ("medik8s.io/", "remediation.medik8s.io/")
-"""How the keys of the operators of medik8s begin. The second one is that of remediators released since 2026."""
+"""How the keys of the operators of medik8s begin.
+The second one is that of remediators released since 2026.
+"""
 _AGENT: Final = "/agent-not-ready"
 """The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
 _AGENTS: Final[Mapping[str, str]] = {"cni.istio.io/not-ready": "istio.io"}
@@ -47,7 +55,9 @@ def owner(key: str) -> str:
 
 
 def agent_domain(key: str) -> str:
-    """Return the domain of the agent that removes a taint, as ``ebs.csi.aws.com``; empty: no agent on the node does."""
+    """Return the domain of the agent that removes a taint, as ``ebs.csi.aws.com``; empty:
+    no agent on the node does.
+    """
     return key.removesuffix(_AGENT) if key.endswith(_AGENT) else _AGENTS.get(key, "")
 
 
@@ -65,7 +75,9 @@ _STARTING: Final = ("readiness.k8s.io/", "startup-taint.cluster-autoscaler.kuber
 
 
 def is_of_registration(key: str) -> bool:
-    """Whether a new node has this taint until its controller has seen it, which may run outside of the cluster."""
+    """Whether a new node has this taint until its controller has seen it,
+    which may run outside of the cluster.
+    """
     return key.endswith(_BY_CONTROLLER)
 
 
@@ -74,8 +86,12 @@ def is_of_start(key: str) -> bool:
     return is_of_registration(key) or bool(agent_domain(key)) or key.startswith(_STARTING)
 
 
-_PODS: Final[Mapping[str, tuple[str, str]]] = {"node.cluster.x-k8s.io/": ("cluster.x-k8s.io/provider", "cluster-api")}
-"""The label of the pods that remove a taint (kubernetes-sigs/cluster-api:core/config/default/kustomization.yaml)."""
+_PODS: Final[Mapping[str, tuple[str, str]]] = {
+    "node.cluster.x-k8s.io/": ("cluster.x-k8s.io/provider", "cluster-api")
+}
+"""The label of the pods that remove a taint
+(kubernetes-sigs/cluster-api:core/config/default/kustomization.yaml).
+"""
 
 
 def remover(key: str) -> tuple[str, str] | None:

@@ -1,7 +1,8 @@
 """Which nodes kube-scheduler would accept for a pod, and why it refuses the others.
 
-``FilterPipeline`` runs the filters of kube-scheduler's default profile. What a node's labels and taints decide is computed
-once for all pods that demand the same, because a cluster has thousands of VMs of few shapes.
+``FilterPipeline`` runs the filters of kube-scheduler's default profile. What a node's labels and
+taints decide is computed once for all pods that demand the same, because a cluster has thousands of
+VMs of few shapes.
 """
 
 from __future__ import annotations
@@ -43,13 +44,17 @@ class FilterPipeline:
     state: SchedulerSnapshot
     volumes: Volumes
     unseen: tuple[str, ...] = ()
-    """Kinds of which there may be more objects than are known, such as pods: no node certainly accepts a pod."""
+    """Kinds of which there may be more objects than are known, such as pods:
+    no node certainly accepts a pod.
+    """
     complete: bool = True
     """Whether every node of the cluster is known."""
     most_terms: int = MOST_TERMS
     """Affinity terms of one pod that are searched."""
     unread_namespaces: str = ""
-    """Namespaces of which there may be more than are known, so that their labels are not; empty: all are known."""
+    """Namespaces of which there may be more than are known, so that their labels are not; empty:
+    all are known.
+    """
     _static: dict[Any, ByLabels] = field(default_factory=dict)
     _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
     """The nodes that cannot reach a volume, by what the volume demands."""
@@ -58,17 +63,23 @@ class FilterPipeline:
     """What ``accepts`` was asked last, with the generation of the state."""
     _limited: bool | None = None
     _before: FilterPipeline | None = None
-    """The filters over the cluster before it lost nodes. What labels decide is derived from theirs."""
+    """The filters over the cluster before it lost nodes.
+    What labels decide is derived from theirs.
+    """
 
     def fork(self, state: SchedulerSnapshot | None = None) -> FilterPipeline:
-        """Return the same filters over a copy of the state to try placements on, or over other pods on its nodes."""
+        """Return the same filters over a copy of the state to try placements on,
+        or over other pods on its nodes.
+        """
         found = self._over(state or self.state.fork())
         found._static, found._reach = self._static, self._reach
         found._limited, found._before = self.limits_volumes, self._before
         return found
 
     def without_pods(self, pods: Iterable[Pod]) -> FilterPipeline:
-        """Return the filters over the cluster without these pods; the same ones if there are none."""
+        """Return the filters over the cluster without these pods;
+        the same ones if there are none.
+        """
         gone = list(pods)
         if not gone:
             return self
@@ -86,7 +97,9 @@ class FilterPipeline:
     def changed(self, names: Container[str], change: Callable[[Node], Node]) -> FilterPipeline:
         """Return the filters over a copy of the cluster in which these nodes are changed."""
         state = self.state.fork()
-        nodes = {name: change(node) if name in names else node for name, node in state.nodes.items()}
+        nodes = {
+            name: change(node) if name in names else node for name, node in state.nodes.items()
+        }
         return self._over(replace(state, nodes=nodes))
 
     def cordoned(self, names: Container[str]) -> FilterPipeline:
@@ -95,7 +108,9 @@ class FilterPipeline:
 
     def _over(self, state: SchedulerSnapshot) -> FilterPipeline:
         """Return the filters over another state, without what was computed for this one."""
-        return FilterPipeline(state, self.volumes, self.unseen, self.complete, self.most_terms, self.unread_namespaces)
+        return FilterPipeline(
+            state, self.volumes, self.unseen, self.complete, self.most_terms, self.unread_namespaces
+        )
 
     def place(self, pod: Pod, without: str = "", gone: Sequence[Pod] = ()) -> Placement:
         """Return the nodes on which the pod would be schedulable, leaving out the node ``without``.
@@ -109,13 +124,23 @@ class FilterPipeline:
             if name != without:
                 causes, unseen = self._causes(demand, self.state.nodes[name])
                 judged[name] = "; ".join(causes) if causes or not unseen else None
-        return Placement(demand.by_labels, without, judged, demand.unseen, self.complete, guessed=self._is_guessed(pod))
+        return Placement(
+            demand.by_labels,
+            without,
+            judged,
+            demand.unseen,
+            self.complete,
+            guessed=self._is_guessed(pod),
+        )
 
-    def ever(self, pod: Pod, without: str, unless: str, refused: Collection[str] = ()) -> bool | None:
-        """Return whether another node could run the pod at some time, whatever is cordoned, full or down now.
+    def ever(
+        self, pod: Pod, without: str, unless: str, refused: Collection[str] = ()
+    ) -> bool | None:
+        """Return whether another node could run the pod at some time, whatever is cordoned,
+        full or down now.
 
-        What never passes by itself: labels, affinity to nodes, lasting taints, volumes of another node, and more of a
-        resource than a node has at all. None: that cannot be determined.
+        What never passes by itself: labels, affinity to nodes, lasting taints, volumes of another
+        node, and more of a resource than a node has at all. None: that cannot be determined.
 
         Args:
             pod: the pod to place.
@@ -126,11 +151,18 @@ class FilterPipeline:
         claims, fault, unseen = self._claims(pod, ())
         if not self.complete or fault:
             return None
-        lasting = replace(pod, node_selector={k: v for k, v in pod.node_selector.items() if k != unless})
+        lasting = replace(
+            pod, node_selector={k: v for k, v in pod.node_selector.items() if k != unless}
+        )
         left_out = {without, *refused}
-        others = (node for name, node in self.state.nodes.items() if name not in left_out and unless in node.labels)
+        others = (
+            node
+            for name, node in self.state.nodes.items()
+            if name not in left_out and unless in node.labels
+        )
         found = any(self._may_run(lasting, claims, node) for node in others)
-        return None if found and unseen else found  # what was not read may forbid more, and never less
+        # what was not read may forbid more, and never less
+        return None if found and unseen else found
 
     @staticmethod
     def _may_run(pod: Pod, claims: Sequence[Claim], node: Node) -> bool:
@@ -138,10 +170,14 @@ class FilterPipeline:
             claim.refusal(node.name, node.labels, moment=False) for claim in claims
         ):
             return False
-        return node.allocatable is None or not any(missing({PODS: 1, **pod.requests}, node.allocatable))
+        return node.allocatable is None or not any(
+            missing({PODS: 1, **pod.requests}, node.allocatable)
+        )
 
     def _doubtful(self, demand: _Demand) -> Iterable[str]:
-        """Return the nodes that may refuse the pod for more than labels and taints: all of those that do."""
+        """Return the nodes that may refuse the pod for more than labels and taints:
+        all of those that do.
+        """
         nodes = self.state.nodes
         if demand.fault:
             return nodes
@@ -164,7 +200,9 @@ class FilterPipeline:
                 found = self._before._out_of_reach(claim).intersection(self.state.nodes)
             else:
                 nodes = self.state.nodes.values()
-                found = frozenset(node.name for node in nodes if claim.refusal(node.name, node.labels))
+                found = frozenset(
+                    node.name for node in nodes if claim.refusal(node.name, node.labels)
+                )
             self._reach[key] = found
         return found
 
@@ -176,22 +214,39 @@ class FilterPipeline:
         return self._room
 
     def accepting(self, pod: Pod) -> tuple[str, ...]:
-        """Return the nodes that let the pod in by name, labels, taints and the reach of its volumes, sorted."""
+        """Return the nodes that let the pod in by name, labels,
+        taints and the reach of its volumes, sorted.
+        """
         accepting = self._by_labels(pod).accepting
         claims, fault, _ = self._claims(pod, ())
         refusing: set[str] = set()
         for claim in claims:
             refusing |= self._out_of_reach(claim)
-        return () if fault else tuple(name for name in accepting if name not in refusing) if refusing else accepting
+        return (
+            ()
+            if fault
+            else tuple(name for name in accepting if name not in refusing)
+            if refusing
+            else accepting
+        )
 
     def claim_fault(self, pod: Pod) -> str:
-        """Return why no node can take a pod now because of its claims: one is lost, say; empty: none stops it."""
+        """Return why no node can take a pod now because of its claims: one is lost, say; empty:
+        none stops it.
+        """
         return self._claims(pod, ())[1]
 
     def accepts(self, pod: Pod, name: str, gone: Sequence[Pod] = ()) -> bool:
-        """Return whether one node certainly takes the pod, the pods that were bound meanwhile included."""
+        """Return whether one node certainly takes the pod,
+        the pods that were bound meanwhile included.
+        """
         last = self._last
-        if last is None or last[0].pod is not pod or last[1] is not gone or last[2] != self.state.generation:
+        if (
+            last is None
+            or last[0].pod is not pod
+            or last[1] is not gone
+            or last[2] != self.state.generation
+        ):
             last = self._last = self._demand(pod, gone), gone, self.state.generation
         demand = last[0]
         causes, blind = self._causes(demand, self.state.nodes[name])
@@ -204,7 +259,8 @@ class FilterPipeline:
     def refuses(self, pod: Pod, name: str, gone: Sequence[Pod], others: FilterPipeline) -> bool:
         """Return whether one node certainly refuses the pod.
 
-        ``others``: the filters over the pods that count for affinity and topology spread, without those ``gone``.
+        ``others``: the filters over the pods that count for affinity and topology spread, without
+        those ``gone``.
         """
         causes, _ = self._causes(others._demand(pod, gone), self.state.nodes[name])
         return bool(causes)
@@ -215,18 +271,24 @@ class FilterPipeline:
 
     @property
     def limits_volumes(self) -> bool:
-        """Whether some node limits the number of volumes; pods that are bound do not change that."""
+        """Whether some node limits the number of volumes;
+        pods that are bound do not change that.
+        """
         if self._limited is None:
             self._limited = self._index.limited
         return self._limited
 
     def is_simple(self, pod: Pod) -> bool:
-        """Return whether labels and room alone decide where the pod can go, whatever other pods are placed."""
+        """Return whether labels and room alone decide where the pod can go,
+        whatever other pods are placed.
+        """
         state = self.state
         repelled = any(label in state.repelling for label in labels_of(pod))
         limited = pod.claims and (self.limits_volumes or self._has_exclusive_claim(pod))
         unsearched = next(self.unsearched(pod), None) is not None
-        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or limited or unsearched)
+        return not (
+            pod.affinity or pod.anti_affinity or pod.spread or repelled or limited or unsearched
+        )
 
     def _has_exclusive_claim(self, pod: Pod) -> bool:
         """Return whether one pod alone may use a claim of this pod, or that cannot be read."""
@@ -253,28 +315,42 @@ class FilterPipeline:
         )
 
     def unread_links(self, pod: Pod) -> Iterator[str]:
-        """Yield what could not be read of nodes and namespaces although other pods decide by it where the pod can go."""
-        return unread_links.unread_links(pod, self.state, complete=self.complete, namespaces=self.unread_namespaces)
+        """Yield what could not be read of nodes and namespaces although other pods decide by it
+        where the pod can go.
+        """
+        return unread_links.unread_links(
+            pod, self.state, complete=self.complete, namespaces=self.unread_namespaces
+        )
 
     def _is_guessed(self, pod: Pod) -> bool:
-        """Return whether pods, nodes or namespaces that were not read may open nodes to a pod that are closed now."""
+        """Return whether pods, nodes or namespaces that were not read may open nodes to a pod that
+        are closed now.
+        """
         if pod.affinity or pod.spread:
             return bool(self.unseen or self.unread_namespaces or not self.complete)
         return bool(self.unread_namespaces) and unread_links.may_be_repelled(pod, self.state)
 
     def unsearched(self, pod: Pod, gone: Sequence[Pod] = ()) -> Iterator[str]:
-        """Yield the affinity that may refuse the pod a place, but has too many terms: its own, and one of another pod."""
+        """Yield the affinity that may refuse the pod a place, but has too many terms: its own,
+        and one of another pod.
+        """
         if pod.unsearched is not None:
             yield pod.unsearched.what
         for other in self.state.unsearched:
-            if other.unsearched is not None and other.unsearched.may_select(pod.namespace) and other not in gone:
+            if (
+                other.unsearched is not None
+                and other.unsearched.may_select(pod.namespace)
+                and other not in gone
+            ):
                 yield other.unsearched.what
                 break
 
     def _causes(self, demand: _Demand, node: Node) -> tuple[list[str], list[str]]:
         """Return why a node refuses the pod, and what could not be read."""
         unseen: list[str] = []
-        causes = [cause for cause in (demand.by_labels.refusing.get(node.name), demand.fault) if cause]
+        causes = [
+            cause for cause in (demand.by_labels.refusing.get(node.name), demand.fault) if cause
+        ]
         causes += self._by_volumes(demand.claims, node, unseen)
         causes += self._by_room(demand.pod.requests, node)
         if node.allocatable is None:
@@ -290,7 +366,12 @@ class FilterPipeline:
     # --- labels, names and taints: the same for all pods that demand the same
 
     def _by_labels(self, pod: Pod) -> ByLabels:
-        key = tuple(pod.node_selector.items()), pod.node_affinity, pod.forbidden_labels, repr(pod.tolerations)
+        key = (
+            tuple(pod.node_selector.items()),
+            pod.node_affinity,
+            pod.forbidden_labels,
+            repr(pod.tolerations),
+        )
         found = self._static.get(key)
         if found is None and self._before is not None:
             before, nodes = self._before._by_labels(pod), self.state.nodes
@@ -316,7 +397,8 @@ class FilterPipeline:
         if node.allocatable is None:
             return ()
         lacking = sorted(missing({PODS: 1, **requests}, self.state.free(node)))
-        # a node may report fewer devices than its pods use: what is missing for this pod is what it asks for
+        # a node may report fewer devices than its pods use: what is missing for this pod is what it
+        # asks for
         return [
             f"{name}: {show(name, min(lack, requests[name]) if '/' in name else lack)} missing"
             for name, lack in lacking
@@ -325,7 +407,9 @@ class FilterPipeline:
     # --- volumes
 
     def _claims(self, pod: Pod, gone: Sequence[Pod]) -> tuple[tuple[Claim, ...], str, list[str]]:
-        """Return the claims of a pod, why no node can take it because of them, and what could not be read."""
+        """Return the claims of a pod, why no node can take it because of them,
+        and what could not be read.
+        """
         claims: list[Claim] = []
         unseen: list[str] = []
         fault = pod.fault
@@ -344,8 +428,14 @@ class FilterPipeline:
             return ""
         for other in self.state.all_pods():
             if self.complete and other.node not in self.state.nodes:
-                continue  # kube-scheduler counts the pods of existing nodes (backend/cache/cache.go#updateUsedPVCSet)
-            if other.namespace == pod.namespace and claim.name in other.claims and other not in gone:
+                # kube-scheduler counts the pods of existing nodes
+                # (backend/cache/cache.go#updateUsedPVCSet)
+                continue
+            if (
+                other.namespace == pod.namespace
+                and claim.name in other.claims
+                and other not in gone
+            ):
                 return f"claim {claim.name} allows one pod, and pod {other.name} uses it"
         return ""
 
@@ -365,6 +455,9 @@ class FilterPipeline:
             here = self._index.attached(node.name, driver)
             new = {claim.handle for claim in claims if claim.driver == driver} - here
             if new and len(here) + len(new) > limit:
-                yield f"volumes of {driver}: {len(here) + len(new) - limit} more than the limit of {limit}"
+                yield (
+                    f"volumes of {driver}: {len(here) + len(new) - limit} more than the limit of "
+                    f"{limit}"
+                )
             elif new and node.name in self._index.unread:
                 raise Unseen(self._index.unread[node.name])

@@ -28,12 +28,17 @@ class InterPodAffinity:
     avoided: Mapping[Domain, str]
     """Domains that the pod's own anti-affinity closes, each with a pod that is there."""
     attracted: tuple[tuple[PodTerm, frozenset[str]], ...]
-    """Each required affinity term with the values of its topology key where a pod is that it demands."""
+    """Each required affinity term with the values of its topology key where a pod is that it
+    demands.
+    """
     first_of_its_group: bool
 
     def refusals(self, labels: Mapping[str, Any]) -> Iterator[str]:
         """Yield why a node with these labels cannot take the pod, in words."""
-        for closed, words in ((self.repelled_by, "anti-affinity of pod {}"), (self.avoided, "anti-affinity to pod {}")):
+        for closed, words in (
+            (self.repelled_by, "anti-affinity of pod {}"),
+            (self.avoided, "anti-affinity to pod {}"),
+        ):
             for (key, value), name in closed.items():
                 if labels.get(key) == value:
                     yield words.format(name)
@@ -41,12 +46,18 @@ class InterPodAffinity:
         for term, values in self.attracted:
             here = labels.get(term.topology_key)
             if here is None or (here not in values and not self.first_of_its_group):
-                which = f" with {term.selector}" if term.selector is not None and not term.selector.empty else ""
+                which = (
+                    f" with {term.selector}"
+                    if term.selector is not None and not term.selector.empty
+                    else ""
+                )
                 yield f"pod affinity demands another pod{which} in the same {term.topology_key}"
                 break
 
 
-def inter_pod_affinity(pod: Pod, state: SchedulerSnapshot, gone: Container[int] = ()) -> InterPodAffinity:
+def inter_pod_affinity(
+    pod: Pod, state: SchedulerSnapshot, gone: Container[int] = ()
+) -> InterPodAffinity:
     """Return which domains the pods of a cluster close or open to one pod.
 
     ``gone``: ids of pods that will have ended before the pod is scheduled.
@@ -60,7 +71,8 @@ def inter_pod_affinity(pod: Pod, state: SchedulerSnapshot, gone: Container[int] 
         repelled_by=_repelled_by(pod, own, state, gone),
         avoided=_avoided(pod, state, gone),
         attracted=tuple(
-            (term, frozenset(value for key, value in attracting if key == term.topology_key)) for term in pod.affinity
+            (term, frozenset(value for key, value in attracting if key == term.topology_key))
+            for term in pod.affinity
         ),
         first_of_its_group=first and not attracting,
     )
@@ -71,7 +83,9 @@ def follows(pod: Pod, other: Pod, state: SchedulerSnapshot) -> bool:
     return _matches_all(pod.affinity, other, state)
 
 
-def _repelled_by(pod: Pod, own: Mapping[str, str], state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
+def _repelled_by(
+    pod: Pod, own: Mapping[str, str], state: SchedulerSnapshot, gone: Container[int]
+) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
     for label in labels_of(pod):
         for term, others in state.repelling.get(label, {}).items():
@@ -94,17 +108,22 @@ def _avoided(pod: Pod, state: SchedulerSnapshot, gone: Container[int]) -> dict[D
     return found
 
 
-def _selects(term: PodTerm, other: Pod, namespace: Mapping[str, str], *, any_namespace: bool) -> bool:
+def _selects(
+    term: PodTerm, other: Pod, namespace: Mapping[str, str], *, any_namespace: bool
+) -> bool:
     """Return whether a term of the pod to place selects another pod.
 
-    ``any_namespace``: also as kube-scheduler 1.36 reads the term. Besides the selected namespaces it accepts all, if
-    the namespace selector matches a namespace without labels, such as ``DoesNotExist``: it drops the selector in a
-    copy only (interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty). No node is a candidate that either
-    reading refuses.
+    ``any_namespace``: also as kube-scheduler 1.36 reads the term. Besides the selected namespaces
+    it accepts all, if the namespace selector matches a namespace without labels, such as
+    ``DoesNotExist``: it drops the selector in a copy only
+    (interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty). No node is a candidate that
+    either reading refuses.
     """
     if term.selector is None or not term.selector.matches(other.labels):
         return False
-    return term.reaches(other.namespace, namespace) or (any_namespace and term.reaches("", _NO_LABELS))
+    return term.reaches(other.namespace, namespace) or (
+        any_namespace and term.reaches("", _NO_LABELS)
+    )
 
 
 def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: SchedulerSnapshot) -> None:
@@ -141,4 +160,6 @@ def _matches_all(
     terms: tuple[PodTerm, ...], other: Pod, state: SchedulerSnapshot, *, any_namespace: bool = False
 ) -> bool:
     labels = state.namespaces.get(other.namespace, _NO_LABELS)
-    return bool(terms) and all(_selects(term, other, labels, any_namespace=any_namespace) for term in terms)
+    return bool(terms) and all(
+        _selects(term, other, labels, any_namespace=any_namespace) for term in terms
+    )

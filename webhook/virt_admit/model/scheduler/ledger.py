@@ -1,7 +1,9 @@
-"""What the pods of each node request, as counts of shapes that single events change: no pod is read twice.
+"""What the pods of each node request, as counts of shapes that single events change:
+no pod is read twice.
 
-A cluster has 100,000 pods and few shapes of them. One thread writes at a time. Readers need no lock: the counts of a node
-are replaced as a whole, and its sums are derived from them when they are asked for.
+A cluster has 100,000 pods and few shapes of them. One thread writes at a time. Readers need no
+lock: the counts of a node are replaced as a whole, and its sums are derived from them when they are
+asked for.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ class Follower(Protocol):
     """A value that is kept by the changes of nodes."""
 
     def follow(self, ledger: Ledger, changed: Collection[str]) -> None:
-        """Take over the state of these nodes. Some of them may not exist (any more), and the empty name stands for pods
-        without a node."""
+        """Take over the state of these nodes.
+
+        Some of them may not exist (any more), and the empty name stands for pods without a node.
+        """
 
     def copy(self) -> Follower:
         """Return a copy that changes alone."""
@@ -38,7 +42,9 @@ _IN_USE: Final = 1_000
 
 
 class _Derived(NamedTuple):
-    """A ``Follower`` with the generation that it has followed, and the one at which it was read last."""
+    """A ``Follower`` with the generation that it has followed,
+    and the one at which it was read last.
+    """
 
     generation: int
     read_at: int
@@ -75,7 +81,9 @@ class LedgerNode:
     """None: the node does not report it."""
     hosts_vms: bool
     can_be_lost: bool
-    """Whether it is in service. A drain empties a cordoned node, and a node that is not Ready may be lost already."""
+    """Whether it is in service. A drain empties a cordoned node,
+    and a node that is not Ready may be lost already.
+    """
     is_closed: bool
     """Whether a lasting taint keeps ordinary VMs off."""
     zone: str = ""
@@ -100,7 +108,9 @@ class NodeSums(NamedTuple):
 
     by_role: Mapping[Role, Resources]
     preemptible: Mapping[int, Mapping[Role, Resources]]
-    """The pods that are not VMs which return, by their priority: VMs of a higher one may take their place."""
+    """The pods that are not VMs which return, by their priority:
+    VMs of a higher one may take their place.
+    """
     highest: int | None
     """The highest priority of a VM that returns; None: there is none."""
     tolerant: bool
@@ -115,7 +125,10 @@ EMPTY: Final[Mapping[Shape, int]] = {}
 
 
 class Ledger:
-    """Nodes, and how many pods of each shape they hold. Pods without a node are under the empty name."""
+    """Nodes, and how many pods of each shape they hold.
+
+    Pods without a node are under the empty name.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, LedgerNode] = {}
@@ -156,21 +169,25 @@ class Ledger:
         self._note(node)
 
     def _note(self, node: str) -> None:
-        """Record a change, after it was made: a reader that takes the generation first never misses one."""
+        """Record a change, after it was made: a reader that takes the generation first never misses
+        one.
+        """
         first, changed = self._log
         changed.append(node)
         if len(changed) > _MOST_CHANGES:
             self._log = first + len(changed), []
 
     def derive(self, key: Hashable, make: Callable[[], F], read: Callable[[F], T]) -> T:
-        """Return what is read of a value that follows the changes of nodes: a change costs what is on one node.
+        """Return what is read of a value that follows the changes of nodes:
+        a change costs what is on one node.
 
         Args:
             key: names the value, with everything that it depends on.
             make: makes the value without nodes.
             read: returns something that later changes leave as it is.
         """
-        known = self._derived.pop(key, None)  # meanwhile no other thread has it, and one makes its own
+        # meanwhile no other thread has it, and one makes its own
+        known = self._derived.pop(key, None)
         current = self._caught_up(known) if known is not None else None
         if current is None:
             current = _Derived(self.generation, 0, make())
@@ -182,7 +199,9 @@ class Ledger:
         return found
 
     def keep_up(self) -> None:
-        """Let what was read not long ago follow the changes now, so that the next reader does not wait for it."""
+        """Let what was read not long ago follow the changes now,
+        so that the next reader does not wait for it.
+        """
         generation = self.generation
         for key in tuple(self._derived):
             known = self._derived.pop(key, None)
@@ -225,7 +244,8 @@ class Ledger:
             if known is not None:
                 other._derived[key] = known._replace(value=known.value.copy())
                 self._derived[key] = known
-        # In this order: nodes that change meanwhile are in the log, so that what was derived before follows them
+        # In this order: nodes that change meanwhile are in the log, so that what was derived before
+        # follows them
         other.nodes, other._held, other._sums = dict(self.nodes), dict(self._held), dict(self._sums)
         other._log = self._log[0], list(self._log[1])
         return other

@@ -1,5 +1,6 @@
-"""What a node's name, labels and taints mean for a pod: the plugins NodeName, NodeAffinity, TaintToleration and
-NodeUnschedulable of kube-scheduler."""
+"""What a node's name, labels and taints mean for a pod: the plugins NodeName, NodeAffinity,
+TaintToleration and NodeUnschedulable of kube-scheduler.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ from virt_admit.model.scheduler.snapshot import Node
 
 _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _NOT_READY: Final = tuple(
-    {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"} for name in ("not-ready", "unreachable")
+    {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"}
+    for name in ("not-ready", "unreachable")
 )
 """What the node lifecycle controller sooner or later puts on a node that is not Ready."""
 _TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", *MEDIK8S)
-"""Prefixes of taints that a cordon, a drain, a maintenance or a remediation puts on a node for a while."""
+"""Prefixes of taints that a cordon, a drain,
+a maintenance or a remediation puts on a node for a while.
+"""
 
 
 def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
@@ -35,7 +39,11 @@ def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
             yield pod.meanings.get(key) or f"label {key}"
     if moment and node.cordoned and not tolerates(pod.tolerations, _UNSCHEDULABLE):
         yield "cordoned"
-    if moment and not node.ready and not any(tolerates(pod.tolerations, taint) for taint in _NOT_READY):
+    if (
+        moment
+        and not node.ready
+        and not any(tolerates(pod.tolerations, taint) for taint in _NOT_READY)
+    ):
         yield "not Ready"
     said: object = ""  # one key has often two effects, next to each other
     for taint in node.taints:
@@ -47,7 +55,9 @@ def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
 
 
 def is_transient(taint: Mapping[str, Any]) -> bool:
-    """Return whether a taint goes away by itself or with a drain, so that rules at admission must not count it."""
+    """Return whether a taint goes away by itself or with a drain,
+    so that rules at admission must not count it.
+    """
     return str(taint.get("key") or "").startswith(_TRANSIENT)
 
 

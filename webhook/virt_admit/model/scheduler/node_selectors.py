@@ -1,6 +1,7 @@
 """Node selectors, taints and tolerations, evaluated as the scheduler does.
 
-Sources: k8s.io/component-helpers: scheduling/corev1/nodeaffinity; k8s.io/api: core/v1/toleration.go#ToleratesTaint.
+Sources: k8s.io/component-helpers: scheduling/corev1/nodeaffinity; k8s.io/api:
+core/v1/toleration.go#ToleratesTaint.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ NAME_FIELD: Final = "metadata.name"
 
 
 class Term(NamedTuple):
-    """One alternative of a node selector: requirements on the node's labels and name that must all hold."""
+    """One alternative of a node selector: requirements on the node's labels and name that must all
+    hold.
+    """
 
     labels: frozenset[Requirement]
     fields: frozenset[Requirement]
 
     def matches(self, name: str, labels: object) -> bool:
-        """Whether a node with this name and these labels matches. A term without requirements matches no node."""
+        """Whether a node with this name and these labels matches.
+
+        A term without requirements matches no node.
+        """
         given = labels if isinstance(labels, dict) else {}
         return bool(self.labels or self.fields) and (
             all(requirement.matches(given) for requirement in self.labels)
@@ -55,32 +61,47 @@ class NodeSelector(NamedTuple):
     errors: tuple[Error, ...] = ()
 
     def matches(self, name: str, labels: object) -> bool:
-        """Whether a pod with this selector may be scheduled to a node with this name and these labels."""
+        """Whether a pod with this selector may be scheduled to a node with this name and these
+        labels.
+        """
         return not self.errors and any(term.matches(name, labels) for term in self.terms)
 
 
 def name_error(name: object) -> str | None:
     """Return what is wrong with the name of a node, or None."""
-    return None if isinstance(name, str) and is_dns_name(name) else f"{show(name)} is not the name of a node"
+    return (
+        None
+        if isinstance(name, str) and is_dns_name(name)
+        else f"{show(name)} is not the name of a node"
+    )
 
 
 def parse_node_selector(selector: object) -> NodeSelector:
     """Parse ``requiredDuringSchedulingIgnoredDuringExecution`` of a node affinity.
 
-    The caller must handle an absent affinity: it matches every node, while a selector without terms matches none.
+    The caller must handle an absent affinity: it matches every node, while a selector without terms
+    matches none.
     """
     terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
     if not isinstance(terms, list):
-        return NodeSelector(errors=(((), f"{show(selector)} is not a node selector: write nodeSelectorTerms"),))
+        return NodeSelector(
+            errors=(((), f"{show(selector)} is not a node selector: write nodeSelectorTerms"),)
+        )
     parsed: list[Term] = []
     errors: list[Error] = []
     for index, term in enumerate(terms):
         place = ("nodeSelectorTerms", index)
         if not isinstance(term, dict):
-            errors.append((place, f"{show(term)} is not a term: write matchExpressions or matchFields"))
+            errors.append(
+                (place, f"{show(term)} is not a term: write matchExpressions or matchFields")
+            )
             continue
-        labels, faults = parse_requirements(term.get("matchExpressions"), NODE_OPERATORS, "matchExpressions")
-        fields, more = parse_requirements(term.get("matchFields"), (IN, NOT_IN), "matchFields", name_error)
+        labels, faults = parse_requirements(
+            term.get("matchExpressions"), NODE_OPERATORS, "matchExpressions"
+        )
+        fields, more = parse_requirements(
+            term.get("matchFields"), (IN, NOT_IN), "matchFields", name_error
+        )
         errors += [((*place, *path), problem) for path, problem in (*faults, *more)]
         errors += [
             ((*place, "matchFields"), f"{field.key}: write metadata.name and exactly one value")
@@ -94,8 +115,9 @@ def parse_node_selector(selector: object) -> NodeSelector:
 def tolerates(tolerations: object, taint: object) -> bool:
     """Whether one of these tolerations covers the taint.
 
-    An empty key covers every key, and an empty effect every effect. ``Exists`` ignores the value. The default
-    operator is ``Equal``. A toleration that is not a map covers nothing. A taint that is not a map needs no toleration.
+    An empty key covers every key, and an empty effect every effect. ``Exists`` ignores the value.
+    The default operator is ``Equal``. A toleration that is not a map covers nothing. A taint that
+    is not a map needs no toleration.
     """
     if not isinstance(taint, dict):
         return True

@@ -1,4 +1,6 @@
-"""Whether several pods find room at the same time: first fit decreasing, then a bounded exact search."""
+"""Whether several pods find room at the same time: first fit decreasing,
+then a bounded exact search.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Packing:
     fits: bool | None
     """None: the search was given up, or some node could not be judged."""
     placed: Mapping[str, str]
-    """The node of each pod that found one, by ``namespace/name``, in an order in which kube-scheduler accepts them."""
+    """The node of each pod that found one, by ``namespace/name``, in an order in which
+    kube-scheduler accepts them.
+    """
     left: tuple[Pod, ...] = ()
     """The pods for which first fit decreasing found no room."""
     preempting: bool = False
@@ -52,7 +56,9 @@ class Item:
 
 
 def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
-    """Return whether all pods find a place at the same time, in addition to all that run already."""
+    """Return whether all pods find a place at the same time,
+    in addition to all that run already.
+    """
     if not items:
         return Packing(True, {})
     ordered = sorted(items, key=lambda item: _size(item, scheduler), reverse=True)
@@ -66,10 +72,12 @@ def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
 
 
 def one_by_one(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
-    """Return whether all pods find a place if each starts after the one before has taken over from its source pod.
+    """Return whether all pods find a place if each starts after the one before has taken over from
+    its source pod.
 
-    A source pod that has gone makes room and repels no pod any more. But it counted for topology spread, so its node may
-    have become the emptiest domain, which takes no pod while it is cordoned.
+    A source pod that has gone makes room and repels no pod any more. But it counted for topology
+    spread, so its node may have become the emptiest domain, which takes no pod while it is
+    cordoned.
     """
     items = [_widened(item, scheduler) for item in items]
     search = _Search(scheduler, STEPS // 10, any_order=True)
@@ -80,12 +88,14 @@ def one_by_one(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
     return Packing(None if search.steps <= 0 else False, dict(search.most), left, in_turn=True)
 
 
-def _search(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[bool | None, dict[str, str] | None]:
+def _search(
+    items: Sequence[Item], scheduler: FilterPipeline
+) -> tuple[bool | None, dict[str, str] | None]:
     """Return whether the pods fit, and where.
 
-    A pod that is placed takes room and keeps others off, whatever the order. But it can open a node to a pod with
-    affinity or topology spread, so the pods are searched for without these constraints first: if there is no place
-    then, there is none. Otherwise every order counts.
+    A pod that is placed takes room and keeps others off, whatever the order. But it can open a node
+    to a pod with affinity or topology spread, so the pods are searched for without these
+    constraints first: if there is no place then, there is none. Otherwise every order counts.
     """
     open_later = any(waits_for_others(item.pod) for item in items)
     if open_later:
@@ -113,12 +123,18 @@ def _widened(item: Item, scheduler: FilterPipeline) -> Item:
     """Return the pod with the nodes that others can open to it."""
     if not waits_for_others(item.pod):
         return item
-    return replace(item, nodes=scheduler.place(_without_others(item.pod), without=item.source).candidates)
+    return replace(
+        item, nodes=scheduler.place(_without_others(item.pod), without=item.source).candidates
+    )
 
 
 def _size(item: Item, scheduler: FilterPipeline) -> tuple[float, str]:
-    """Return the largest share of a node's resource that the pod requests: the usual measure for several resources."""
-    nodes = [scheduler.state.nodes[name] for name in item.nodes[:1]] or list(scheduler.state.nodes.values())[:1]
+    """Return the largest share of a node's resource that the pod requests:
+    the usual measure for several resources.
+    """
+    nodes = [scheduler.state.nodes[name] for name in item.nodes[:1]] or list(
+        scheduler.state.nodes.values()
+    )[:1]
     share = max(
         (
             value / offered
@@ -131,7 +147,9 @@ def _size(item: Item, scheduler: FilterPipeline) -> tuple[float, str]:
     return share, item.pod.full_name
 
 
-def _first_fit(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[dict[str, str], tuple[Pod, ...]]:
+def _first_fit(
+    items: Sequence[Item], scheduler: FilterPipeline
+) -> tuple[dict[str, str], tuple[Pod, ...]]:
     placed: dict[str, str] = {}
     left: list[Pod] = []
     for item in items:
@@ -145,7 +163,9 @@ def _first_fit(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[dict[s
 
 
 def _takes(scheduler: FilterPipeline, item: Item, name: str) -> bool:
-    """Return whether a node among a pod's candidates still takes it, after other pods were placed."""
+    """Return whether a node among a pod's candidates still takes it,
+    after other pods were placed.
+    """
     check_time()
     state, pod = scheduler.state, item.pod
     if any(True for _ in missing({PODS: 1, **pod.requests}, state.free(state.nodes[name]))):
@@ -165,7 +185,9 @@ class _Search:
         """The most pods that were placed at the same time."""
 
     def run(self, items: Sequence[Item]) -> dict[str, str] | None:
-        """Return a node for each pod, or None if there is none or the search was given up (``steps`` is 0)."""
+        """Return a node for each pod, or None if there is none or the search was given up
+        (``steps`` is 0).
+        """
         return self.placed if self._descend(items) else None
 
     def _descend(self, items: Sequence[Item]) -> bool:
@@ -185,7 +207,9 @@ class _Search:
                 self.steps -= self.scheduler.state.comparisons(item.pod) // _COMPARISONS
             if not _takes(self.scheduler, item, name):
                 continue
-            free = tuple(sorted(self.scheduler.state.free(self.scheduler.state.nodes[name]).items()))
+            free = tuple(
+                sorted(self.scheduler.state.free(self.scheduler.state.nodes[name]).items())
+            )
             if free in tried and self.scheduler.is_simple(item.pod):
                 continue  # a node with the same room leads to the same result
             tried.add(free)

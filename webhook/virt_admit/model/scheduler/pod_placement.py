@@ -1,4 +1,6 @@
-"""Where one pod could go: the nodes that accept it, those that refuse it, and those that could not be judged."""
+"""Where one pod could go: the nodes that accept it, those that refuse it,
+and those that could not be judged.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import NamedTuple
 
 
 class ByLabels(NamedTuple):
-    """The nodes by what their names, labels and taints decide; shared by all pods that demand the same."""
+    """The nodes by what their names, labels and taints decide;
+    shared by all pods that demand the same.
+    """
 
     accepting: tuple[str, ...]
     """Sorted."""
@@ -19,23 +23,29 @@ class ByLabels(NamedTuple):
 class Placement:
     """Where one pod could go. Nodes are judged one by one, as if nothing else moved.
 
-    A cluster has thousands of VMs and hundreds of nodes, so only the nodes that differ from what labels and taints
-    decide are kept for each pod.
+    A cluster has thousands of VMs and hundreds of nodes, so only the nodes that differ from what
+    labels and taints decide are kept for each pod.
     """
 
     by_labels: ByLabels
     without: str = ""
     """The node that is left out: the one that the pod is on."""
     judged: Mapping[str, str | None] = field(default_factory=dict)
-    """Nodes where more than labels and taints decides: all causes; empty: accepted; None: undetermined."""
+    """Nodes where more than labels and taints decides: all causes; empty: accepted; None:
+    undetermined.
+    """
     unseen: tuple[str, ...] = ()
     """What could not be read. No node certainly accepts the pod then."""
     complete: bool = True
     """Whether every node of the cluster is known."""
     preempting: str = ""
-    """A node that would take the pod without its pods of lower priority, where no node takes it as it is."""
+    """A node that would take the pod without its pods of lower priority,
+    where no node takes it as it is.
+    """
     guessed: bool = False
-    """Whether more than labels and taints refuse the pod only by what could not be read, such as its requests."""
+    """Whether more than labels and taints refuse the pod only by what could not be read,
+    such as its requests.
+    """
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -45,7 +55,11 @@ class Placement:
     @property
     def undetermined(self) -> tuple[str, ...]:
         """Nodes on which nothing is known to be wrong, but not everything could be read."""
-        blind = [name for name, causes in self.judged.items() if causes is None or (causes and self._may_take(name))]
+        blind = [
+            name
+            for name, causes in self.judged.items()
+            if causes is None or (causes and self._may_take(name))
+        ]
         return tuple(sorted((*blind, *self._open()))) if self.unseen else tuple(sorted(blind))
 
     def _may_take(self, name: str) -> bool:
@@ -60,8 +74,14 @@ class Placement:
     @property
     def refusals(self) -> dict[str, str]:
         """The nodes that refuse the pod, each with all causes."""
-        found = {name: causes for name, causes in self.by_labels.refusing.items() if name != self.without}
-        return found | {name: causes for name, causes in self.judged.items() if causes and not self._may_take(name)}
+        found = {
+            name: causes for name, causes in self.by_labels.refusing.items() if name != self.without
+        }
+        return found | {
+            name: causes
+            for name, causes in self.judged.items()
+            if causes and not self._may_take(name)
+        }
 
     @property
     def has_candidate(self) -> bool:
@@ -74,5 +94,7 @@ class Placement:
 
     @property
     def certain(self) -> tuple[str, ...] | None:
-        """The candidates, or None if some node could not be judged, or may be one after preemption."""
+        """The candidates, or None if some node could not be judged,
+        or may be one after preemption.
+        """
         return self.candidates if self.is_certain else None

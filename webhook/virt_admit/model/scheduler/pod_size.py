@@ -35,11 +35,18 @@ class Container:
 
     @classmethod
     def of(
-        cls, requests: Mapping[str, int | Fraction], limits: Mapping[str, int | Fraction], name: str = ""
+        cls,
+        requests: Mapping[str, int | Fraction],
+        limits: Mapping[str, int | Fraction],
+        name: str = "",
     ) -> Container:
         """Round up as kube-scheduler does."""
         limited = {key: whole(key, value) for key, value in limits.items()}
-        return cls({**limited, **{key: whole(key, value) for key, value in requests.items()}}, limited, name)
+        return cls(
+            {**limited, **{key: whole(key, value) for key, value in requests.items()}},
+            limited,
+            name,
+        )
 
 
 class PodSize(NamedTuple):
@@ -49,7 +56,9 @@ class PodSize(NamedTuple):
     init: tuple[Container, ...] = ()
     overhead: Resources = MappingProxyType({})
     summed: bool = False
-    """The amounts are those of the whole pod, not of each container: the webhook keeps pods this way."""
+    """The amounts are those of the whole pod, not of each container:
+    the webhook keeps pods this way.
+    """
 
     @property
     def every(self) -> tuple[Container, ...]:
@@ -69,14 +78,20 @@ class PodSize(NamedTuple):
 
     def changed(self, change: Callable[[Container], Container]) -> PodSize:
         """Return the same pod with each container changed."""
-        return self._replace(containers=tuple(map(change, self.containers)), init=tuple(map(change, self.init)))
+        return self._replace(
+            containers=tuple(map(change, self.containers)), init=tuple(map(change, self.init))
+        )
 
     def _total(self, of: Callable[[Container], Resources]) -> dict[str, int]:
-        return total_of(map(of, self.containers), ((of(each), each.is_sidecar) for each in self.init))
+        return total_of(
+            map(of, self.containers), ((of(each), each.is_sidecar) for each in self.init)
+        )
 
 
 def read(spec: Field) -> PodSize:
-    """Return the size of a pod with this spec, without resources that are set for the pod as a whole."""
+    """Return the size of a pod with this spec,
+    without resources that are set for the pod as a whole.
+    """
     return PodSize(
         tuple(_container(item) for item in spec["containers"].items()),
         tuple(_container(item, is_sidecar(item)) for item in spec["initContainers"].items()),

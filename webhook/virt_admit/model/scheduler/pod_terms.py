@@ -1,7 +1,9 @@
-"""The required terms of pod affinities and anti-affinities: which other pods a pod demands or avoids.
+"""The required terms of pod affinities and anti-affinities:
+which other pods a pod demands or avoids.
 
-Each term of a pod multiplies with all other pods, and the author of a VM writes as many as fit into an object. Equal terms
-are one. An object with more different ones than ``MOST_TERMS`` is not searched: what depends on them is unknown.
+Each term of a pod multiplies with all other pods, and the author of a VM writes as many as fit into
+an object. Equal terms are one. An object with more different ones than ``MOST_TERMS`` is not
+searched: what depends on them is unknown.
 """
 
 from __future__ import annotations
@@ -32,14 +34,21 @@ class PodTerm(NamedTuple):
     namespaces: frozenset[str]
     namespace_selector: Selector | None
 
-    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    def matches(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
+    ) -> bool:
         """Return whether the term selects a pod with these labels in that namespace."""
-        return self.reaches(namespace, namespace_labels) and self.selector is not None and self.selector.matches(labels)
+        return (
+            self.reaches(namespace, namespace_labels)
+            and self.selector is not None
+            and self.selector.matches(labels)
+        )
 
     def reaches(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
         """Return whether the term concerns the pods of a namespace with these labels."""
         return namespace in self.namespaces or (
-            self.namespace_selector is not None and self.namespace_selector.matches(namespace_labels)
+            self.namespace_selector is not None
+            and self.namespace_selector.matches(namespace_labels)
         )
 
 
@@ -77,7 +86,8 @@ def pod_terms(affinity: Field, namespace: str, name: str, labels: Mapping[str, s
         what = f"the affinity of pods: {namespace}/{name} has {found}{_beyond(most)}"
         return PodTerms(unsearched=Unsearched(what, _reach(both, namespace)))
     attracting, repelling = (
-        tuple(dict.fromkeys(_term(term, namespace, labels) for term in terms)) for terms in listed.values()
+        tuple(dict.fromkeys(_term(term, namespace, labels) for term in terms))
+        for terms in listed.values()
     )
     return PodTerms(attracting, repelling)
 
@@ -86,35 +96,54 @@ def too_many(full_name: str, terms: tuple[PodTerm, ...], most: int) -> Unsearche
     """Return that these terms of a pod are more than those that are searched."""
     anywhere = any(term.namespace_selector is not None for term in terms)
     reach = None if anywhere else frozenset(name for term in terms for name in term.namespaces)
-    return Unsearched(f"the affinity of pods: {full_name} has {len(terms):,} affinity terms{_beyond(most)}", reach)
+    return Unsearched(
+        f"the affinity of pods: {full_name} has {len(terms):,} affinity terms{_beyond(most)}", reach
+    )
 
 
 def too_many_for_nodes(full_name: str, count: int) -> Unsearched:
     """Return that what a pod demands of nodes, which concerns no other pod, is too much."""
-    what = f"the node affinity of pods: {full_name} has {count:,} demands on nodes{_beyond(MOST_REQUIREMENTS)}"
+    what = (
+        f"the node affinity of pods: {full_name} has {count:,} demands on "
+        f"nodes{_beyond(MOST_REQUIREMENTS)}"
+    )
     return Unsearched(what, frozenset())
 
 
 def too_many_constraints(full_name: str, count: int, most: int) -> Unsearched:
-    """Return that the topology spread constraints of a pod, which concern no other pod, are too many."""
+    """Return that the topology spread constraints of a pod, which concern no other pod,
+    are too many.
+    """
     what = f"the topology spread of pods: {full_name} has {count:,} constraints{_beyond(most)}"
     return Unsearched(what, frozenset())
 
 
 def _beyond(most: int) -> str:
-    return f"; more than {most:,} are {NOT_SEARCHED}" if most else f", {NOT_SEARCHED} because there are too many in all"
+    return (
+        f"; more than {most:,} are {NOT_SEARCHED}"
+        if most
+        else f", {NOT_SEARCHED} because there are too many in all"
+    )
 
 
 def _different(affinity: Field) -> list[Field]:
     """Return the terms that are written differently."""
-    return list({repr(term.value): term for term in affinity[REQUIRED].items() if term.is_map}.values())
+    return list(
+        {repr(term.value): term for term in affinity[REQUIRED].items() if term.is_map}.values()
+    )
 
 
 def _requirements(term: Field) -> int:
     """Return roughly how many comparisons the term needs for one pod."""
     selectors = (term["labelSelector"], term["namespaceSelector"])
-    lists = [term["matchLabelKeys"], term["mismatchLabelKeys"], *(each["matchExpressions"] for each in selectors)]
-    return sum(len(each["matchLabels"].map) for each in selectors) + sum(1 for each in lists for _ in each.items())
+    lists = [
+        term["matchLabelKeys"],
+        term["mismatchLabelKeys"],
+        *(each["matchExpressions"] for each in selectors),
+    ]
+    return sum(len(each["matchLabels"].map) for each in selectors) + sum(
+        1 for each in lists for _ in each.items()
+    )
 
 
 def _reach(terms: list[Field], namespace: str) -> frozenset[str] | None:
@@ -130,7 +159,8 @@ def _namespaces(term: Field) -> frozenset[str]:
 def _term(term: Field, namespace: str, labels: Mapping[str, str]) -> PodTerm:
     names = _namespaces(term)
     chosen = term["namespaceSelector"]
-    if not names and not chosen.is_map:  # pkg/scheduler/framework/types.go#getNamespacesFromPodAffinityTerm
+    # pkg/scheduler/framework/types.go#getNamespacesFromPodAffinityTerm
+    if not names and not chosen.is_map:
         names = frozenset((namespace,))
     return PodTerm(
         topology_key=term["topologyKey"].text or "",
@@ -141,8 +171,10 @@ def _term(term: Field, namespace: str, labels: Mapping[str, str]) -> PodTerm:
 
 
 def with_label_keys(term: Field, labels: Mapping[str, str]) -> Selector | None:
-    """Return the label selector with ``matchLabelKeys`` and ``mismatchLabelKeys`` merged in, as the API server does
-    when a pod is created (pkg/registry/core/pod/strategy.go#applyMatchLabelKeysAndMismatchLabelKeys)."""
+    """Return the label selector with ``matchLabelKeys`` and ``mismatchLabelKeys`` merged in, as the
+    API server does when a pod is created
+    (pkg/registry/core/pod/strategy.go#applyMatchLabelKeysAndMismatchLabelKeys).
+    """
     if not term["labelSelector"].is_map:
         return None
     selector = selectors.parse(term["labelSelector"].value)

@@ -1,4 +1,6 @@
-"""Pods as kube-scheduler sees them: what they demand of a node and of other pods, and what they hold."""
+"""Pods as kube-scheduler sees them: what they demand of a node and of other pods,
+and what they hold.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One topology spread constraint that forbids scheduling (``whenUnsatisfiable: DoNotSchedule``)."""
+    """One topology spread constraint that forbids scheduling
+    (``whenUnsatisfiable: DoNotSchedule``).
+    """
 
     topology_key: str
     selector: Selector | None
@@ -56,7 +60,9 @@ class Pod:
     node_affinity: NodeSelector | None = None
     """None: every node matches."""
     forbidden_labels: tuple[str, ...] = ()
-    """Keys of labels that the node must not have: what KubeVirt adds to every term of the node affinity."""
+    """Keys of labels that the node must not have:
+    what KubeVirt adds to every term of the node affinity.
+    """
     tolerations: Any = None
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
@@ -66,10 +72,14 @@ class Pod:
     claims: tuple[str, ...] = ()
     """Names of the claims that it mounts."""
     fault: str = ""
-    """Why no node takes it now, whatever it demands: what it names does not exist; empty: nothing."""
+    """Why no node takes it now, whatever it demands: what it names does not exist; empty:
+    nothing.
+    """
     terminating: bool = False
     priority: int = 0
-    """``spec.priority``, which the API server sets from the PriorityClass; kube-scheduler reads a missing one as 0."""
+    """``spec.priority``, which the API server sets from the PriorityClass;
+    kube-scheduler reads a missing one as 0.
+    """
     never_preempts: bool = False
     meanings: Mapping[str, str] = field(default_factory=dict)
     """What some keys of ``node_selector`` and ``forbidden_labels`` stand for, in words."""
@@ -85,20 +95,37 @@ class Pod:
     @property
     def pod_selectors(self) -> tuple[Selector, ...]:
         """The selectors of its terms and of its topology spread constraints."""
-        selectors = (*(each.selector for each in self.terms), *(each.selector for each in self.spread))
+        selectors = (
+            *(each.selector for each in self.terms),
+            *(each.selector for each in self.spread),
+        )
         return tuple(each for each in selectors if each is not None)
 
     def with_most(self, terms: int) -> Pod:
-        """Return the pod, whose affinity or topology spread is not searched if it has more terms than that."""
+        """Return the pod, whose affinity or topology spread is not searched if it has more terms
+        than that.
+        """
         if len(self.spread) > terms:
-            return replace(self, spread=(), unsearched=too_many_constraints(self.full_name, len(self.spread), terms))
+            return replace(
+                self,
+                spread=(),
+                unsearched=too_many_constraints(self.full_name, len(self.spread), terms),
+            )
         if len(self.affinity) + len(self.anti_affinity) <= terms:
             return self
-        return replace(self, affinity=(), anti_affinity=(), unsearched=too_many(self.full_name, self.terms, terms))
+        return replace(
+            self,
+            affinity=(),
+            anti_affinity=(),
+            unsearched=too_many(self.full_name, self.terms, terms),
+        )
 
     def with_few_demands(self) -> Pod:
-        """Return the pod. If it demands more of each node than is searched, it demands nothing: then no node certainly
-        accepts it, and no node refuses it for these demands."""
+        """Return the pod.
+
+        If it demands more of each node than is searched, it demands nothing: then no node certainly
+        accepts it, and no node refuses it for these demands.
+        """
         affinity = self.node_affinity.terms if self.node_affinity is not None else ()
         tolerations = self.tolerations if isinstance(self.tolerations, list) else ()
         lists = (affinity, tolerations, self.node_selector, self.forbidden_labels)
@@ -147,7 +174,8 @@ def _claims(pod: Object) -> Iterator[str]:
         name = volume.at("persistentVolumeClaim", "claimName").text
         if name:
             yield name
-        elif volume["ephemeral"].is_map:  # a generic ephemeral volume (ephemeral volume controller: pod-volume)
+        elif volume["ephemeral"].is_map:
+            # a generic ephemeral volume (ephemeral volume controller: pod-volume)
             yield f"{pod.name}-{volume['name'].text or ''}"
 
 

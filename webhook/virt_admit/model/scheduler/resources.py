@@ -16,8 +16,9 @@ from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubernetes.quantities import parse_quantity
 
 Resources = Mapping[str, int]
-"""Amounts by resource name, as in ``status.allocatable``: ``cpu`` in millicores, all others in whole units (bytes,
-devices)."""
+"""Amounts by resource name, as in ``status.allocatable``: ``cpu`` in millicores, all others in
+whole units (bytes, devices).
+"""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -30,11 +31,14 @@ _BINARY: Final = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2
 
 
 def amount(resource: str, quantity: object) -> int:
-    """Return a quantity as a whole number, rounded up: millicores of ``cpu``, units of all others; 0 if invalid."""
+    """Return a quantity as a whole number, rounded up: millicores of ``cpu``, units of all others;
+    0 if invalid.
+    """
     return _amount(resource == CPU, quantity) if isinstance(quantity, (str, int)) else 0
 
 
-@functools.lru_cache(maxsize=8192, typed=True)  # few different quantities; typed, because True equals 1
+# few different quantities; typed, because True equals 1
+@functools.lru_cache(maxsize=8192, typed=True)
 def _amount(is_cpu: bool, quantity: str | int) -> int:
     try:
         exact = parse_quantity(quantity, integers=True)
@@ -44,7 +48,9 @@ def _amount(is_cpu: bool, quantity: str | int) -> int:
 
 
 def whole(resource: str, exact: Fraction | int) -> int:
-    """Return an exact amount (cores of ``cpu``) as a whole number, rounded up: millicores, units of all others."""
+    """Return an exact amount (cores of ``cpu``) as a whole number, rounded up: millicores,
+    units of all others.
+    """
     return max(0, min(_LARGEST, math.ceil(exact * 1000 if resource == CPU else exact)))
 
 
@@ -54,7 +60,10 @@ def amounts(quantities: Mapping[str, Any]) -> dict[str, int]:
 
 
 def are_quantities(quantities: Mapping[str, Any]) -> bool:
-    """Return whether each value is a quantity. The API server stores nothing else; a file may hold anything."""
+    """Return whether each value is a quantity.
+
+    The API server stores nothing else; a file may hold anything.
+    """
     return all(_is_quantity(value) for value in quantities.values())
 
 
@@ -72,21 +81,37 @@ def _parses(value: str | int) -> bool:
 
 
 def is_sized(spec: Field) -> bool:
-    """Return whether all requests and limits of a pod with this spec are quantities, so that its size is known."""
+    """Return whether all requests and limits of a pod with this spec are quantities,
+    so that its size is known.
+    """
     containers = (*spec["containers"].items(), *spec["initContainers"].items())
-    parts = [part for item in containers for part in (item.at("resources", "limits"), item.at("resources", "requests"))]
-    return all(are_quantities(part.map) for part in (*parts, spec.at("resources", "requests"), spec["overhead"]))
+    parts = [
+        part
+        for item in containers
+        for part in (item.at("resources", "limits"), item.at("resources", "requests"))
+    ]
+    return all(
+        are_quantities(part.map)
+        for part in (*parts, spec.at("resources", "requests"), spec["overhead"])
+    )
 
 
 def show(resource: str, value: int) -> str:
-    """Return an amount as a quantity for people: ``1500m``, ``12Gi``, ``2``. Rounded up to one decimal."""
+    """Return an amount as a quantity for people: ``1500m``, ``12Gi``, ``2``.
+
+    Rounded up to one decimal.
+    """
     if resource == CPU:
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
     if resource in (MEMORY, "storage") or resource.startswith(("hugepages-", "ephemeral-storage")):
         for size, suffix in _BINARY:
             if value >= size:
                 tenths = -(-value * 10 // size)
-                return f"{tenths // 10}{suffix}" if tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10}{suffix}"
+                return (
+                    f"{tenths // 10}{suffix}"
+                    if tenths % 10 == 0
+                    else f"{tenths // 10}.{tenths % 10}{suffix}"
+                )
     return str(value)
 
 
@@ -104,7 +129,8 @@ def highest(total: dict[str, int], other: Resources) -> None:
 
 
 def container_requests(container: Field, status: Field | None = None) -> dict[str, int]:
-    """Return the requests of one container; a limit without a request is the request, as the API server writes it.
+    """Return the requests of one container; a limit without a request is the request,
+    as the API server writes it.
 
     ``status``: the container's status.
     """
@@ -114,9 +140,11 @@ def container_requests(container: Field, status: Field | None = None) -> dict[st
 
 
 def _resized(requests: dict[str, int], status: Field | None) -> dict[str, int]:
-    """Return requests of a container or a pod; while a resize is under way the largest of all sides counts.
+    """Return requests of a container or a pod;
+    while a resize is under way the largest of all sides counts.
 
-    Without ``resources`` the status does not count (component-helpers resource/helpers.go#determineEffectiveRequests).
+    Without ``resources`` the status does not count (component-helpers
+    resource/helpers.go#determineEffectiveRequests).
     """
     if status is not None and status["resources"].is_map:
         for actual in (status.at("resources", "requests"), status["allocatedResources"]):
@@ -129,11 +157,14 @@ def is_sidecar(init_container: Field) -> bool:
     return init_container["restartPolicy"].text == "Always"
 
 
-def total_of(containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]]) -> dict[str, int]:
+def total_of(
+    containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]]
+) -> dict[str, int]:
     """Add up the containers of a pod.
 
-    ``init``: the init containers in the order in which they start, and whether each is a sidecar. Sidecars and containers
-    add up; an ordinary init container counts where it alone, next to the sidecars before it, needs more.
+    ``init``: the init containers in the order in which they start, and whether each is a sidecar.
+    Sidecars and containers add up; an ordinary init container counts where it alone, next to the
+    sidecars before it, needs more.
     """
     total: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -157,9 +188,17 @@ def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
     running = _by_name(status, "containerStatuses")
     started = _by_name(status, "initContainerStatuses")
     total = total_of(
-        (container_requests(item, running.get(item["name"].text)) for item in spec["containers"].items()),
         (
-            (container_requests(item, started.get(item["name"].text) if is_sidecar(item) else None), is_sidecar(item))
+            container_requests(item, running.get(item["name"].text))
+            for item in spec["containers"].items()
+        ),
+        (
+            (
+                container_requests(
+                    item, started.get(item["name"].text) if is_sidecar(item) else None
+                ),
+                is_sidecar(item),
+            )
             for item in spec["initContainers"].items()
         ),
     )

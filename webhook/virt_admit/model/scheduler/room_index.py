@@ -1,7 +1,7 @@
 """Which nodes are short of what a pod needs, found without looking at every node.
 
-In a healthy cluster few nodes are short of anything, and a drain plan asks for thousands of pods. Nodes are sorted by
-what they have left, so that the short ones are found by bisection.
+In a healthy cluster few nodes are short of anything, and a drain plan asks for thousands of pods.
+Nodes are sorted by what they have left, so that the short ones are found by bisection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class _Sorted:
 
 
 class RoomIndex:
-    """Free resources, attached volumes and topology domains of one state, as of one moment. All of it on demand."""
+    """Free resources, attached volumes and topology domains of one state, as of one moment.
+
+    All of it on demand.
+    """
 
     def __init__(self, state: SchedulerSnapshot, volumes: Volumes) -> None:
         self.generation = state.generation
@@ -50,11 +53,16 @@ class RoomIndex:
     @functools.cached_property
     def _silent(self) -> frozenset[str]:
         """The nodes that do not say how much they have."""
-        return frozenset(name for name, node in self._state.nodes.items() if node.allocatable is None)
+        return frozenset(
+            name for name, node in self._state.nodes.items() if node.allocatable is None
+        )
 
     @functools.cached_property
     def _limits(self) -> Mapping[str, Mapping[str, int] | None]:
-        """How many volumes each driver attaches to a node; None: it cannot be read. Nodes without limits are omitted."""
+        """How many volumes each driver attaches to a node; None: it cannot be read.
+
+        Nodes without limits are omitted.
+        """
         found = {name: self._limits_of(name) for name in self._state.nodes}
         return {name: limits for name, limits in found.items() if limits != {}}
 
@@ -64,7 +72,9 @@ class RoomIndex:
         return bool(self._limits)
 
     def short_of(self, requests: Resources) -> set[str]:
-        """Return the nodes with less room than requested, and those that do not say how much they have."""
+        """Return the nodes with less room than requested,
+        and those that do not say how much they have.
+        """
         return self.lacking(requests) | self._silent
 
     def lacking(self, requests: Resources) -> set[str]:
@@ -74,7 +84,9 @@ class RoomIndex:
             if value > 0:
                 index = self._by_resource.get(resource)
                 if index is None:
-                    index = _Sorted({name: free.get(resource, 0) for name, free in self._free.items()})
+                    index = _Sorted(
+                        {name: free.get(resource, 0) for name, free in self._free.items()}
+                    )
                     self._by_resource[resource] = index
                 found.update(index.below(value))
         return found - self._silent
@@ -93,7 +105,9 @@ class RoomIndex:
     # --- volumes
 
     def near_limit(self, claims: Sequence[Claim]) -> set[str]:
-        """Return the nodes that may not attach all the volumes, and those whose limits cannot be read."""
+        """Return the nodes that may not attach all the volumes,
+        and those whose limits cannot be read.
+        """
         drivers = {claim.driver for claim in claims if claim.driver}
         if not drivers or not self.limited:
             return set()

@@ -1,6 +1,8 @@
-"""Sums over the nodes of a ledger that a single change keeps: a review of an admission webhook looks at no node.
+"""Sums over the nodes of a ledger that a single change keeps:
+a review of an admission webhook looks at no node.
 
-What is kept changes in place, by one thread at a time (``Ledger.derive``). Readers take values that do not change.
+What is kept changes in place, by one thread at a time (``Ledger.derive``). Readers take values that
+do not change.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class RoomTotals(NamedTuple):
     """The nodes."""
     free: Mapping[str, int]
     heaviest: Mapping[str, int]
-    """An upper bound of what the loss of one node takes of the free room: its own free room, and what its VMs need."""
+    """An upper bound of what the loss of one node takes of the free room: its own free room,
+    and what its VMs need.
+    """
     largest: tuple[int, ...]
     """The free memory of the nodes with the most of it, ascending."""
     silent: frozenset[str]
@@ -53,8 +57,9 @@ ByNode = Mapping[str, Mapping[str, Amounts]]
 NOTHING: Final = Amounts(0, 0)
 _LIGHTEST: Final = (0, "")
 _DRIFT: Final = 64
-"""The heaviest node is searched again once it became lighter by more than one part in so many, because a look at all
-nodes takes long."""
+"""The heaviest node is searched again once it became lighter by more than one part in so many,
+because a look at all nodes takes long.
+"""
 _LARGEST: Final = 32
 
 
@@ -74,11 +79,19 @@ class RoomSums:
     def totals(self) -> RoomTotals:
         """What a review asks for first."""
         heaviest = {resource: most for resource, (most, _) in self._heaviest.items()}
-        return RoomTotals(len(self._nodes), dict(self._free), heaviest, tuple(self._memory[-_LARGEST:]), self._silent)
+        return RoomTotals(
+            len(self._nodes),
+            dict(self._free),
+            heaviest,
+            tuple(self._memory[-_LARGEST:]),
+            self._silent,
+        )
 
     @property
     def by_node(self) -> tuple[RoomTotals, ByNode]:
-        """The same with the amounts of every node: copying them takes as long as there are nodes."""
+        """The same with the amounts of every node:
+        copying them takes as long as there are nodes.
+        """
         return self.totals, dict(self._nodes)
 
     def copy(self) -> RoomSums:
@@ -101,7 +114,10 @@ class RoomSums:
             counts = after is not None and can_be_lost(name, ledger)
             for resource in {**(before or {}), **(after or {})}:
                 each = after.get(resource, NOTHING) if after is not None and counts else NOTHING
-                weight, (most, heaviest) = each.free + each.needs, self._heaviest.get(resource, _LIGHTEST)
+                weight, (most, heaviest) = (
+                    each.free + each.needs,
+                    self._heaviest.get(resource, _LIGHTEST),
+                )
                 if weight >= most:
                     self._heaviest[resource] = weight, name
                 elif heaviest == name and most - weight > most // _DRIFT:
@@ -109,9 +125,13 @@ class RoomSums:
         self._silent = frozenset(silent)
         for resource in searched:
             weights = weights_of(resource, self._nodes, ledger)
-            self._heaviest[resource] = max(((weight, name) for name, weight in weights.items()), default=_LIGHTEST)
+            self._heaviest[resource] = max(
+                ((weight, name) for name, weight in weights.items()), default=_LIGHTEST
+            )
 
-    def _count(self, before: Mapping[str, Amounts] | None, after: Mapping[str, Amounts] | None) -> None:
+    def _count(
+        self, before: Mapping[str, Amounts] | None, after: Mapping[str, Amounts] | None
+    ) -> None:
         free, memory = self._free, self._memory
         if before is not None:
             for resource, each in before.items():
@@ -140,8 +160,9 @@ def weights_of(resource: str, by_node: ByNode, ledger: Ledger) -> dict[str, int]
 
 
 def _amounts(name: str, ledger: Ledger, view: RoomView) -> Mapping[str, Amounts] | None:
-    """Return the amounts of a node by resource, empty: it does not report what it offers; None: it does not exist,
-    or no VM may run there."""
+    """Return the amounts of a node by resource, empty: it does not report what it offers; None: it
+    does not exist, or no VM may run there.
+    """
     node = ledger.nodes.get(name)
     if node is None or not node.hosts_vms:
         return None
@@ -160,7 +181,10 @@ def _amounts(name: str, ledger: Ledger, view: RoomView) -> Mapping[str, Amounts]
             free[resource] = free.get(resource, 0) - amount
     for resource, amount in _preemptible(sums, view).items():
         free[resource] += amount
-    return {resource: Amounts(max(0, amount), needs.get(resource, 0)) for resource, amount in free.items()}
+    return {
+        resource: Amounts(max(0, amount), needs.get(resource, 0))
+        for resource, amount in free.items()
+    }
 
 
 def _preemptible(sums: NodeSums, view: RoomView) -> Mapping[str, int]:
@@ -205,5 +229,7 @@ class VmDemands:
 
     @property
     def every(self) -> tuple[tuple[int | None, bool], ...]:
-        """The highest priority of VMs, and whether they tolerate lasting taints, as different nodes have them."""
+        """The highest priority of VMs, and whether they tolerate lasting taints,
+        as different nodes have them.
+        """
         return tuple(self._numbers)

@@ -1,4 +1,5 @@
-"""How many affinity terms of a pod are searched in a cluster: what the terms of all pods cost together is bounded.
+"""How many affinity terms of a pod are searched in a cluster: what the terms of all pods cost
+together is bounded.
 
 The cost is counted and not measured, so that the same cluster always gives the same answer.
 """
@@ -17,8 +18,10 @@ from virt_admit.model.scheduler.snapshot import Label, anchors, labels_of
 
 _FEW: Final = 3
 MOST_COMPARISONS: Final = {MOST_TERMS: 1_000_000, 10: 1_000_000, _FEW: 5_000_000}
-"""Comparisons of terms with pods or nodes, if each pod that may move is placed once, by the number of terms of one pod that
-are searched. A million takes about a second. Few terms may cost more: large clusters have them for good reasons."""
+"""Comparisons of terms with pods or nodes, if each pod that may move is placed once, by the number
+of terms of one pod that are searched. A million takes about a second. Few terms may cost more:
+large clusters have them for good reasons.
+"""
 
 
 def most_terms(pods: Sequence[Pod], moving: Sequence[Pod], nodes: int) -> int:

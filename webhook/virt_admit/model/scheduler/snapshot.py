@@ -23,7 +23,9 @@ class Node:
     """Those that keep pods off: ``NoSchedule`` and ``NoExecute``."""
     cordoned: bool = False
     ready: bool = True
-    """Whether its condition Ready is not False or Unknown: the node lifecycle controller taints it then."""
+    """Whether its condition Ready is not False or Unknown:
+    the node lifecycle controller taints it then.
+    """
     allocatable: Resources | None = None
     """None: the node does not report it, or the size of a pod on it is not known."""
 
@@ -34,7 +36,9 @@ def read_node(node: Object, *, moment: bool = True) -> Node:
     ``moment``: whether its cordon, its condition Ready and its allocatable resources are read too.
     """
     labels = node.labels
-    taints = tuple(taint.value for taint in node.at("spec", "taints").items() if taint["effect"].text in _HARD)
+    taints = tuple(
+        taint.value for taint in node.at("spec", "taints").items() if taint["effect"].text in _HARD
+    )
     if not moment:
         return Node(node.name, labels, taints)
     allocatable = node.at("status", "allocatable")
@@ -44,7 +48,9 @@ def read_node(node: Object, *, moment: bool = True) -> Node:
         taints,
         cordoned=node.at("spec", "unschedulable").boolean is True,
         ready=node.condition("Ready")["status"].text in (None, "True"),
-        allocatable=amounts(allocatable.map) if allocatable.is_map and are_quantities(allocatable.map) else None,
+        allocatable=amounts(allocatable.map)
+        if allocatable.is_map and are_quantities(allocatable.map)
+        else None,
     )
 
 
@@ -56,13 +62,21 @@ Label = tuple[str, str | None]
 """A label; None for its value: any value."""
 _ANY: Final = (None,)
 _MOST_VALUES: Final = 10
-"""Values of one label under which a term is indexed; with more it is indexed under the label with any value."""
+"""Values of one label under which a term is indexed;
+with more it is indexed under the label with any value.
+"""
 
 
 def anchors(selector: Selector) -> Sequence[Label | None]:
-    """Return labels of which everything selected has exactly one, for indexes; ``(None,)`` if no label is demanded."""
+    """Return labels of which everything selected has exactly one, for indexes;
+    ``(None,)`` if no label is demanded.
+    """
     demanded = sorted(
-        (len(each.values) if each.operator == IN else _MOST_VALUES + 1, each.key, sorted(each.values))
+        (
+            len(each.values) if each.operator == IN else _MOST_VALUES + 1,
+            each.key,
+            sorted(each.values),
+        )
         for each in selector.requirements
         if each.operator in (IN, EXISTS)
     )
@@ -74,7 +88,10 @@ def anchors(selector: Selector) -> Sequence[Label | None]:
 
 @dataclass(slots=True)
 class SchedulerSnapshot:
-    """Nodes, the pods bound to them and what these hold. ``fork`` makes a cheap copy to try placements on."""
+    """Nodes, the pods bound to them and what these hold.
+
+    ``fork`` makes a cheap copy to try placements on.
+    """
 
     nodes: Mapping[str, Node]
     namespaces: Mapping[str, Mapping[str, str]]
@@ -85,25 +102,34 @@ class SchedulerSnapshot:
     by_label: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
     """Pods by their labels, by the keys of these, and all under None; without those bound later."""
     bound_later: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
-    """The pods that ``bind`` added, likewise. They are few, and ``by_label`` has tuples of all pods."""
+    """The pods that ``bind`` added, likewise. They are few,
+    and ``by_label`` has tuples of all pods.
+    """
     repelling: dict[Label | None, dict[PodTerm, tuple[Pod, ...]]] = field(default_factory=dict)
-    """The terms of required anti-affinities, by a label that they demand of the pods that they repel, each with the pods
-    that have it. Inner maps are never changed in place."""
+    """The terms of required anti-affinities, by a label that they demand of the pods that they
+    repel, each with the pods that have it. Inner maps are never changed in place.
+    """
     unsearched: tuple[Pod, ...] = ()
     """Pods with so many terms that they are not searched, sorted."""
     generation: int = 0
     """Grows with every change."""
     lowest: dict[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
-    """Pods of a node with their lowest priority, as they were when it was asked for; shared by all copies."""
+    """Pods of a node with their lowest priority, as they were when it was asked for;
+    shared by all copies.
+    """
 
     @classmethod
     def of(
         cls, nodes: Iterable[Node], pods: Iterable[Pod], namespaces: Mapping[str, Mapping[str, str]]
     ) -> SchedulerSnapshot:
-        """Return the state of these nodes and pods; pods on unknown nodes count for affinity nowhere."""
+        """Return the state of these nodes and pods;
+        pods on unknown nodes count for affinity nowhere.
+        """
         bound_pods = list(pods)
         unsized = {pod.node for pod in bound_pods if not pod.sized}
-        known = (replace(node, allocatable=None) if node.name in unsized else node for node in nodes)
+        known = (
+            replace(node, allocatable=None) if node.name in unsized else node for node in nodes
+        )
         state = cls({node.name: node for node in known}, namespaces)
         by_node: dict[str, list[Pod]] = {}
         by_label: dict[Label | None, list[Pod]] = {}
@@ -125,7 +151,8 @@ class SchedulerSnapshot:
         state.pods = {node: tuple(bound) for node, bound in by_node.items()}
         state.by_label = {label: tuple(some) for label, some in by_label.items()}
         state.repelling = {
-            label: {term: tuple(some) for term, some in terms.items()} for label, terms in repelling.items()
+            label: {term: tuple(some) for term, some in terms.items()}
+            for label, terms in repelling.items()
         }
         state.unsearched = tuple(sorted(unsearched, key=lambda pod: pod.full_name))
         return state
@@ -148,7 +175,8 @@ class SchedulerSnapshot:
     def without_nodes(self, lost: Container[str]) -> SchedulerSnapshot:
         """Return the state without these nodes and the pods on them.
 
-        It is not for placements: ``fork`` it first. Indexes still hold the pods of these nodes, which count nowhere.
+        It is not for placements: ``fork`` it first. Indexes still hold the pods of these nodes,
+        which count nowhere.
         """
         return SchedulerSnapshot(
             {name: node for name, node in self.nodes.items() if name not in lost},
@@ -176,7 +204,9 @@ class SchedulerSnapshot:
             terms = self.repelling.get(label_or_none, {})
             self.repelling[label_or_none] = {**terms, term: (*terms.get(term, ()), pod)}
         if pod.unsearched is not None:
-            self.unsearched = tuple(sorted((*self.unsearched, pod), key=lambda each: each.full_name))
+            self.unsearched = tuple(
+                sorted((*self.unsearched, pod), key=lambda each: each.full_name)
+            )
 
     def unbind(self, pod: Pod) -> None:
         """Remove a pod from its node."""
@@ -201,8 +231,14 @@ class SchedulerSnapshot:
             yield from bound
 
     def lowest_priority(self, default: int) -> int:
-        """Return the lowest priority of all pods. Copies look only at the nodes on which they differ."""
-        return min((self._lowest_on(node, bound) for node, bound in self.pods.items() if bound), default=default)
+        """Return the lowest priority of all pods.
+
+        Copies look only at the nodes on which they differ.
+        """
+        return min(
+            (self._lowest_on(node, bound) for node, bound in self.pods.items() if bound),
+            default=default,
+        )
 
     def _lowest_on(self, node: str, bound: tuple[Pod, ...]) -> int:
         known = self.lowest.get(node)
@@ -217,13 +253,21 @@ class SchedulerSnapshot:
             yield from self.bound_later.get(label, ())
 
     def comparisons(self, pod: Pod) -> int:
-        """Return how many pods and terms must be looked at to know where other pods let the pod go."""
+        """Return how many pods and terms must be looked at to know where other pods let the pod
+        go.
+        """
         selecting = [label for each in pod.pod_selectors for label in anchors(each)]
-        own = sum(len(pods.get(label, ())) for pods in (self.by_label, self.bound_later) for label in selecting)
+        own = sum(
+            len(pods.get(label, ()))
+            for pods in (self.by_label, self.bound_later)
+            for label in selecting
+        )
         return own + sum(len(self.repelling.get(label, ())) for label in labels_of(pod))
 
     def free(self, node: Node) -> dict[str, int]:
-        """Return what is left of the node's allocatable resources; negative where too much is requested."""
+        """Return what is left of the node's allocatable resources;
+        negative where too much is requested.
+        """
         used = self.used.get(node.name, {})
         return {name: value - used.get(name, 0) for name, value in (node.allocatable or {}).items()}
 

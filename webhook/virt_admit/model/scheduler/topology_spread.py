@@ -29,7 +29,9 @@ class SpreadDomains:
         value = labels.get(self.constraint.topology_key)
         if value is None:
             return True
-        return self.counts.get(value, 0) + self.counts_itself - self.least > self.constraint.max_skew
+        return (
+            self.counts.get(value, 0) + self.counts_itself - self.least > self.constraint.max_skew
+        )
 
 
 def spread_domains(
@@ -41,8 +43,8 @@ def spread_domains(
 ) -> SpreadDomains:
     """Return how the pods of a cluster are spread over the domains of one constraint of a pod.
 
-    ``eligible``: whether a node counts for a constraint, by the pod's node affinity and tolerations.
-    ``gone``: ids of pods that will have ended before the pod is scheduled.
+    ``eligible``: whether a node counts for a constraint, by the pod's node affinity and
+    tolerations. ``gone``: ids of pods that will have ended before the pod is scheduled.
     """
     key, selector = constraint.topology_key, constraint.selector
     counts: Counter[str] = Counter()
@@ -53,7 +55,8 @@ def spread_domains(
         if keys <= node.labels.keys() and eligible(node, constraint):
             counted[node.name] = node.labels[key]
             counts[node.labels[key]] += 0
-    if selector is not None and selector.requirements:  # an empty one counts no pod (common.go#countPodsMatchSelector)
+    # an empty one counts no pod (common.go#countPodsMatchSelector)
+    if selector is not None and selector.requirements:
         for other in state.selected(selector):
             check_time()
             domain = counted.get(other.node)

@@ -1,6 +1,7 @@
 """What was not read of nodes and namespaces although other pods decide by it where a pod can go.
 
-A pod on a node that was not read closes or opens a whole zone, and a namespace without known labels may be selected.
+A pod on a node that was not read closes or opens a whole zone, and a namespace without known labels
+may be selected.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot, labels_of
 
 
-def unread_links(pod: Pod, state: SchedulerSnapshot, *, complete: bool, namespaces: str) -> Iterator[str]:
-    """Yield what could not be read although affinity, anti-affinity or topology spread of a pod rests on it.
+def unread_links(
+    pod: Pod, state: SchedulerSnapshot, *, complete: bool, namespaces: str
+) -> Iterator[str]:
+    """Yield what could not be read although affinity,
+    anti-affinity or topology spread of a pod rests on it.
 
     Args:
         pod: the pod to place.
@@ -21,14 +25,18 @@ def unread_links(pod: Pod, state: SchedulerSnapshot, *, complete: bool, namespac
         complete: whether every node is known.
         namespaces: what could not be read of namespaces; empty: all are known.
     """
-    if not complete and (pod.affinity or pod.anti_affinity or pod.spread or any(_repelling(pod, state))):
+    if not complete and (
+        pod.affinity or pod.anti_affinity or pod.spread or any(_repelling(pod, state))
+    ):
         yield "the nodes of the cluster"
     if namespaces and (_selects_namespaces(pod) or may_be_repelled(pod, state)):
         yield namespaces
 
 
 def may_be_repelled(pod: Pod, state: SchedulerSnapshot) -> bool:
-    """Return whether the labels of the pod's own namespace decide if other pods repel it, and were not read."""
+    """Return whether the labels of the pod's own namespace decide if other pods repel it,
+    and were not read.
+    """
     if pod.namespace in state.namespaces:
         return False
     return any(term.namespace_selector is not None for term in _repelling(pod, state))

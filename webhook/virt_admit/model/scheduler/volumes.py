@@ -1,7 +1,7 @@
 """The volumes of pods: which nodes can mount them, and how many a CSI driver attaches to a node.
 
-Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins: volumebinding/binder.go, volumezone/volume_zone.go,
-volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins: volumebinding/binder.go,
+volumezone/volume_zone.go, volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, CSI_DRIVER, CSI_NODE, PV, PVC, STORAGE_CLASS
+from virt_admit.model.kubernetes.kinds import (
+    CSI_CAPACITY,
+    CSI_DRIVER,
+    CSI_NODE,
+    PV,
+    PVC,
+    STORAGE_CLASS,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
@@ -61,7 +68,10 @@ NO_STORAGE: Final = "storage for claim "
 
 @dataclass(frozen=True, slots=True)
 class StorageOffers:
-    """The largest possible volume of a StorageClass, by the labels of nodes. A class may have an offer for each node."""
+    """The largest possible volume of a StorageClass, by the labels of nodes.
+
+    A class may have an offer for each node.
+    """
 
     every: tuple[tuple[Selector, int], ...] = ()
     _by_label: dict[tuple[str, str] | None, list[tuple[Selector, int]]] = field(
@@ -85,17 +95,25 @@ class StorageOffers:
 
 
 def _demanded(selector: Selector) -> tuple[str, str] | None:
-    """Return a label without which the selector matches nothing, that of one node first; None: it demands no single value."""
-    exact = (each for each in selector.requirements if each.operator == selectors.IN and len(each.values) == 1)
+    """Return a label without which the selector matches nothing, that of one node first; None: it
+    demands no single value.
+    """
+    exact = (
+        each
+        for each in selector.requirements
+        if each.operator == selectors.IN and len(each.values) == 1
+    )
     labels = ((each.key, next(iter(each.values))) for each in exact)
     return min(labels, key=lambda label: (not label[0].endswith(_NODE_KEYS), label), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class FreeStorage:
-    """What a CSI driver says that nodes have left for a claim that is bound when its pod has a node.
+    """What a CSI driver says that nodes have left for a claim that is bound when its pod has a
+    node.
 
-    Source: pkg/scheduler/framework/plugins/volumebinding/binder.go#hasEnoughCapacity #nodeHasAccess #capacitySufficient.
+    Source: pkg/scheduler/framework/plugins/volumebinding/binder.go#hasEnoughCapacity #nodeHasAccess
+    #capacitySufficient.
     """
 
     driver: str
@@ -149,15 +167,27 @@ class Claim:
 
     @property
     def place(self) -> VolumePlace | None:
-        """Where alone the volume can be used, by nodes before zones; None: anywhere, or it cannot be said shortly."""
+        """Where alone the volume can be used, by nodes before zones; None: anywhere,
+        or it cannot be said shortly.
+        """
         return _place(self.node_affinity, self.zones)
 
     def refusal(self, node: str, labels: Mapping[str, Any], *, moment: bool = True) -> str:
-        """Return why a node cannot mount the volume; empty: it can. ``moment``: what passes counts."""
+        """Return why a node cannot mount the volume; empty: it can.
+
+        ``moment``: what passes counts.
+        """
         if moment and node in self.unserved:
             return self.unserved[node]
-        if self.free is not None and self.free.allowed is not None and not self.free.allowed.matches(node, labels):
-            return f"StorageClass {self.free.storage_class} allows no volume for claim {self.name} there"
+        if (
+            self.free is not None
+            and self.free.allowed is not None
+            and not self.free.allowed.matches(node, labels)
+        ):
+            return (
+                f"StorageClass {self.free.storage_class} allows no volume for claim {self.name} "
+                "there"
+            )
         if self.free is not None and moment and (lacks := self.free.lacks(labels)):
             return f"{NO_STORAGE}{self.name}: {lacks}"
         if self.node_affinity is not None and not self.node_affinity.matches(node, labels):
@@ -187,7 +217,9 @@ _MOST_PLACES: Final = 3
 
 
 @functools.lru_cache(maxsize=4096)
-def _place(affinity: NodeSelector | None, zones: tuple[tuple[str, frozenset[str]], ...]) -> VolumePlace | None:
+def _place(
+    affinity: NodeSelector | None, zones: tuple[tuple[str, frozenset[str]], ...]
+) -> VolumePlace | None:
     terms = affinity.terms if affinity is not None else ()
     keys = {requirement.key for term in terms for requirement in term.labels}
     found = dict(zones)
@@ -196,9 +228,13 @@ def _place(affinity: NodeSelector | None, zones: tuple[tuple[str, frozenset[str]
         if len(allowed) == len(terms):
             found[key] = frozenset[str]().union(*allowed)
     few = {key: sorted(values) for key, values in found.items() if 0 < len(values) <= _MOST_PLACES}
-    for key in sorted(few, key=lambda key: (not key.endswith(_NODE_KEYS), not key.endswith("zone"), key)):
+    for key in sorted(
+        few, key=lambda key: (not key.endswith(_NODE_KEYS), not key.endswith("zone"), key)
+    ):
         is_node, named = key.endswith(_NODE_KEYS), " or ".join(few[key])
-        where = f"on node {named}" if is_node else f"in zone {named}" if key.endswith("zone") else ""
+        where = (
+            f"on node {named}" if is_node else f"in zone {named}" if key.endswith("zone") else ""
+        )
         label = f"{key}={few[key][0]}"
         return VolumePlace(where or f"on nodes with {key}={named}", label, is_node)
     return None
@@ -218,7 +254,8 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
     """Return what a claim demands of a node.
 
     Raises:
-        Unseen: the claim or its volume cannot be read, or kube-scheduler chooses a node and a volume together.
+        Unseen: the claim or its volume cannot be read, or kube-scheduler chooses a node and a
+            volume together.
     """
     found = cluster.get(PVC, namespace, name)
     if found is None:
@@ -242,7 +279,10 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
 
 
 def _faulty(found: Object, fault: str, volume_name: str, cluster: Cluster) -> Claim:
-    """Return a claim that no new pod can mount. Pods that run with it still attach its volume (csi.go#getCSIDriverInfo)."""
+    """Return a claim that no new pod can mount.
+
+    Pods that run with it still attach its volume (csi.go#getCSIDriverInfo).
+    """
     volume = find(cluster, PV, "", volume_name)
     if volume is None:
         return Claim(found.name, fault)
@@ -260,25 +300,35 @@ def _fault(found: Object) -> str:
 
 
 def _waits_for_pod(found: Object, cluster: Cluster) -> Object | None:
-    """Return the StorageClass of a claim that is bound only when kube-scheduler has chosen a node; None: it is not.
+    """Return the StorageClass of a claim that is bound only when kube-scheduler has chosen a node;
+    None: it is not.
 
     Raises:
         Unseen: its StorageClass cannot be read.
     """
     name = found.at("spec", "storageClassName").text
     chosen = cluster.get(STORAGE_CLASS, "", name) if name else None
-    return chosen if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer" else None
+    return (
+        chosen
+        if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer"
+        else None
+    )
 
 
 def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorage | None:
-    """Return where the volume of a claim could be made; None: nothing says so, or kube-scheduler has an existing one to choose.
+    """Return where the volume of a claim could be made; None: nothing says so, or kube-scheduler
+    has an existing one to choose.
 
     Raises:
         Unseen: what says so could not be read.
     """
     driver = chosen["provisioner"].text or ""
     size = amount(MEMORY, found.at("spec", "resources", "requests", "storage").value)
-    known = cluster.get(CSI_DRIVER, "", driver) if driver and size and not found.annotations.get(_SELECTED) else None
+    known = (
+        cluster.get(CSI_DRIVER, "", driver)
+        if driver and size and not found.annotations.get(_SELECTED)
+        else None
+    )
     if known is None or known.at("spec", "storageCapacity").boolean is not True:
         return None
     existing, unread = cluster.cached(_classes_with_volumes)
@@ -287,18 +337,27 @@ def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorag
     capacities, blind = cluster.cached(_capacities)
     if unread or blind:
         raise Unseen(unread or blind)
-    terms = [{"matchExpressions": _expressions(term)} for term in chosen["allowedTopologies"].items()]
+    terms = [
+        {"matchExpressions": _expressions(term)} for term in chosen["allowedTopologies"].items()
+    ]
     allowed = parse_node_selector({"nodeSelectorTerms": terms}) if terms else None
-    return FreeStorage(driver, chosen.name, size, allowed, capacities.get(chosen.name, StorageOffers()))
+    return FreeStorage(
+        driver, chosen.name, size, allowed, capacities.get(chosen.name, StorageOffers())
+    )
 
 
 def _expressions(term: Field) -> list[dict[str, Any]]:
     labels = term["matchLabelExpressions"].items()
-    return [{"key": each["key"].value, "operator": "In", "values": each["values"].value} for each in labels]
+    return [
+        {"key": each["key"].value, "operator": "In", "values": each["values"].value}
+        for each in labels
+    ]
 
 
 def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:
-    """Return the StorageClasses with a volume that no claim has been bound to, and what could not be read."""
+    """Return the StorageClasses with a volume that no claim has been bound to,
+    and what could not be read.
+    """
     volumes, unread = gather(cluster.list(PV))
     free = (each for each in volumes if not each.at("spec", "claimRef", "uid").text)
     return frozenset(each.at("spec", "storageClassName").text or "" for each in free), unread
@@ -334,15 +393,21 @@ def _bound(found: Object, volume: Object) -> Claim:
 
 
 def _by_labels(selector: NodeSelector) -> NodeSelector | None:
-    """Return the node affinity of a volume without ``matchFields``, which kube-scheduler ignores in it: the check
-    gets the node's labels alone (component-helpers storage/volume/helpers.go#CheckNodeAffinity)."""
+    """Return the node affinity of a volume without ``matchFields``, which kube-scheduler ignores in
+    it: the check gets the node's labels alone (component-helpers
+    storage/volume/helpers.go#CheckNodeAffinity).
+    """
     if any(term.fields and not term.labels for term in selector.terms):
         return None
-    return selector._replace(terms=tuple(term._replace(fields=frozenset()) for term in selector.terms))
+    return selector._replace(
+        terms=tuple(term._replace(fields=frozenset()) for term in selector.terms)
+    )
 
 
 def _zones(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the zones of a volume; a label with an empty part is ignored (volume_zone.go#getPVTopologies)."""
+    """Yield the zones of a volume; a label with an empty part is ignored
+    (volume_zone.go#getPVTopologies).
+    """
     for key in _ZONE_KEYS:
         values = [value.strip() for value in labels.get(key, "").split("__")]
         if all(values):
@@ -350,7 +415,8 @@ def _zones(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def limits(cluster: Cluster, node: str) -> Mapping[str, int]:
-    """Return how many volumes each CSI driver attaches to the node at most; drivers without a limit are omitted.
+    """Return how many volumes each CSI driver attaches to the node at most;
+    drivers without a limit are omitted.
 
     Raises:
         Unseen: the CSINode cannot be read.

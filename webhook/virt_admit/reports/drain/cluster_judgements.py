@@ -37,7 +37,8 @@ class ClusterJudgements(Judgements):
         """Make the plan of one node after the other, until interrupted.
 
         Returns:
-            Whether the plans of all nodes are made. Those that are made stay when the next call continues.
+            Whether the plans of all nodes are made. Those that are made stay when the next call
+            continues.
         """
         for name in drain_plan.node_names(self.view):
             if interrupted():
@@ -58,10 +59,14 @@ class ClusterJudgements(Judgements):
         return self.view.cached(_seconds)
 
     def differences(self, full: ClusterJudgements) -> int:
-        """Return in how many results these judgements are not equal to others of the same cluster."""
+        """Return in how many results these judgements are not equal to others of the same
+        cluster.
+        """
         nodes = {each.name: report.node_report(each) for each in self.plan().nodes}
         expected = {each.name: report.node_report(each) for each in full.plan().nodes}
-        wrong = sorted(name for name in nodes.keys() | expected.keys() if nodes.get(name) != expected.get(name))
+        wrong = sorted(
+            name for name in nodes.keys() | expected.keys() if nodes.get(name) != expected.get(name)
+        )
         others = (self.page()() != full.page()()) + (self.seconds() != full.seconds())
         number = len(wrong) + differences(self.report(), full.report()) + others
         if number:
@@ -70,7 +75,10 @@ class ClusterJudgements(Judgements):
 
 
 def changed_nodes(changes: Changes) -> list[str]:
-    """Return the names of nodes of which more than a heartbeat changed. A node that came or went is none."""
+    """Return the names of nodes of which more than a heartbeat changed.
+
+    A node that came or went is none.
+    """
     pairs = (changes.get(NODE) or {}).items()
     return [
         name
@@ -82,7 +90,9 @@ def changed_nodes(changes: Changes) -> list[str]:
 
 def _seconds(cluster: Cluster) -> Mapping[str, Range]:
     names = [node.name for node in cluster.cached(drain_plan.plan).nodes]
-    found = {name: keep(cluster, ("seconds of a drain", name), partial(_of_node, name)) for name in names}
+    found = {
+        name: keep(cluster, ("seconds of a drain", name), partial(_of_node, name)) for name in names
+    }
     return {name: length for name, length in found.items() if length is not None}
 
 

@@ -1,6 +1,7 @@
 """Metrics of drains that are under way, and of what a process saw of them (docs/metrics.md).
 
-The gauges come from objects, so a restart loses nothing. The histogram and the counter have only what this process saw.
+The gauges come from objects, so a restart loses nothing. The histogram and the counter have only
+what this process saw.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class DrainMetrics(Collector):
         """Whether something still has to leave a node that is drained, not only cordoned."""
         return any(seen.evicts and not seen.ended for seen in self._seen.values())
 
-    # --- drains --------------------------------------------------------------------------------------------------
+    # --- drains -----------------------------------------------------------------------------------
 
     def follow(
         self,
@@ -105,7 +106,8 @@ class DrainMetrics(Collector):
         Args:
             drains: every node that is being drained.
             nodes: the names of all nodes.
-            forecasts: how long a drain of each node lasts from now. Only those of nodes that are not drained are shown.
+            forecasts: how long a drain of each node lasts from now. Only those of nodes that are
+                not drained are shown.
             phases: the number of nodes by pool and phase of their update.
             now: the API server's time.
         """
@@ -143,7 +145,7 @@ class DrainMetrics(Collector):
             seconds = max((now - began).total_seconds(), 0)
             self._durations.labels(str(seen.last.start.cause), result).observe(seconds)
 
-    # --- downtime --------------------------------------------------------------------------------------------------
+    # --- downtime ---------------------------------------------------------------------------------
 
     def follow_guests(self, runs: Mapping[tuple[str, str], bool], now: datetime) -> None:
         """Take in which VMs that should run do, by namespace and name."""
@@ -154,12 +156,15 @@ class DrainMetrics(Collector):
         self._running = {vm for vm, running in runs.items() if running or vm in self._running}
         self._down = [vm for vm in self._running if not runs[vm]]
         gone = self._namespaces - {namespace for namespace, _ in runs} if self._namespaces else ()
-        for namespace in gone:  # else a cluster whose namespaces come and go would get more and more series
+        # else a cluster whose namespaces come and go would get more and more series
+        for namespace in gone:
             self._downtime.remove(namespace)
         self._namespaces.difference_update(gone)
 
     def count_downtime(self, now: datetime, *, current: bool = True) -> None:
-        """Count the time since the last call for the VMs that are down; none of it if they could not be watched."""
+        """Count the time since the last call for the VMs that are down;
+        none of it if they could not be watched.
+        """
         since, self._counted = self._counted, now
         if since is not None and current:
             for namespace, _ in self._down:
@@ -173,21 +178,33 @@ def _is_later(before: DrainStart, now: DrainStart) -> bool:
 
 
 def drain_gauges(
-    seen: Collection[SeenDrain], forecasts: Mapping[str, Range], phases: Mapping[tuple[str, str], int]
+    seen: Collection[SeenDrain],
+    forecasts: Mapping[str, Range],
+    phases: Mapping[tuple[str, str], int],
 ) -> CollectorRegistry:
-    """Return the gauges of drains that are not empty yet, of the forecasts of the other nodes, and of roll-outs."""
+    """Return the gauges of drains that are not empty yet, of the forecasts of the other nodes,
+    and of roll-outs.
+    """
     registry = CollectorRegistry()
 
     def gauge(name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"virt_admit_{name}", text, labels, registry=registry)
 
-    started = gauge("drain_started_timestamp_seconds", "When the drain of a node began, and by what.", "node", "by")
+    started = gauge(
+        "drain_started_timestamp_seconds",
+        "When the drain of a node began, and by what.",
+        "node",
+        "by",
+    )
     moved = gauge(
         "drain_last_progress_timestamp_seconds",
-        "When a VM or pod last left a draining node, or a migration away from it changed its phase, or the drain began.",
+        "When a VM or pod last left a draining node, or a migration away from it changed its "
+        "phase, or the drain began.",
         "node",
     )
-    vms = gauge("drain_vms", "VMs left on a draining node, by what they are doing.", "node", "state")
+    vms = gauge(
+        "drain_vms", "VMs left on a draining node, by what they are doing.", "node", "state"
+    )
     stuck = gauge(
         "drain_stuck_vms",
         "VMs left on a draining node that last much longer than they should, or never leave.",
@@ -203,7 +220,10 @@ def drain_gauges(
             vms.labels(drain.node, str(state)).set(number)
         stuck.labels(drain.node).set(drain.stuck)
     expected = gauge(
-        "node_drain_seconds", "Estimated duration of a drain of a node that is not being drained.", "node", "bound"
+        "node_drain_seconds",
+        "Estimated duration of a drain of a node that is not being drained.",
+        "node",
+        "bound",
     )
     for node, length in forecasts.items():
         expected.labels(node, "low").set(length.low)

@@ -1,4 +1,6 @@
-"""What ``virt-admit drain NODE --follow`` shows: the changes between two moments of a drain, and its screen."""
+"""What ``virt-admit drain NODE --follow`` shows: the changes between two moments of a drain,
+and its screen.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class DrainProgress:
     gone: tuple[str, ...]
     """VMs and pods that left since the last such object, ``namespace/name``."""
     ends_in: Range | None
-    """Seconds until nothing is left. Null: it does not end, that cannot be determined, or nothing drains the node."""
+    """Seconds until nothing is left. Null: it does not end, that cannot be determined,
+    or nothing drains the node.
+    """
 
 
 _EVENTS_AT_ONCE: Final = 3
@@ -58,13 +62,15 @@ class DrainFollower:
 
     needs: tuple[Kind, ...] = (NODE, VMI, POD, VMIM)
 
-    def __init__(self, node: str, last_warning: Callable[[str, str], str] = lambda _namespace, _name: "") -> None:
+    def __init__(
+        self, node: str, last_warning: Callable[[str, str], str] = lambda _namespace, _name: ""
+    ) -> None:
         """Follow a node.
 
         Args:
             node: its name.
-            last_warning: returns the newest warning about the VMI with this namespace and name; empty: none is known.
-                It is asked once for each state of a VM that is stuck.
+            last_warning: returns the newest warning about the VMI with this namespace and name;
+                empty: none is known. It is asked once for each state of a VM that is stuck.
         """
         self._node = node
         self._last_warning = last_warning
@@ -85,7 +91,9 @@ class DrainFollower:
         except LookupError:
             if before is None:
                 raise
-            return Look((), (), None, None, f"node {self._node} was deleted", stuck=False, state=None)
+            return Look(
+                (), (), None, None, f"node {self._node} was deleted", stuck=False, state=None
+            )
         for row in found.rows.values():
             rank = progress.FURTHER.get(row.state.state, 0)
             self._furthest[_key(row)] = max(rank, self._furthest.get(_key(row), 0))
@@ -105,13 +113,17 @@ class DrainFollower:
 
     def _warn(self, found: _Moment, cluster: Cluster) -> Iterator[FollowChange]:
         """Read the last warning about VMs that are stuck, and yield those that exist."""
-        stuck = {(key, row.state.state): row for key, row in found.rows.items() if is_stuck(row, cluster)}
+        stuck = {
+            (key, row.state.state): row for key, row in found.rows.items() if is_stuck(row, cluster)
+        }
         self._warnings = {key: text for key, text in self._warnings.items() if key in stuck}
         for key in [key for key in stuck if key not in self._warnings][:_EVENTS_AT_ONCE]:
             row = stuck[key]
             self._warnings[key] = self._last_warning(vms.namespace_of(row.vmi), row.vmi.name)
             if self._warnings[key]:
-                yield FollowChange("state", f"{name(key[0])} last event: {self._warnings[key]}", vm(row))
+                yield FollowChange(
+                    "state", f"{name(key[0])} last event: {self._warnings[key]}", vm(row)
+                )
 
     def _progress(self, found: _Moment) -> Hashable:
         return tuple(sorted(self._furthest.items())), found.left.pods, found.left.old_pods
@@ -157,18 +169,26 @@ def _worst_first(row: Forecast) -> tuple[int, str]:
 
 
 def _done(found: _Moment) -> str:
-    """Return that nothing is left that a drain evicts; empty: something is, or it cannot be determined."""
+    """Return that nothing is left that a drain evicts; empty: something is,
+    or it cannot be determined.
+    """
     empty = not (found.rows or found.left.pods or found.left.old_pods)
-    return f"{found.node.name} is empty: nothing is left that a drain evicts" if empty and found.left.complete else ""
+    return (
+        f"{found.node.name} is empty: nothing is left that a drain evicts"
+        if empty and found.left.complete
+        else ""
+    )
 
 
-# --- changes -------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterator[FollowChange]:
     """Yield what changed between two moments, or everything at the first one."""
     if before is None or (before.start is None) != (found.start is None):
-        yield FollowChange("progress", _head(found, len(found.node.forecasts), cluster), _counted(found, ()))
+        yield FollowChange(
+            "progress", _head(found, len(found.node.forecasts), cluster), _counted(found, ())
+        )
     old_rows = before.rows if before is not None else {}
     for key, row in found.rows.items():
         old = old_rows.get(key)
@@ -183,14 +203,29 @@ def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterat
 def _signature(row: Forecast) -> Hashable:
     """Return what makes a row worth a line; its sentence has ages that always change."""
     state = row.state
-    return row.outcome, state.state, state.flags, state.target, state.source, state.attempts, state.detail
+    return (
+        row.outcome,
+        state.state,
+        state.flags,
+        state.target,
+        state.source,
+        state.attempts,
+        state.detail,
+    )
 
 
 def _sentence(row: Forecast, old: Forecast | None) -> str:
-    was = f"{old.state.state} → " if old is not None and old.state.state is not row.state.state else ""
+    was = (
+        f"{old.state.state} → "
+        if old is not None and old.state.state is not row.state.state
+        else ""
+    )
     target = f" to {row.state.target}" if row.state.target else ""
     remedy = f". To do: {row.remedy}" if row.remedy else ""
-    return f"{name(row.vmi.full_name)} {was}{row.state.state}{target}: {row.outcome}: {row.reason}{remedy}"
+    return (
+        f"{name(row.vmi.full_name)} {was}{row.state.state}{target}: {row.outcome}: "
+        f"{row.reason}{remedy}"
+    )
 
 
 def _left(before: _Moment, found: _Moment) -> Iterator[FollowChange]:
@@ -200,7 +235,9 @@ def _left(before: _Moment, found: _Moment) -> Iterator[FollowChange]:
         targets = {key: before.rows[key].state.target for key in vms}
         words = [f"{key} has left" + (f" to {to}" if to else "") for key, to in targets.items()]
         words += [f"pod {pod} has left" for pod in pods]
-        shown = ", ".join(words[:_MOST_LEFT]) + (f" and {len(words) - _MOST_LEFT} more" if words[_MOST_LEFT:] else "")
+        shown = ", ".join(words[:_MOST_LEFT]) + (
+            f" and {len(words) - _MOST_LEFT} more" if words[_MOST_LEFT:] else ""
+        )
         yield FollowChange("progress", f"{shown}; {_rest(found)}", _counted(found, (*vms, *pods)))
 
 
@@ -208,7 +245,9 @@ _MOST_LEFT: Final = 5
 
 
 def _counted(found: _Moment, gone: tuple[str, ...]) -> DrainProgress:
-    return DrainProgress(found.node.name, len(found.node.forecasts), len(found.left.pods), gone, found.ends_in)
+    return DrainProgress(
+        found.node.name, len(found.node.forecasts), len(found.left.pods), gone, found.ends_in
+    )
 
 
 def _rest(found: _Moment) -> str:
@@ -219,7 +258,13 @@ def _verdict_key(found: _Moment) -> Hashable:
     node = found.node
     blockers = tuple((item.subject, item.now) for item in node.pods.blockers)
     control = tuple((part.component, part.healthy) for part in node.control)
-    return node.drainable, blockers, tuple(item.subject for item in node.pods.waits), control, len(found.held)
+    return (
+        node.drainable,
+        blockers,
+        tuple(item.subject for item in node.pods.waits),
+        control,
+        len(found.held),
+    )
 
 
 _ANSWER: Final = {
@@ -234,10 +279,12 @@ def _verdict(found: _Moment) -> str:
     causes = [f"{item.subject}: {item.reason}. To do: {item.remedy}" for item in node.pods.blockers]
     unknown = f": {names(node.doubts)}" if node.doubts and node.drainable is None else ""
     causes += [f"its end is not known: {each}" for each in found.held]
-    return f"{node.name}: {_ANSWER[node.drainable]}{unknown}" + "".join(f"; {each}" for each in causes)
+    return f"{node.name}: {_ANSWER[node.drainable]}{unknown}" + "".join(
+        f"; {each}" for each in causes
+    )
 
 
-# --- the screen ----------------------------------------------------------------------------------------------------
+# --- the screen -----------------------------------------------------------------------------------
 
 
 def _head(found: _Moment, most: int, cluster: Cluster) -> str:
@@ -246,12 +293,18 @@ def _head(found: _Moment, most: int, cluster: Cluster) -> str:
         by = "not cordoned: nothing drains it"
     else:
         since = f" for {age(start.since, cluster)}" if start.since is not None else ""
-        by = f"cordoned{since}" if start.cause is DrainCause.CORDON else f"drained by {start.by}{since}"
+        by = (
+            f"cordoned{since}"
+            if start.cause is DrainCause.CORDON
+            else f"drained by {start.by}{since}"
+        )
     of = f"{vms} of {count(most, 'VM')}" if most > vms else count(vms, "VM")
     return f"{found.node.name}, {by}. {of} and {count(len(found.left.pods), 'pod')} left"
 
 
-def _screen(found: _Moment, most: int, warnings: Mapping[tuple[str, State], str], cluster: Cluster) -> Iterator[str]:
+def _screen(
+    found: _Moment, most: int, warnings: Mapping[tuple[str, State], str], cluster: Cluster
+) -> Iterator[str]:
     yield f"{_head(found, most, cluster)}. {_end(found)}."
     yield from _table(found, cluster)
     yield from _actions(found, warnings, cluster)
@@ -282,18 +335,27 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
     for key, row in found.rows.items():
         state = row.state
         target = state.target or state.source
-        rows.append((name(key), state.state, age(state.since, cluster), _next_step(state, cluster), target))
+        rows.append(
+            (name(key), state.state, age(state.since, cluster), _next_step(state, cluster), target)
+        )
     if len(rows) > 1:
         yield from columns(rows)
 
 
-def _actions(found: _Moment, warnings: Mapping[tuple[str, State], str], cluster: Cluster) -> Iterator[str]:
+def _actions(
+    found: _Moment, warnings: Mapping[tuple[str, State], str], cluster: Cluster
+) -> Iterator[str]:
     """Yield what keeps the node from becoming empty and what to do, the worst first."""
     for item in found.node.pods.blockers:
         yield f"{item.subject}: {cut(item.reason, 500)}"
         yield f"  to do: {item.remedy}"
     for key, row in found.rows.items():
-        if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.holders or is_stuck(row, cluster):
+        if (
+            row.outcome is not VmOutcome.MIGRATES
+            or row.remedy
+            or row.state.holders
+            or is_stuck(row, cluster)
+        ):
             yield f"{name(key)}: {row.outcome}: {row.reason}"
             if warnings.get((key, row.state.state)):
                 yield f"  last event: {warnings[key, row.state.state]}"

@@ -1,4 +1,6 @@
-"""The page of ``drain``: whether nodes can be drained, what keeps them, nodes × VMs, and memory before and after."""
+"""The page of ``drain``: whether nodes can be drained, what keeps them, nodes × VMs,
+and memory before and after.
+"""
 
 from __future__ import annotations
 
@@ -74,9 +76,15 @@ def placed(cluster: Cluster) -> SchedulerSnapshot:
 
 
 def page(
-    plan: Plan, state: SchedulerSnapshot | None, evidence: Iterable[tuple[str, str]] = (), subject: str = ""
+    plan: Plan,
+    state: SchedulerSnapshot | None,
+    evidence: Iterable[tuple[str, str]] = (),
+    subject: str = "",
 ) -> Page:
-    """Return the page of a plan. Without ``placed`` it has no picture of memory. It reads no cluster."""
+    """Return the page of a plan.
+
+    Without ``placed`` it has no picture of memory. It reads no cluster.
+    """
     figures = [_squares(plan)] if any(node.forecasts for node in plan.nodes) else []
     if state is not None:
         figures += _memory(plan, state)
@@ -110,14 +118,20 @@ def _verdict(plan: Plan) -> PageVerdict:
 
 def vm_causes(plan: Plan) -> Iterator[PageCause]:
     """Yield one cause for VMs with the same outcome, reason and remedy."""
-    return grouped(_vm_cause(row, node.name) for node in plan.nodes for row in (*node.forecasts, *node.visitors))
+    return grouped(
+        _vm_cause(row, node.name)
+        for node in plan.nodes
+        for row in (*node.forecasts, *node.visitors)
+    )
 
 
 def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
     command = row.problems[0].command if row.problems else ""
     item = CauseItem(shown(_name, row), node, command)
     words = row.remedy.removesuffix(f": {command}") if command else row.remedy
-    return PageCause(LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, words, (item,)), row.vmi.name
+    return PageCause(
+        LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, words, (item,)
+    ), row.vmi.name
 
 
 def _name(row: Forecast) -> str:
@@ -128,28 +142,46 @@ def _blockers(plan: Plan) -> Iterator[PageCause]:
     groups: dict[tuple[str, str, str, bool], list[CauseItem]] = {}
     for node in plan.nodes:
         for found in node.pods.blockers:
-            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(CauseItem(node.name))
+            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(
+                CauseItem(node.name)
+            )
     for (name, reason, remedy, now), items in groups.items():
-        yield PageCause(BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items))
+        yield PageCause(
+            BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items)
+        )
 
 
 def _no_room(plan: Plan) -> Iterator[PageCause]:
     moving = [(node, found) for node in plan.nodes if (found := node.crowded(node.moving))]
     among = {node.name for node, _ in moving}
-    others = [(node, found) for node in plan.nodes if node.name not in among and (found := node.crowded(node.packing))]
+    others = [
+        (node, found)
+        for node in plan.nodes
+        if node.name not in among and (found := node.crowded(node.packing))
+    ]
     for level, kind, crowded in ((BAD, "that migrate", moving), (NOTICE, "that restart", others)):
         if crowded:
             items = tuple(CauseItem(vm, node.name) for node, left in crowded for vm in left)
             where = names(node.name for node, _ in crowded)
             text = f"The VMs of {where} {kind} do not fit on the other nodes at the same time."
-            yield PageCause(level, "no room", "", text, "Free room for them, or stop or move some of these VMs.", items)
+            yield PageCause(
+                level,
+                "no room",
+                "",
+                text,
+                "Free room for them, or stop or move some of these VMs.",
+                items,
+            )
 
 
 def _squares(plan: Plan) -> Figure:
     occupied = [node for node in plan.nodes if node.forecasts]
     drawn = occupied[:_MOST_NODES]
     rows = [svg.Bar(node.name, _parts(node), f"{len(node.forecasts):,}") for node in drawn]
-    caption = "A square for each VM, by what a drain of its node does to it; the number of VMs on the right."
+    caption = (
+        "A square for each VM, by what a drain of its node does to it; the number of VMs on the "
+        "right."
+    )
     if len(occupied) > len(drawn):
         caption += f" The worst {len(drawn)} of {len(occupied)} nodes with VMs are shown."
     if any(len(node.forecasts) > _MOST_SQUARES for node in drawn):
@@ -159,20 +191,26 @@ def _squares(plan: Plan) -> Figure:
 
 
 def _parts(node: NodePlan) -> tuple[svg.BarPart, ...]:
-    return tuple(svg.BarPart(level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items())
+    return tuple(
+        svg.BarPart(level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items()
+    )
 
 
-# --- memory ------------------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 def _memory(plan: Plan, state: SchedulerSnapshot) -> list[Figure]:
-    """Return the memory of the nodes before and after a drain: of the named node, or of the fullest of all."""
+    """Return the memory of the nodes before and after a drain: of the named node,
+    or of the fullest of all.
+    """
     open_nodes = [node for node in plan.nodes if node.forecasts]
     if not open_nodes:
         return []
     node = max(open_nodes, key=lambda one: (_leaving(one), one.name))
     after = _after(node)
-    touched = sorted((name for name in after if name != node.name), key=lambda name: (-after[name], name))
+    touched = sorted(
+        (name for name in after if name != node.name), key=lambda name: (-after[name], name)
+    )
     untouched = (name for name in sorted(state.nodes) if name not in after)
     others = [*touched, *islice(untouched, max(0, _FEWEST_MEMORY - len(touched)))]
     bars: list[svg.Bar] = []
@@ -189,23 +227,39 @@ def _memory(plan: Plan, state: SchedulerSnapshot) -> list[Figure]:
     most = ", whose VMs request most" if len(plan.nodes) > 1 else ""
     hidden = len(state.nodes) - 1 - min(len(others), _MOST_MEMORY)
     more = f" {count(hidden, 'further node')} not shown." if hidden > 0 else ""
-    left = f" {count(len(node.packing.left), 'VM')} without a place are not counted." if node.packing.left else ""
+    left = (
+        f" {count(len(node.packing.left), 'VM')} without a place are not counted."
+        if node.packing.left
+        else ""
+    )
     legend = (("used", "requested"), ("free", "free"), ("bad", "more than there is"))
-    return [Figure("Memory before and after", f"{which}{most}.{left}{more}", svg.bars(bars), legend)]
+    return [
+        Figure("Memory before and after", f"{which}{most}.{left}{more}", svg.bars(bars), legend)
+    ]
 
 
 def _memory_bar(label: str, used: int, size: int) -> svg.Bar:
     fits = min(used, size)
-    parts = (svg.BarPart("used", fits), svg.BarPart("free", size - fits), svg.BarPart("bad", used - fits))
+    parts = (
+        svg.BarPart("used", fits),
+        svg.BarPart("free", size - fits),
+        svg.BarPart("bad", used - fits),
+    )
     return svg.Bar(label, parts, f"{show(MEMORY, used)} of {show(MEMORY, size)}")
 
 
 def _leaving(node: NodePlan) -> int:
-    return sum(row.target.pod.requests.get(MEMORY, 0) for row in node.forecasts if row.outcome is not VmOutcome.BLOCKS)
+    return sum(
+        row.target.pod.requests.get(MEMORY, 0)
+        for row in node.forecasts
+        if row.outcome is not VmOutcome.BLOCKS
+    )
 
 
 def _after(node: NodePlan) -> dict[str, int]:
-    """Return the change of requested memory by node: VMs that block stay, those without a place just leave."""
+    """Return the change of requested memory by node: VMs that block stay,
+    those without a place just leave.
+    """
     change: dict[str, int] = {node.name: 0}
     for row in node.forecasts:
         if row.outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
@@ -218,7 +272,7 @@ def _after(node: NodePlan) -> dict[str, int]:
     return change
 
 
-# --- tables ------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def _nodes(plan: Plan) -> Table:
@@ -253,12 +307,20 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         for need in node.pods.needs
     )
     yield "Flags that kubectl drain needs", tuple(needs)
-    waits = [(f"{wait.subject}: {wait.reason}", node.name) for node in plan.nodes for wait in node.pods.waits]
+    waits = [
+        (f"{wait.subject}: {wait.reason}", node.name)
+        for node in plan.nodes
+        for wait in node.pods.waits
+    ]
     yield "What the drain waits for", _by_text(waits)
     yield "Notes", _by_text([(note, node.name) for node in plan.nodes for note in node.notes])
     if plan.methods is not None:
         missed = _by_text(
-            [(f"{update.reach}: {update.reason}", update.vmi.full_name) for update in plan.updates if update.reason]
+            [
+                (f"{update.reach}: {update.reason}", update.vmi.full_name)
+                for update in plan.updates
+                if update.reason
+            ]
         )
         yield "Updates of running VMs", missed
     yield "Not available", plan.unseen
@@ -273,7 +335,9 @@ def _by_text(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def split(plan: Plan, owners: Owners) -> dict[str, Plan]:
-    """Return a plan for each owner of VMs: the owner's VMs, the nodes that they are on, the budgets in its namespace."""
+    """Return a plan for each owner of VMs: the owner's VMs, the nodes that they are on,
+    the budgets in its namespace.
+    """
     vms: dict[str, dict[str, list[Forecast]]] = {}
     for node in plan.nodes:
         for row in node.forecasts:
@@ -281,7 +345,9 @@ def split(plan: Plan, owners: Owners) -> dict[str, Plan]:
     return {
         owner: replace(
             plan,
-            nodes=tuple(_own(node, own[node.name], owner, owners) for node in plan.nodes if node.name in own),
+            nodes=tuple(
+                _own(node, own[node.name], owner, owners) for node in plan.nodes if node.name in own
+            ),
             updates=tuple(update for update in plan.updates if owners.of(update.vmi) == owner),
         )
         for owner, own in vms.items()
@@ -297,8 +363,15 @@ def _own_room(packing: Packing, forecasts: Sequence[Forecast]) -> Packing:
 
 def _own(node: NodePlan, forecasts: Sequence[Forecast], owner: str, owners: Owners) -> NodePlan:
     """Return the part of a node's plan that concerns one owner."""
-    blockers = tuple(found for found in node.pods.blockers if not owners.label and found.namespace == owner)
+    blockers = tuple(
+        found for found in node.pods.blockers if not owners.label and found.namespace == owner
+    )
     packing, moving = _own_room(node.packing, forecasts), _own_room(node.moving, forecasts)
     return replace(
-        node, forecasts=tuple(forecasts), pods=PodEvictions(blockers, ()), packing=packing, moving=moving, notes=()
+        node,
+        forecasts=tuple(forecasts),
+        pods=PodEvictions(blockers, ()),
+        packing=packing,
+        moving=moving,
+        notes=(),
     )

@@ -1,4 +1,6 @@
-"""The report of ``virt-admit drain``: what its JSON says, as one frozen value, and the verdict of all its forms."""
+"""The report of ``virt-admit drain``: what its JSON says, as one frozen value,
+and the verdict of all its forms.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class DrainedVm:
     downtime: Downtime | None
     """How long the guest is down in a drain of this node alone. Null: it cannot be determined."""
     problems: tuple[str, ...]
-    """The ids of all problems that keep the VM on its node: cause and root object. Empty unless it blocks the drain."""
+    """The ids of all problems that keep the VM on its node: cause and root object.
+    Empty unless it blocks the drain.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,9 @@ class DrainedNode:
     state: tuple[str, ...]
     """Of ``cordoned``, ``not Ready``, ``not seen``."""
     drainable: bool | None
-    """Whether one ``kubectl drain``, started now, would end with success. Null: it cannot be determined."""
+    """Whether one ``kubectl drain``, started now, would end with success. Null:
+    it cannot be determined.
+    """
     fits: bool | None
     """Whether all VMs that migrate or restart elsewhere find room at the same time."""
     counts: Mapping[str, int]
@@ -160,7 +166,12 @@ class DrainReport:
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
     return DrainReport(
-        1, plan.drainable, tuple(map(node_report, plan.nodes)), _updates(plan), plan.unseen, plan.uncovered
+        1,
+        plan.drainable,
+        tuple(map(node_report, plan.nodes)),
+        _updates(plan),
+        plan.unseen,
+        plan.uncovered,
     )
 
 
@@ -197,7 +208,9 @@ def vm(row: Forecast) -> DrainedVm:
         reason=row.reason,
         remedy=row.remedy,
         candidates=row.placement.certain,
-        short=tuple(MissingOnNode(node, what) for node, what in sorted(row.placement.refusals.items())),
+        short=tuple(
+            MissingOnNode(node, what) for node, what in sorted(row.placement.refusals.items())
+        ),
         state=state.state,
         flags=state.flags,
         since=clock.stamp(state.since),
@@ -211,13 +224,23 @@ def vm(row: Forecast) -> DrainedVm:
 
 
 def _blocker(found: Blocker) -> DrainBlocker:
-    return DrainBlocker(found.kind, found.namespace, found.name, found.reason, found.remedy, found.now, str(found.id))
+    return DrainBlocker(
+        found.kind,
+        found.namespace,
+        found.name,
+        found.reason,
+        found.remedy,
+        found.now,
+        str(found.id),
+    )
 
 
 def _updates(plan: Plan) -> WorkloadUpdates | None:
     if plan.methods is None:
         return None
-    vms = tuple(UpdatedVm(one.vmi.namespace, one.vmi.name, one.reach, one.reason) for one in plan.updates)
+    vms = tuple(
+        UpdatedVm(one.vmi.namespace, one.vmi.name, one.reach, one.reason) for one in plan.updates
+    )
     return WorkloadUpdates(plan.methods, _counts(Reach, (one.reach for one in vms)), vms)
 
 
@@ -227,12 +250,14 @@ def _counts(words: Iterable[str], found: Iterable[str]) -> dict[str, int]:
     return {str(word): counts[word] for word in words}
 
 
-# --- the verdict ---------------------------------------------------------------------------------------------------
+# --- the verdict ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DrainVerdict:
-    """The answer in a word and a sentence: the first that a reader sees, in text and on the page."""
+    """The answer in a word and a sentence: the first that a reader sees,
+    in text and on the page.
+    """
 
     answer: bool | None
     costs: bool
@@ -245,22 +270,33 @@ class DrainVerdict:
 
 
 def verdict(plan: Plan) -> DrainVerdict:
-    """Return whether the nodes of a plan can be drained, what keeps them, and which VMs pay for it."""
+    """Return whether the nodes of a plan can be drained, what keeps them,
+    and which VMs pay for it.
+    """
     stops = len(plan.having(VmOutcome.STOPS))
     cost = f" {count(stops, 'VM')} would stop for good." if stops else ""
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
     if blocked:
         causes = ", ".join(_causes(blocked))
-        sentence = f"{len(blocked)} of {whole} cannot be drained ({causes}): {names(node.name for node in blocked)}."
+        sentence = (
+            f"{len(blocked)} of {whole} cannot be drained ({causes}): "
+            f"{names(node.name for node in blocked)}."
+        )
         return DrainVerdict(False, bool(stops), "No", sentence + cost)
     if plan.drainable is None:
         unknown = len(plan.having(VmOutcome.UNKNOWN))
         which = (
-            f"the outcome for {count(unknown, 'VM')} cannot be determined" if unknown else "not all data could be read"
+            f"the outcome for {count(unknown, 'VM')} cannot be determined"
+            if unknown
+            else "not all data could be read"
         )
-        return DrainVerdict(None, bool(stops), "Unknown", f"{which}, so a drain may be blocked.{cost}")
-    return DrainVerdict(True, bool(stops), "Yes, at a cost" if stops else "Yes", f"{whole} can be drained.{cost}")
+        return DrainVerdict(
+            None, bool(stops), "Unknown", f"{which}, so a drain may be blocked.{cost}"
+        )
+    return DrainVerdict(
+        True, bool(stops), "Yes, at a cost" if stops else "Yes", f"{whole} can be drained.{cost}"
+    )
 
 
 def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""What objects around VMs and pods that hold a drain report as wrong: notes of a plan, beside its verdicts."""
+"""What objects around VMs and pods that hold a drain report as wrong: notes of a plan,
+beside its verdicts.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
 
 def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> Plan:
-    """Return a plan of named nodes with what the objects around its held VMs and its blockers report.
+    """Return a plan of named nodes with what the objects around its held VMs and its blockers
+    report.
 
     ``read`` adds events about some objects to the cluster, as in ``reported.around``.
     """
@@ -28,7 +31,9 @@ def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> 
 
 
 def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> NodePlan:
-    """Return the plan of a node with what the objects around its held VMs and its blockers report. As above.
+    """Return the plan of a node with what the objects around its held VMs and its blockers report.
+
+    As above.
 
     Those around the node itself count where it is cordoned or not Ready, such as its Machine.
     """
@@ -37,15 +42,24 @@ def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> No
     start = [obj for obj in cluster.known(NODE) if node.state and obj.name == node.name]
     start += [row.vmi for row in node.forecasts if row.outcome in _HELD]
     blockers = {(each.kind, each.namespace, each.name) for each in node.pods.blockers}
-    start += [obj for obj in cluster if blockers and (obj.kind, obj.namespace, obj.name) in blockers]
+    start += [
+        obj for obj in cluster if blockers and (obj.kind, obj.namespace, obj.name) in blockers
+    ]
     found = reported.around(start, cluster, tuple(_said(node)), read) if start else ()
     return replace(node, notes=(*node.notes, *map(str, found)))
 
 
 def _said(node: NodePlan) -> Iterator[str]:
-    """Yield the texts about a node. What its pods cannot be placed for stands with the nodes that refuse them."""
+    """Yield the texts about a node.
+
+    What its pods cannot be placed for stands with the nodes that refuse them.
+    """
     for row in (*node.forecasts, *node.visitors):
-        yield from (row.reason, row.remedy, row.state.failure.text if row.state.failure is not None else "")
+        yield from (
+            row.reason,
+            row.remedy,
+            row.state.failure.text if row.state.failure is not None else "",
+        )
         yield from row.placement.refusals.values()
     for blocker in node.pods.blockers:
         yield from (blocker.reason, blocker.remedy)

@@ -53,7 +53,9 @@ _MOST_READY: Final = 20
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(forecast.outcome for forecast in node.forecasts)
-    outcomes = ", ".join(_counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome])
+    outcomes = ", ".join(
+        _counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome]
+    )
     later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
     number = vms(len(node.forecasts), node.unseen)
     return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
@@ -70,7 +72,10 @@ def _answer(node: NodePlan) -> str:
     if node.drainable is None:
         return f"It cannot be determined whether a drain of {name(node.name)} ends."
     if node.drainable and node.is_guarded:
-        return f"A drain of {name(node.name)} would end, but do not start it: see the note about its Machine."
+        return (
+            f"A drain of {name(node.name)} would end, but do not start it: see the note about its "
+            "Machine."
+        )
     empty = " It has nothing to evict." if node.drainable and node.is_empty else ""
     if node.drainable and any(busy_volumes.MAY_RUN in note for note in node.notes):
         empty = f" But {busy_volumes.MAY_RUN}: see the note."
@@ -78,13 +83,19 @@ def _answer(node: NodePlan) -> str:
 
 
 def _state(row: Forecast, now: datetime | None) -> str:
-    """Return the state of a VM, since when it has it, and when its next step follows; empty: it is at rest."""
+    """Return the state of a VM, since when it has it, and when its next step follows; empty:
+    it is at rest.
+    """
     state = row.state
     if state.state is State.STILL and not state.flags:
         return ""
     since = f" since {moment(state.since, now)}" if state.since is not None else ""
     due = "was due" if state.until is not None and now is not None and state.until < now else "at"
-    until = f", {next_step(state.state)} {due} {moment(state.until, now)}" if state.until is not None else ""
+    until = (
+        f", {next_step(state.state)} {due} {moment(state.until, now)}"
+        if state.until is not None
+        else ""
+    )
     return f"{state_words(state.state, state.flags)}{since}{until}"
 
 
@@ -96,7 +107,10 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
     for row, vm in zip(forecasts, vms, strict=True):
         first, remedy = said.setdefault(row.reason, (vm, row.remedy))
         is_said = first != vm and len(row.reason) >= _LONG
-        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {f'the same as {first}' if is_said else row.reason}"
+        yield (
+            f"  {row.outcome:{width}}  {vm:{name_width}}  "
+            f"{f'the same as {first}' if is_said else row.reason}"
+        )
         if times and (state := _state(row, now)):
             yield f"  {'':{width}}  {'':{name_width}}  state: {state}"
         if row.remedy and not (is_said and row.remedy == remedy):
@@ -111,18 +125,30 @@ def _others(node: NodePlan) -> Iterator[str]:
     """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
     crowded = node.crowded(node.packing)
     if crowded and node.packing.in_turn:
-        yield f"  no place for {names(crowded)} once the others have left: topology spread counts the cordoned node"
-        yield "    to do: raise parallelOutboundMigrationsPerNode for this drain, or set nodeTaintsPolicy: Honor in the VMs"
+        yield (
+            f"  no place for {names(crowded)} once the others have left: topology spread counts "
+            "the cordoned node"
+        )
+        yield (
+            "    to do: raise parallelOutboundMigrationsPerNode for this drain, or set "
+            "nodeTaintsPolicy: Honor in the VMs"
+        )
     elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
-    told = {row.remedy.casefold(): row.vmi.full_name for row in (*node.visitors, *node.forecasts) if row.remedy}
+    told = {
+        row.remedy.casefold(): row.vmi.full_name
+        for row in (*node.visitors, *node.forecasts)
+        if row.remedy
+    }
     reasons = {row.reason: row.vmi.full_name for row in (*node.visitors, *node.forecasts)}
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
         first = reasons.get(blocker.reason, "") if len(blocker.reason) >= _LONG else ""
         yield f"  {when}: {blocker.subject}: {f'the same as {first}' if first else blocker.reason}"
         same = told.setdefault(blocker.remedy.casefold(), blocker.subject)
-        yield f"    to do: {blocker.remedy if same == blocker.subject else f'the same as for {same}'}"
+        yield (
+            f"    to do: {blocker.remedy if same == blocker.subject else f'the same as for {same}'}"
+        )
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:
@@ -132,7 +158,9 @@ def _others(node: NodePlan) -> Iterator[str]:
 
 
 def summary(result: Plan) -> str:
-    """Return the causes, each with its nodes, and the owners (namespaces), instead of one line per VM."""
+    """Return the causes, each with its nodes, and the owners (namespaces),
+    instead of one line per VM.
+    """
     lines = [_ready(result)] if result.whole else []
     for outcome in VmOutcome:
         rows = result.having(outcome)
@@ -141,12 +169,23 @@ def summary(result: Plan) -> str:
             lines.append(f"{_counted(len(rows), outcome)}: {_by_number(owners)}")
             if outcome is not VmOutcome.MIGRATES:
                 causes = Counter(row.reason for row in rows)
-                lines += [f"  {number:5} {cause}" for cause, number in causes.most_common(_MOST_CAUSES)]
-                lines += [f"  and {len(causes) - _MOST_CAUSES} more causes"] if len(causes) > _MOST_CAUSES else []
-    blockers = Counter(f"{item.subject}: {item.reason}" for node in result.nodes for item in node.pods.blockers)
+                lines += [
+                    f"  {number:5} {cause}" for cause, number in causes.most_common(_MOST_CAUSES)
+                ]
+                lines += (
+                    [f"  and {len(causes) - _MOST_CAUSES} more causes"]
+                    if len(causes) > _MOST_CAUSES
+                    else []
+                )
+    blockers = Counter(
+        f"{item.subject}: {item.reason}" for node in result.nodes for item in node.pods.blockers
+    )
     if blockers:
         lines.append(f"{count(len(blockers), 'other blocker')}:")
-        lines += [f"  on {count(number, 'node')}: {cause}" for cause, number in blockers.most_common(_MOST_CAUSES)]
+        lines += [
+            f"  on {count(number, 'node')}: {cause}"
+            for cause, number in blockers.most_common(_MOST_CAUSES)
+        ]
     crowded = [node.name for node in result.nodes if node.crowded(node.packing)]
     if crowded:
         lines.append(f"no room elsewhere for all VMs of {names(crowded)}")
@@ -164,7 +203,9 @@ def _by_number(owners: Counter[str]) -> str:
 
 def _whole(result: Plan) -> Iterator[str]:
     empty = [
-        node.name for node in result.nodes if not node.forecasts and not node.visitors and not may_lack_vms(node.unseen)
+        node.name
+        for node in result.nodes
+        if not node.forecasts and not node.visitors and not may_lack_vms(node.unseen)
     ]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
@@ -175,15 +216,25 @@ def _whole(result: Plan) -> Iterator[str]:
         methods = ", ".join(result.methods) or "no method"
         yield f"Updates of running VMs ({methods}): {reaches or 'no VM is running'}"
         for reach in _OUT_OF_REACH:
-            missed = [f"{update.vmi.full_name} ({update.reason})" for update in result.updates if update.reach is reach]
+            missed = [
+                f"{update.vmi.full_name} ({update.reason})"
+                for update in result.updates
+                if update.reach is reach
+            ]
             if missed:
                 yield f"  {reach}: {names(missed)}"
     if result.uncovered:
         nodes = count(len(result.uncovered), "node")
-        yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
+        yield (
+            f"No health check can remediate {nodes} with VMs, which would not restart after a "
+            f"loss: {names(result.uncovered)}"
+        )
     answer = verdict(result)
     if result.held and answer.answer is not False:
-        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {capital(answer.sentence)}"
+        yield (
+            f"Can the cluster be upgraded today? No: {names(result.held)}. "
+            f"{capital(answer.sentence)}"
+        )
     else:
         yield f"Can the cluster be upgraded today? {answer}"
 
@@ -192,7 +243,10 @@ _MOST_NOTES: Final = 10
 
 
 def _notes_of(empty: Sequence[str], result: Plan) -> Iterator[str]:
-    """Yield the notes about nodes without VMs, which have no lines of their own. Those of other nodes were said there."""
+    """Yield the notes about nodes without VMs, which have no lines of their own.
+
+    Those of other nodes were said there.
+    """
     said = {note for node in result.nodes if node.name not in empty for note in node.notes}
     by_text: dict[str, list[str]] = {}
     for node in result.nodes:

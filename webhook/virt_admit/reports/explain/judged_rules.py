@@ -1,4 +1,6 @@
-"""The rules that find something about an object, with the action and the layer of the policy that decides it."""
+"""The rules that find something about an object,
+with the action and the layer of the policy that decides it.
+"""
 
 from __future__ import annotations
 
@@ -52,16 +54,27 @@ class Opinion:
 
 def problems(rules: Iterable[JudgedRule] | None) -> Iterator[str]:
     """Yield the ids of the problems that findings show, without those that are exempt."""
-    yield from (rule.problem for rule in rules or () if rule.problem is not None and rule.exempted is None)
+    yield from (
+        rule.problem for rule in rules or () if rule.problem is not None and rule.exempted is None
+    )
 
 
 def reads(rules: Rules, judged: Iterable[Kind]) -> set[Kind]:
     """Return the kinds that the rules about these kinds look up."""
-    return {looked_up for kind in judged for rule in rules.by_kind.get(kind, ()) for looked_up in rule.reads}
+    return {
+        looked_up
+        for kind in judged
+        for rule in rules.by_kind.get(kind, ())
+        for looked_up in rule.reads
+    }
 
 
-def judge(objects: Iterable[Object], rules: Rules, cluster: Cluster, policy: Policy) -> tuple[JudgedRule, ...]:
-    """Return what the rules say about these objects, as ``scan`` says it, strongest first for each object."""
+def judge(
+    objects: Iterable[Object], rules: Rules, cluster: Cluster, policy: Policy
+) -> tuple[JudgedRule, ...]:
+    """Return what the rules say about these objects, as ``scan`` says it,
+    strongest first for each object.
+    """
     return tuple(found for obj in objects for found in _judge(obj, rules, cluster, policy))
 
 

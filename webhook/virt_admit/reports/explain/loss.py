@@ -1,4 +1,6 @@
-"""The loss of one node as ``explain`` needs it: the forecast of ``outage``, and what it means for one VM."""
+"""The loss of one node as ``explain`` needs it: the forecast of ``outage``,
+and what it means for one VM.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     by_hand = vm.by_hand if vm.at is None else None
     hand = f"; freed by hand, it runs {period(by_hand)} later" if by_hand is not None else ""
     since = _now(vm.node, cluster)
-    return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))
+    return EventForecast(
+        VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts)
+    )
 
 
 def _now(node: str, cluster: Cluster) -> str:
@@ -44,7 +48,9 @@ def _now(node: str, cluster: Cluster) -> str:
 
 
 def _when(vm: LostVm, at: Seconds, cluster: Cluster) -> str:
-    """Return when a VM runs again: after a loss that may come, after one that has come, or from now."""
+    """Return when a VM runs again: after a loss that may come, after one that has come,
+    or from now.
+    """
     if vm.from_now:
         return f"after {period(at)} from now"
     silent = node_health.silent_for(vm.node, cluster)

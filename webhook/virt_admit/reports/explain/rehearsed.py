@@ -1,4 +1,6 @@
-"""The rehearsal of an upgrade as ``explain`` needs it: once for a cluster, without trying other settings."""
+"""The rehearsal of an upgrade as ``explain`` needs it: once for a cluster,
+without trying other settings.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ def rehearsal(cluster: Cluster) -> Rehearsal:
 
 
 def unread(cluster: Cluster) -> tuple[str, ...]:
-    """Return what could not be read, so that it cannot be determined whether the upgrade is possible.
+    """Return what could not be read, so that it cannot be determined whether the upgrade is
+    possible.
 
     One line is enough for other VMs whose outcome is unknown.
     """

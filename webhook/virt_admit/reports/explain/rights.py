@@ -1,4 +1,6 @@
-"""What may not be read: the kinds among the data that a report lacks, and the command that shows the right."""
+"""What may not be read: the kinds among the data that a report lacks,
+and the command that shows the right.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ def forbidden(unseen: Iterable[str], unreadable: Collection[str]) -> list[str]:
 
 
 def lines(unseen: Iterable[str], unreadable: Collection[str]) -> Iterator[str]:
-    """Yield what could not be read: the forbidden kinds with the right to ask for, then the rest."""
+    """Yield what could not be read: the forbidden kinds with the right to ask for,
+    then the rest.
+    """
     unseen = tuple(unseen)
     denied = forbidden(unseen, unreadable)
     if denied:
         yield unavailable_data.forbidden(denied)
-    yield from unavailable_data.not_available(what for what in unseen if what.partition(" ")[0] not in denied)
+    yield from unavailable_data.not_available(
+        what for what in unseen if what.partition(" ")[0] not in denied
+    )
 
 
 def command(resource: str) -> str:

@@ -33,7 +33,9 @@ def once(text: str, said: Sequence[Said]) -> str:
     shorter = _once(text, said)
     for reference in {each.reference for each in said}:
         first = shorter.find(reference) + len(reference)
-        again = rf"[:;.,] (?:but |because |and |as )?{re.escape(reference)}| \({re.escape(reference)}\)"
+        again = (
+            rf"[:;.,] (?:but |because |and |as )?{re.escape(reference)}| \({re.escape(reference)}\)"
+        )
         shorter = shorter[:first] + re.sub(again, "", shorter[first:])
         shorter = shorter.replace(f", and {reference}", f": {reference}")
         shorter = shorter.replace(f". {reference}", f". {capital(reference)}")
@@ -43,7 +45,9 @@ def once(text: str, said: Sequence[Said]) -> str:
 def _once(text: str, said: Sequence[Said]) -> str:
     for start, end in _clauses(text):
         words = text[start:end].casefold()
-        place = next((each for each in said if _has(each.text.casefold(), words, text[end : end + 1])), None)
+        place = next(
+            (each for each in said if _has(each.text.casefold(), words, text[end : end + 1])), None
+        )
         if place is not None:
             left = _LEFT.sub("", text[end:]) if _opens_nothing(text[:start]) else text[end:]
             after = _CUT.sub(r".\1", left)
@@ -57,11 +61,15 @@ def _opens_nothing(before: str) -> bool:
 
 
 def _clauses(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the begin and end of runs of clauses that are too long to be repeated, longest first."""
+    """Yield the begin and end of runs of clauses that are too long to be repeated,
+    longest first.
+    """
     begins = (0, *(found.end() for found in _BEGINS.finditer(text)))
     ends = (*(found.start() for found in _ENDS.finditer(text)), len(text) - text.endswith("."))
     runs = [(start, end) for start in begins for end in ends if end - start > LONGEST]
-    yield from sorted(filter(lambda run: _is_balanced(text[slice(*run)]), runs), key=lambda run: run[0] - run[1])
+    yield from sorted(
+        filter(lambda run: _is_balanced(text[slice(*run)]), runs), key=lambda run: run[0] - run[1]
+    )
 
 
 def _is_balanced(words: str) -> bool:
@@ -79,7 +87,10 @@ def _has(text: str, words: str, following: str) -> bool:
     start = text.find(words)
     if start < 0:
         return False
-    before, after = text[max(start - 1, 0) : start], text[start + len(words) : start + len(words) + 1]
+    before, after = (
+        text[max(start - 1, 0) : start],
+        text[start + len(words) : start + len(words) + 1],
+    )
     return not before.isalnum() and (following == "…" or not (after.isalnum() or after == "-"))
 
 
@@ -87,6 +98,8 @@ def without_remedy(message: str, remedies: Sequence[str]) -> str:
     """Return a message without the last sentences that remedies say, but with its first one."""
     sentences = _SENTENCE.split(message)
     said = [each.casefold() for each in remedies]
-    while len(sentences) > 1 and any(_has(each, sentences[-1].rstrip(".…").casefold(), "") for each in said):
+    while len(sentences) > 1 and any(
+        _has(each, sentences[-1].rstrip(".…").casefold(), "") for each in said
+    ):
         sentences.pop()
     return " ".join(sentences)

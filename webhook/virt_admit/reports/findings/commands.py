@@ -1,4 +1,6 @@
-"""The command for a finding about an object of a cluster: what an administrator types to repair it, or to see more."""
+"""The command for a finding about an object of a cluster: what an administrator types to repair it,
+or to see more.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,25 @@ from virt_admit.rule import Action
 
 
 def command(row: ReportRow) -> str:
-    """Return the command of a row; empty: it is about a file, the webhook repairs it, or the object has no name yet."""
+    """Return the command of a row; empty: it is about a file, the webhook repairs it,
+    or the object has no name yet.
+    """
     obj, kind = row.result.obj, row.result.request.kind
-    if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
+    if (
+        row.result.document is not None
+        or kind is None
+        or not obj.name
+        or row.fixed
+        or row.action is None
+    ):
         return ""
     if row.command:
         return _without_fence(row.command)
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.rule in _HANG_DRAINS:
-        from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains  # noqa: PLC0415 - files need no forecast
+        # files need no forecast
+        from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains  # noqa: PLC0415
 
         if any(
             other.endswith(_SHUT_DOWN) for other in row.others
@@ -40,7 +51,9 @@ def command(row: ReportRow) -> str:
 
 
 _HANG_DRAINS: Final = frozenset(("vm-live-migrate-not-migratable", "vmi-not-migratable"))
-"""Rules on VMs whose eviction LiveMigrate refuses forever. All others may have LiveMigrateIfPossible already."""
+"""Rules on VMs whose eviction LiveMigrate refuses forever. All others may have
+LiveMigrateIfPossible already.
+"""
 _OUTDATED: Final = "workload-outdated"
 _SHUT_DOWN: Final = " [vm-shutdown-on-drain]"
 _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
@@ -48,13 +61,16 @@ _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
 
 
 _OF_HYPERCONVERGED: Final = "kubevirt-kubevirt-hyperconverged"
-"""The KubeVirt object that HyperConverged writes, so that changes of it are lost (kubevirt/hyperconverged-cluster-operator:
-controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
+"""The KubeVirt object that HyperConverged writes, so that changes of it are lost
+(kubevirt/hyperconverged-cluster-operator:
+controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly).
+"""
 
 
 def _without_fence(command: str) -> str:
     """Return the command, but never a fence without its condition, which the text has."""
-    from virt_admit.model.remediation import fence_taints  # noqa: PLC0415 - files alone have no lost node
+    # files alone have no lost node
+    from virt_admit.model.remediation import fence_taints  # noqa: PLC0415
 
     fenced = fence_taints.fenced_by(command)
     return shell("virt-admit", "explain", argument(f"node/{fenced}")) if fenced else command
@@ -64,7 +80,8 @@ def _default(obj: Object, kind: Kind) -> str:
     if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
     if obj.annotations:  # the mark of Fleet
-        from virt_admit.model.node_updates.rancher import fleet_objects  # noqa: PLC0415 - few objects have it
+        # few objects have it
+        from virt_admit.model.node_updates.rancher import fleet_objects  # noqa: PLC0415
 
         if chart := fleet_objects.chart_of(obj):
             return fleet_objects.edit(chart)
@@ -72,13 +89,23 @@ def _default(obj: Object, kind: Kind) -> str:
 
 
 def _see(obj: Object, kind: Kind) -> str:
-    """Return the command that shows an object with its causes: ``explain`` where it knows the kind."""
+    """Return the command that shows an object with its causes:
+    ``explain`` where it knows the kind.
+    """
     if kind is NODE:
         return shell("virt-admit", "explain", argument(f"node/{obj.name}"))
     if kind is VMI:
-        return shell("virt-admit", "explain", argument(f"vm/{obj.name}"), "-n", argument(obj.namespace or "default"))
+        return shell(
+            "virt-admit",
+            "explain",
+            argument(f"vm/{obj.name}"),
+            "-n",
+            argument(obj.namespace or "default"),
+        )
     return about("describe", obj, kind)
 
 
-_NOT_BY_EDIT: Final = frozenset((ProblemCause.COMPONENT, ProblemCause.NOT_REPORTED, ProblemCause.NO_TARGET))
+_NOT_BY_EDIT: Final = frozenset(
+    (ProblemCause.COMPONENT, ProblemCause.NOT_REPORTED, ProblemCause.NO_TARGET)
+)
 """Causes that an edit of the object itself does not end."""

@@ -49,7 +49,10 @@ class PatchOperation:
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """A part of a file. Lines and columns begin at 1; the end is the place behind the last character."""
+    """A part of a file.
+
+    Lines and columns begin at 1; the end is the place behind the last character.
+    """
 
     file: str
     line: int
@@ -92,7 +95,9 @@ class FoundProblem:
     exempted: str | None
     """The reason of the exemption that lowered the action."""
     problem: str | None
-    """The id of the problem that it shows: cause and root object. The same in other rules, ``drain`` and ``upgrade``."""
+    """The id of the problem that it shows: cause and root object. The same in other rules,
+    ``drain`` and ``upgrade``.
+    """
     command: str | None
     """What to type about an object of a cluster. None: the object is not of a cluster."""
     cluster: str | None = field(default=None, metadata=UNLESS_GIVEN)
@@ -142,7 +147,9 @@ class FindingsReport:
     clusters: tuple[ReadCluster, ...] | None = field(default=None, metadata=UNLESS_GIVEN)
     """Only of ``scan`` with several clusters."""
     reported: tuple[ReportedProblem, ...] | None = field(default=None, metadata=UNLESS_GIVEN)
-    """What objects of any kind have reported as wrong for ten minutes and more. Only of ``scan``. No rule judges it."""
+    """What objects of any kind have reported as wrong for ten minutes and more. Only of ``scan``.
+    No rule judges it.
+    """
 
 
 def findings_report(found: Report) -> FindingsReport:
@@ -152,7 +159,9 @@ def findings_report(found: Report) -> FindingsReport:
     return FindingsReport(
         policy=found.policy,
         summary=_totals(found, rows),
-        objects=tuple(_object(result) for result in sorted(found.results, key=lambda result: result.order)),
+        objects=tuple(
+            _object(result) for result in sorted(found.results, key=lambda result: result.order)
+        ),
         results=tuple(_problem(row, command(row) if found.of_cluster else "") for row in rows),
         clusters=tuple(clusters) or None,
         reported=found.reported or None,
@@ -205,7 +214,9 @@ def _problem(row: ReportRow, typed: str) -> FoundProblem:
 def _place(location: Location | None) -> FilePlace | None:
     if location is None:
         return None
-    return FilePlace(location.file, location.line, location.column, location.end_line, location.end_column)
+    return FilePlace(
+        location.file, location.line, location.column, location.end_line, location.end_column
+    )
 
 
 def _step(step: Patch) -> PatchOperation:

@@ -1,7 +1,7 @@
 """Findings grouped by problem: what several rules, objects and places show is one row.
 
-Rows with the same problem id are one. A rule that finds the same in several places of an object is one row, and so is a
-rule that says the same about several objects.
+Rows with the same problem id are one. A rule that finds the same in several places of an object is
+one row, and so is a rule that says the same about several objects.
 """
 
 from __future__ import annotations
@@ -21,24 +21,34 @@ _Key = Callable[[ReportRow], Hashable]
 
 
 def merge(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return one row for each object and cause: class, rule and path without indices. The row names the other places."""
+    """Return one row for each object and cause: class, rule and path without indices.
+
+    The row names the other places.
+    """
     groups: dict[tuple[object, ...], list[ReportRow]] = {}
     for row in rows:
-        groups.setdefault((id(row.result), row.word, row.rule, row.path.without_indices), []).append(row)
+        groups.setdefault(
+            (id(row.result), row.word, row.rule, row.path.without_indices), []
+        ).append(row)
     return [_merged(group) for group in groups.values()]
 
 
 def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return one row for each problem: what fails in a cluster now, then warnings, then advice.
 
-    The strictest row of a problem stands for it and names what else shows it. Rows of a rule with the same text, but for
-    the name of their object, are one row that names the objects.
+    The strictest row of a problem stands for it and names what else shows it. Rows of a rule with
+    the same text, but for the name of their object, are one row that names the objects.
     """
-    from virt_admit.reports.findings.told_once import told_once  # noqa: PLC0415 - check of files groups nothing
+    # check of files groups nothing
+    from virt_admit.reports.findings.told_once import told_once  # noqa: PLC0415
 
     shown = told_once(_by_template(by_problem(rows)))
     groups = _groups(shown, _text)
-    alike = {id(group[0]): group for group in groups if len(group) >= (2 if group[0].rule in _FEW else _MANY)}
+    alike = {
+        id(group[0]): group
+        for group in groups
+        if len(group) >= (2 if group[0].rule in _FEW else _MANY)
+    }
     repeated = {id(row) for group in alike.values() for row in group[1:]}
     return [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
 
@@ -49,15 +59,26 @@ def by_problem(rows: Iterable[ReportRow]) -> list[ReportRow]:
 
 
 def _by_template(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return the rows without those of VMs that only repeat what a rule says about their pool, which the pool's row names."""
-    pools = {_of_template(row.result.obj, row): row for row in rows if row.result.obj.kind == POOL.kind}
+    """Return the rows without those of VMs that only repeat what a rule says about their pool,
+    which the pool's row names.
+    """
+    pools = {
+        _of_template(row.result.obj, row): row for row in rows if row.result.obj.kind == POOL.kind
+    }
     repeats: dict[int, list[ReportRow]] = {}
     for row in rows:
         owner = row.result.obj.controller if row.result.obj.kind == VM.kind and pools else None
         pool = (
-            pools.get((row.result.cluster, row.result.obj.namespace, owner["name"].text, row.rule)) if owner else None
+            pools.get((row.result.cluster, row.result.obj.namespace, owner["name"].text, row.rule))
+            if owner
+            else None
         )
-        if pool is not None and owner is not None and owner["kind"].text == POOL.kind and pool.word == row.word:
+        if (
+            pool is not None
+            and owner is not None
+            and owner["kind"].text == POOL.kind
+            and pool.word == row.word
+        ):
             repeats.setdefault(id(pool), []).append(row)
     dropped = {id(row) for group in repeats.values() for row in group}
     found = []
@@ -95,7 +116,11 @@ def _groups(rows: Iterable[ReportRow], key: _Key) -> Iterable[list[ReportRow]]:
 
 
 def _problem(row: ReportRow) -> Hashable:
-    return id(row) if row.problem is None or row.action is Action.OFF else (row.result.cluster, row.problem)
+    return (
+        id(row)
+        if row.problem is None or row.action is Action.OFF
+        else (row.result.cluster, row.problem)
+    )
 
 
 def _text(row: ReportRow) -> Hashable:
@@ -130,7 +155,9 @@ def _of_objects(group: list[ReportRow]) -> ReportRow:
 
 
 def called(row: ReportRow) -> str:
-    """Return the name of the object of a row, and the number of the others: ``Node/a and 249 more``."""
+    """Return the name of the object of a row, and the number of the others:
+    ``Node/a and 249 more``.
+    """
     return f"{row.result.called} and {len(row.alike)} more" if row.alike else row.result.called
 
 
@@ -148,7 +175,9 @@ def _merged(group: list[ReportRow]) -> ReportRow:
     first, *others = group
     if not others:
         return first
-    places = names(dict.fromkeys(str(row.path) for row in others if str(row.path) != str(first.path)))
+    places = names(
+        dict.fromkeys(str(row.path) for row in others if str(row.path) != str(first.path))
+    )
     more = f" (also {places})" if places else ""
     fixes = tuple(dict.fromkeys(step for row in group for step in row.fix))
     return first._replace(message=f"{first.message}{more}", fix=fixes)

@@ -1,4 +1,6 @@
-"""The page of ``check`` and ``scan``: each cause once with its objects, findings by rule and by namespace."""
+"""The page of ``check`` and ``scan``: each cause once with its objects,
+findings by rule and by namespace.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from virt_admit.model.sanitize import line
 from virt_admit.reports.findings import grouping
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.places import relative
-from virt_admit.reports.findings.report import REPORTED, Drains, ObjectResult, Report, ReportRow, rows_of
+from virt_admit.reports.findings.report import (
+    REPORTED,
+    Drains,
+    ObjectResult,
+    Report,
+    ReportRow,
+    rows_of,
+)
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
 from virt_admit.reports.html.page import (
@@ -71,7 +80,11 @@ def page(report: Report, subject: str = "") -> Page:
         causes=worst_first((*_unreadable(report), *broken, *_causes(rows))),
         figures=tuple(_figures(rows)),
         notes=tuple((title, lines) for title, lines in _notes(report) if lines),
-        evidence=(("policy", report.policy or "default"), *report.evidence, ("scope", report.summary())),
+        evidence=(
+            ("policy", report.policy or "default"),
+            *report.evidence,
+            ("scope", report.summary()),
+        ),
     )
 
 
@@ -94,7 +107,12 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCa
             name = shown(lambda one: one.called, result)
             broken.append(
                 PageCause(
-                    BAD, "error", "", f"The object cannot be shown ({type(error).__name__}).", "", (CauseItem(name),)
+                    BAD,
+                    "error",
+                    "",
+                    f"The object cannot be shown ({type(error).__name__}).",
+                    "",
+                    (CauseItem(name),),
                 )
             )
     return grouping.by_problem(rows), broken
@@ -102,7 +120,9 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCa
 
 def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) -> PageVerdict:
     denied, warned = numbers["denied"], numbers["warned"]
-    what = f"{count(denied, 'object')} would be denied, {count(warned, 'object')} would get warnings."
+    what = (
+        f"{count(denied, 'object')} would be denied, {count(warned, 'object')} would get warnings."
+    )
     drains, is_blocked, is_unknown = _drains(report)
     what = f"{drains}{what}"
     if report.crashed or report.unreadable or incomplete:
@@ -114,25 +134,37 @@ def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) ->
     if warned:
         return PageVerdict(SEVERE, "Warnings", what)
     if report.missing_data:
-        return PageVerdict(UNKNOWN, "Nothing found, with gaps", f"{drains}Some data was not available: see below.")
+        return PageVerdict(
+            UNKNOWN, "Nothing found, with gaps", f"{drains}Some data was not available: see below."
+        )
     if is_unknown:
         return PageVerdict(UNKNOWN, "Unknown", what)
     return PageVerdict(GOOD, "Clean", f"{drains}No object would be denied or warned about.")
 
 
 def _drains(report: Report) -> tuple[str, bool, bool]:
-    """Return what drains would meet as a sentence, whether any is blocked, and whether any is not determined."""
+    """Return what drains would meet as a sentence, whether any is blocked,
+    and whether any is not determined.
+    """
     every = report.drains.values()
     blocked, unknown, nodes = (
-        (sum(each) for each in zip(*(one[:3] for one in every), strict=True)) if every else (0, 0, 0)
+        (sum(each) for each in zip(*(one[:3] for one in every), strict=True))
+        if every
+        else (0, 0, 0)
     )
     vms = sum(len(one.vms) for one in every)
     if blocked:
         text = f"{blocked} of {count(nodes, 'node')} cannot be drained (virt-admit drain --all). "
     elif vms:
-        text = f"{count(vms, 'VM')} would block the drain of {'its node' if vms == 1 else 'their nodes'}. "
+        text = (
+            f"{count(vms, 'VM')} would block the drain of "
+            f"{'its node' if vms == 1 else 'their nodes'}. "
+        )
     elif unknown:
-        text = f"Whether {count(unknown, 'node')} can be drained cannot be determined (virt-admit drain --all). "
+        text = (
+            f"Whether {count(unknown, 'node')} can be drained cannot be determined (virt-admit "
+            "drain --all). "
+        )
     else:
         text = f"{count(nodes, 'node')} can be drained. " if nodes else ""
     return text, bool(blocked or vms), bool(unknown)
@@ -150,8 +182,12 @@ def _matrix(report: Report) -> Table:
         numbers = grouping.counts(own)
         verdict = _verdict(own, numbers, incomplete=False).word
         counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
-        rows.append((name, f"cannot be read: {error}", *("-",) * 4) if error else (name, verdict, *counted))
-    return Table("Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited"), tuple(rows))
+        rows.append(
+            (name, f"cannot be read: {error}", *("-",) * 4) if error else (name, verdict, *counted)
+        )
+    return Table(
+        "Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited"), tuple(rows)
+    )
 
 
 def _unreadable(report: Report) -> Iterator[PageCause]:
@@ -162,7 +198,10 @@ def _unreadable(report: Report) -> Iterator[PageCause]:
 
 
 def _causes(rows: Sequence[ReportRow]) -> Iterator[PageCause]:
-    """Yield one cause for equal texts of a rule. A row of several places repeats some of their texts."""
+    """Yield one cause for equal texts of a rule.
+
+    A row of several places repeats some of their texts.
+    """
     of_object: dict[tuple[int, str, str], list[ReportRow]] = {}
     for row in rows:
         of_object.setdefault((id(row.result), row.word, row.rule), []).append(row)
@@ -190,9 +229,14 @@ def _figures(rows: Sequence[ReportRow]) -> Iterator[Figure]:
     if not charted:
         return
     rules = {(row.rule, _color(row), id(row.result)) for row in charted}
-    yield _chart("Findings by rule", "Objects with findings of each rule", [(rule, level) for rule, level, _ in rules])
+    yield _chart(
+        "Findings by rule",
+        "Objects with findings of each rule",
+        [(rule, level) for rule, level, _ in rules],
+    )
     namespaces = {
-        (row.result.obj.namespace or "(cluster-scoped)", _color(row), id(row.result), row.rule) for row in charted
+        (row.result.obj.namespace or "(cluster-scoped)", _color(row), id(row.result), row.rule)
+        for row in charted
     }
     yield _chart(
         "Findings by namespace",
@@ -217,7 +261,11 @@ def _chart(title: str, caption: str, keys: Sequence[tuple[str, str]]) -> Figure:
         )
         for key in ordered[:_MOST_BARS]
     ]
-    more = f" The {_MOST_BARS} with most of {len(ordered)} are shown." if len(ordered) > _MOST_BARS else ""
+    more = (
+        f" The {_MOST_BARS} with most of {len(ordered)} are shown."
+        if len(ordered) > _MOST_BARS
+        else ""
+    )
     return Figure(title, f"{caption}.{more}", svg.bars(bars), _LEGEND)
 
 
@@ -238,7 +286,9 @@ def split(report: Report, owners: Owners) -> dict[str, Report]:
             templates=0,
             files=0,
             reported=(),
-            drains={owner: Drains(vms=tuple(vmi for vmi in blocking if owners.of(vmi) == owner))} if blocking else {},
+            drains={owner: Drains(vms=tuple(vmi for vmi in blocking if owners.of(vmi) == owner))}
+            if blocking
+            else {},
         )
         for owner, own in results.items()
     }

@@ -1,4 +1,6 @@
-"""The judgement of a cluster that changes: only what read something that changed is judged again."""
+"""The judgement of a cluster that changes:
+only what read something that changed is judged again.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,27 @@ _VERSIONS: Final[Versions] = {vm_ledger.read: _ledger_version}
 class Judgements:
     """The judgements of a cluster, kept from one round to the next. For one thread."""
 
-    def __init__(self, cluster: NamedCluster, rules: Rules, policy: Policy, looked_up: Mapping[Kind, FieldSet]) -> None:
+    def __init__(
+        self,
+        cluster: NamedCluster,
+        rules: Rules,
+        policy: Policy,
+        looked_up: Mapping[Kind, FieldSet],
+    ) -> None:
         """Make judgements that are all due.
 
         Args:
             cluster: the cluster, at one moment between two calls of ``change``.
             rules: the rules.
             policy: the policy.
-            looked_up: the fields that anything reads of an object, except its own judgement, which reads all.
+            looked_up: the fields that anything reads of an object, except its own judgement, which
+                reads all.
         """
         self._cluster, self._rules, self.policy, self._looked_up = cluster, rules, policy, looked_up
         self._recorded = RecordedCluster(cluster, _VERSIONS)
-        self._results: dict[Kind, ObjectTable[ObjectResult | None]] = {kind: ObjectTable() for kind in rules.kinds}
+        self._results: dict[Kind, ObjectTable[ObjectResult | None]] = {
+            kind: ObjectTable() for kind in rules.kinds
+        }
         self.view: Cluster = self._recorded.view
         """The cluster, with the values that the judgements share."""
 
@@ -56,24 +67,34 @@ class Judgements:
         return self._recorded.computed
 
     def change(self, changes: Changes, *, time_passed: bool) -> bool:
-        """Begin a round: objects have changed, and perhaps so much time has passed that heartbeats and the clock count.
+        """Begin a round: objects have changed, and perhaps so much time has passed that heartbeats
+        and the clock count.
 
         Returns:
             Whether anything has to be judged again.
         """
-        reads = chain.from_iterable(self._reads(kind, names) for kind, names in changes.items() if names is not None)
+        reads = chain.from_iterable(
+            self._reads(kind, names) for kind, names in changes.items() if names is not None
+        )
         whole_kinds = {kind for kind, names in changes.items() if names is None}
         objects = [(kind, *name) for kind, names in changes.items() for name in names or ()]
-        stale = self._recorded.change(objects, (*reads, *((Ambient.TIME,) if time_passed else ())), whole_kinds)
+        stale = self._recorded.change(
+            objects, (*reads, *((Ambient.TIME,) if time_passed else ())), whole_kinds
+        )
         for kind, names in changes.items():
             for name, (_, after) in (names or {}).items():
                 if after is None:
                     self._recorded.forget((kind, *name))
-        self._results = {kind: ObjectTable() if kind in whole_kinds else table for kind, table in self._results.items()}
+        self._results = {
+            kind: ObjectTable() if kind in whole_kinds else table
+            for kind, table in self._results.items()
+        }
         for key in (*self._recorded.due, *objects):
             if isinstance(key, tuple) and key[0] in self._results:
                 self._results[key[0]].due.add(key[1:])
-        came_or_went = any(None in pair for names in changes.values() for pair in (names or {}).values())
+        came_or_went = any(
+            None in pair for names in changes.values() for pair in (names or {}).values()
+        )
         return stale or came_or_went or bool(whole_kinds)
 
     def report(self) -> Report:
@@ -89,9 +110,13 @@ class Judgements:
 
     def _judge(self, kind: Kind, name: Name, cluster: Cluster) -> ObjectResult | None:
         obj = cluster.whole(kind, *name) if isinstance(cluster, RecordedView) else None
-        return judge_object(obj, kind, self._rules, cluster, self.policy) if obj is not None else None
+        return (
+            judge_object(obj, kind, self._rules, cluster, self.policy) if obj is not None else None
+        )
 
-    def _reads(self, kind: Kind, changed: Mapping[Name, tuple[Object | None, Object | None]]) -> Iterator[Read]:
+    def _reads(
+        self, kind: Kind, changed: Mapping[Name, tuple[Object | None, Object | None]]
+    ) -> Iterator[Read]:
         seen: set[Name] = set()
         for name, (before, after) in changed.items():
             if before is None or after is None:
@@ -122,8 +147,8 @@ def _reads_of(kind: Kind, names: Iterable[Name]) -> Iterator[Read]:
 def steady(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without its heartbeats.
 
-    They change all the time, and count only if they fail to appear. What reads a heartbeat compares it with the time, so
-    it is computed again when time has passed.
+    They change all the time, and count only if they fail to appear. What reads a heartbeat compares
+    it with the time, so it is computed again when time has passed.
     """
     steps = _HEARTBEATS.get(kind, ())
     for path in steps:
@@ -141,17 +166,25 @@ _HEARTBEATS: Final[Mapping[Kind, tuple[tuple[str, ...], ...]]] = {
 
 
 def _without(value: Any, path: tuple[str, ...]) -> Any:
-    """Return a value without the field at a path, which passes through lists, and without maps that are empty then."""
+    """Return a value without the field at a path, which passes through lists,
+    and without maps that are empty then.
+    """
     if isinstance(value, list):
         return [_without(item, path) for item in value]
     if not isinstance(value, dict) or path[0] not in value:
         return value
     below = _without(value[path[0]], path[1:]) if path[1:] else {}
-    return {key: below if key == path[0] else found for key, found in value.items() if key != path[0] or below}
+    return {
+        key: below if key == path[0] else found
+        for key, found in value.items()
+        if key != path[0] or below
+    }
 
 
 def differences(kept: Report, full: Report) -> int:
-    """Return the number of objects whose results are not equal, or that one of the reports lacks."""
+    """Return the number of objects whose results are not equal,
+    or that one of the reports lacks.
+    """
     pairs = zip_longest(kept.results, full.results)
     return sum(one is None or other is None or _shown(one) != _shown(other) for one, other in pairs)
 

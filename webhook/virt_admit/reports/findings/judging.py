@@ -1,4 +1,6 @@
-"""Judging the objects of a cluster: each as if it were created now, by the rules of the webhook and those for scans."""
+"""Judging the objects of a cluster: each as if it were created now,
+by the rules of the webhook and those for scans.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,17 @@ def judge(
 
     def judged(batch: Sequence[_Key]) -> list[ObjectResult]:
         found = ((kind, cluster.get(kind, namespace, name)) for kind, namespace, name in batch)
-        return [judge_object(obj, kind, rules, cluster, policy, target, label) for kind, obj in found if obj]
+        return [
+            judge_object(obj, kind, rules, cluster, policy, target, label)
+            for kind, obj in found
+            if obj
+        ]
 
     results: list[ObjectResult] = []
     done: Counter[Kind] = Counter()
-    batches = [(kind, batch) for kind in judged_kinds for batch in _batches(kind, cluster, is_selected)]
+    batches = [
+        (kind, batch) for kind in judged_kinds for batch in _batches(kind, cluster, is_selected)
+    ]
     shared = first_alone(in_order, judged, [batch for _, batch in batches])
     for (kind, _), found in zip(batches, shared, strict=True):
         progress(kind, done[kind])
@@ -75,16 +83,24 @@ def judge(
 
 
 _Key = tuple[Kind, str, str]
-"""The kind, the namespace and the name of an object. A live cluster is too large to hold its objects in a list."""
+"""The kind, the namespace and the name of an object.
+A live cluster is too large to hold its objects in a list.
+"""
 
 _BATCH: Final = 50
 """Objects that are judged together: few enough to share them evenly, and to show progress."""
 
 
-def _batches(kind: Kind, cluster: Cluster, is_selected: Callable[[Object], bool]) -> Iterator[list[_Key]]:
+def _batches(
+    kind: Kind, cluster: Cluster, is_selected: Callable[[Object], bool]
+) -> Iterator[list[_Key]]:
     """Yield the keys of the selected objects of a kind; one empty batch if there is none."""
     default = "default" if kind.namespaced else ""
-    keys = [(kind, obj.namespace or default, obj.name) for obj in _objects(cluster, kind) if is_selected(obj)]
+    keys = [
+        (kind, obj.namespace or default, obj.name)
+        for obj in _objects(cluster, kind)
+        if is_selected(obj)
+    ]
     yield from (keys[start : start + _BATCH] for start in range(0, max(1, len(keys)), _BATCH))
 
 
@@ -105,13 +121,17 @@ def judge_object(
     label: str = "",
 ) -> ObjectResult:
     """Return the result for one object, judged as if it were created now."""
-    request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
+    request = Request(
+        Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target
+    )
     response = _with_origin(obj, review.review(request, rules, cluster, policy))
     return ObjectResult(without_object(request, label), response)
 
 
 def _with_origin(obj: Object, response: Response) -> Response:
-    """Add to each denial of a VM that KubeVirt itself restored or cloned that no review has seen it."""
+    """Add to each denial of a VM that KubeVirt itself restored or cloned that no review has seen
+    it.
+    """
     maker = clones.maker(obj)
     if response.allowed or not maker:
         return response
@@ -135,4 +155,6 @@ def drains(cluster: Cluster, is_selected: Callable[[Object], bool]) -> Drains:
 
 def is_complete(report: Report, cluster: Swept, judged_kinds: Iterable[Kind]) -> bool:
     """Return whether every object of these kinds was listed and no rule crashed."""
-    return not report.crashed and cluster.unreadable.isdisjoint(kind.resource for kind in judged_kinds)
+    return not report.crashed and cluster.unreadable.isdisjoint(
+        kind.resource for kind in judged_kinds
+    )

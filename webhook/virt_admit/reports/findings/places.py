@@ -13,19 +13,25 @@ from virt_admit.settings import DOCS_URL, SettingError
 def docs_url() -> str:
     """Return the URL of a copy of the folder ``docs`` that the installer names; empty without one.
 
-    A link to pages that nothing serves is worse than none: ``virt-admit rules ID`` shows the page of a rule.
+    A link to pages that nothing serves is worse than none: ``virt-admit rules ID`` shows the page
+    of a rule.
 
     Raises:
         SettingError: it is not an http or https URL with a host and at most a path.
     """
     url = os.environ.get("VIRT_ADMIT_DOCS_URL") or ""
     if url and not _is_folder(url):
-        raise SettingError(f"VIRT_ADMIT_DOCS_URL {url} is not the URL of a folder: write it like {DOCS_URL}")
+        raise SettingError(
+            f"VIRT_ADMIT_DOCS_URL {url} is not the URL of a folder: write it like {DOCS_URL}"
+        )
     return url.rstrip("/")
 
 
 def _is_folder(url: str) -> bool:
-    """Return whether a page's name can follow the URL. A link of another scheme could run a script in the reader's browser."""
+    """Return whether a page's name can follow the URL.
+
+    A link of another scheme could run a script in the reader's browser.
+    """
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -44,7 +50,10 @@ def rule_page(rule: str) -> str:
 
 
 def relative(file: str) -> str:
-    """Return a file relative to the working directory, with ``/``. A file outside of it keeps its name."""
+    """Return a file relative to the working directory, with ``/``.
+
+    A file outside of it keeps its name.
+    """
     try:
         path = os.path.relpath(file)
     except (OSError, ValueError):  # the working directory was deleted, or the name is empty

@@ -1,4 +1,7 @@
-"""The results of one run of ``check`` or ``scan``. ``virt_admit.reports.findings.formats`` prints them."""
+"""The results of one run of ``check`` or ``scan``.
+
+``virt_admit.reports.findings.formats`` prints them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
 
 
-REPORTED: Final = "Reported by the objects themselves for more than 10 minutes, besides the findings"
+REPORTED: Final = (
+    "Reported by the objects themselves for more than 10 minutes, besides the findings"
+)
 """The title of what objects report."""
 
 NO_LOCATIONS: Final[Mapping[tuple[PathStep, ...], Location]] = {}
@@ -52,7 +57,9 @@ class ObjectResult(NamedTuple):
 
     @property
     def called(self) -> str:
-        """``Kind/namespace/name``, in one printable line; after the cluster if the run is about several."""
+        """``Kind/namespace/name``, in one printable line;
+        after the cluster if the run is about several.
+        """
         name = called(self.obj)
         return f"{sanitize.name(self.cluster)}: {name}" if self.cluster else name
 
@@ -68,11 +75,13 @@ class ObjectResult(NamedTuple):
         return self.locations.get(path) or self.document.location(path)
 
 
-def of_file(request: Request, response: Response, document: Document, label: str = "") -> ObjectResult:
+def of_file(
+    request: Request, response: Response, document: Document, label: str = ""
+) -> ObjectResult:
     """Return the result for an object of a file.
 
-    Without the object, because keeping all of them takes much memory, and without the document: the process that prints
-    the result has it.
+    Without the object, because keeping all of them takes much memory, and without the document: the
+    process that prints the result has it.
     """
     paths = {_NO_PATH, *(verdict.finding.path for verdict in (*response.fixed, *response.verdicts))}
     locations = document.locations(paths, request.obj.data if request.obj else None)
@@ -83,25 +92,42 @@ def of_file(request: Request, response: Response, document: Document, label: str
 def without_object(request: Request, label: str = "") -> Request:
     """Return a request with the part of its object that reports print, and with this label."""
     obj = request.obj or Object({})
-    keys = ("name", "generateName", "namespace", "uid", "deletionTimestamp", *_OWNED.get(obj.kind, ()))
+    keys = (
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "deletionTimestamp",
+        *_OWNED.get(obj.kind, ()),
+    )
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
     if (mark := obj.annotations.get(_APPLIED)) is not None:
         metadata["annotations"] = {_APPLIED: mark}
-    identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
+    identity = {
+        "apiVersion": obj.api_version,
+        "kind": obj.kind,
+        "metadata": metadata | {"labels": labels},
+    }
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
 _APPLIED: Final = "objectset.rio.cattle.io/id"
-"""What reports need of the annotations: the mark of Fleet, which takes changes in its charts alone."""
+"""What reports need of the annotations: the mark of Fleet,
+which takes changes in its charts alone.
+"""
 _OWNED: Final = dict.fromkeys(("VirtualMachineInstance", "VirtualMachine"), ("ownerReferences",))
-"""What reports need of the metadata of an object: a VMI is changed through its VM, and a VM of a pool repeats the pool."""
+"""What reports need of the metadata of an object: a VMI is changed through its VM, and a VM of a
+pool repeats the pool.
+"""
 
 NO_CLUSTERS: Final[Mapping[str, str]] = {}
 
 
 class Drains(NamedTuple):
-    """What drains of nodes would meet, so that no page about a cluster calls it clean while its nodes cannot be drained."""
+    """What drains of nodes would meet, so that no page about a cluster calls it clean while its
+    nodes cannot be drained.
+    """
 
     blocked: int = 0
     """Nodes that cannot be drained."""
@@ -128,11 +154,15 @@ class Report(NamedTuple):
     templates: int = 0
     """The number of files in folders that were skipped as templates."""
     unreadable: tuple[DocumentError, ...] = ()
-    """The documents, or the clusters of several, that could not be read. Their objects are unknown."""
+    """The documents, or the clusters of several, that could not be read.
+    Their objects are unknown.
+    """
     policy: str = ""
     """Where the policy comes from."""
     clusters: Mapping[str, str] = NO_CLUSTERS
-    """By name, why a cluster could not be read (empty: it could); without names unless the run is about several."""
+    """By name, why a cluster could not be read (empty: it could);
+    without names unless the run is about several.
+    """
     heading: str = ""
     """What text puts before the findings."""
     evidence: tuple[tuple[str, str], ...] = ()
@@ -140,9 +170,13 @@ class Report(NamedTuple):
     drains: Mapping[str, Drains] = NO_DRAINS
     """By cluster, what drains would meet; empty unless a page about a cluster is written."""
     reported: tuple[ReportedProblem, ...] = ()
-    """What objects themselves have reported as wrong for long, the newest first; of a scan of one cluster."""
+    """What objects themselves have reported as wrong for long, the newest first;
+    of a scan of one cluster.
+    """
     of_cluster: bool = True
-    """Whether objects without a file are objects of a cluster, so that commands about them make sense."""
+    """Whether objects without a file are objects of a cluster,
+    so that commands about them make sense.
+    """
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""
@@ -151,10 +185,16 @@ class Report(NamedTuple):
     def rows(self) -> list[ReportRow]:
         """Return every row, sorted by place and rule."""
         rows = [row for result in self.results for row in rows_of(result)]
-        rows.sort(key=lambda row: row.location or _NOWHERE)  # its end changes nothing: equal places are sorted below
+        # its end changes nothing: equal places are sorted below
+        rows.sort(key=lambda row: row.location or _NOWHERE)
         together = [list(same) for _, same in groupby(rows, lambda row: row.place)]
-        # half of the rows have a place of their own, and the rest of the order takes most of the time
-        return [row for same in together for row in (sorted(same, key=lambda r: r.order) if len(same) > 1 else same)]
+        # half of the rows have a place of their own, and the rest of the order takes most of the
+        # time
+        return [
+            row
+            for same in together
+            for row in (sorted(same, key=lambda r: r.order) if len(same) > 1 else same)
+        ]
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -176,18 +216,28 @@ class Report(NamedTuple):
 
     @property
     def missing_data(self) -> str:
-        """How many rules were skipped, and the kinds (``plural.group``) that they need. Empty if none was skipped."""
+        """How many rules were skipped, and the kinds (``plural.group``) that they need.
+
+        Empty if none was skipped.
+        """
         every = {what for result in self.results for _, what in result.response.unseen}
-        kinds = sorted({what if what == storage.NO_DEFAULT else what.partition(" ")[0] for what in every})
+        kinds = sorted(
+            {what if what == storage.NO_DEFAULT else what.partition(" ")[0] for what in every}
+        )
         if not kinds:
             return ""
-        return f"{count(len(self.rules_without_data), 'rule')} skipped: {', '.join(kinds)} are not available"
+        return (
+            f"{count(len(self.rules_without_data), 'rule')} skipped: {', '.join(kinds)} are not "
+            "available"
+        )
 
     def summary(self) -> str:
         """Return the line that ends every run. It also counts what was skipped."""
         kinds = {result.request.kind for result in self.results}
         where = f" in {count(self.files, 'file')}" if self.files else ""
-        parts = [f"checked {count(len(self.results), 'object')} of {count(len(kinds), 'kind')}{where}"]
+        parts = [
+            f"checked {count(len(self.results), 'object')} of {count(len(kinds), 'kind')}{where}"
+        ]
         if self.other_kinds:
             parts.append(f"{count(self.other_kinds, 'object')} of other kinds")
         if self.skipped:
@@ -244,7 +294,9 @@ class ReportRow(NamedTuple):
     """In a row that stands for several objects: the full names of the others."""
 
     later: tuple[str, ...] = ()
-    """In a row about a VM that cannot run: the rules with advice about it for the time when it runs."""
+    """In a row about a VM that cannot run: the rules with advice about it for the time when it
+    runs.
+    """
 
     @property
     def word(self) -> str:
@@ -258,7 +310,9 @@ class ReportRow(NamedTuple):
     @property
     def display_message(self) -> str:
         """The message, with the reason of the exemption that lowered its action."""
-        return sanitize.line(f"{self.message} (exempt: {self.exempted})" if self.exempted else self.message)
+        return sanitize.line(
+            f"{self.message} (exempt: {self.exempted})" if self.exempted else self.message
+        )
 
     @property
     def text(self) -> str:
@@ -278,14 +332,18 @@ class ReportRow(NamedTuple):
 
     @property
     def text_edit(self) -> TextEdit | None:
-        """The fix as a change of the file. None without a file, or if the change is not a single replacement."""
+        """The fix as a change of the file.
+
+        None without a file, or if the change is not a single replacement.
+        """
         document = self.result.document
         if document is None or len(self.fix) != 1:
             return None
         from virt_admit.documents import edit  # noqa: PLC0415 - few formats show edits
 
         (step,) = self.fix
-        if not Object(document.data).root.at(*step.path[:-1]).is_map:  # another fix has to create the parent first
+        # another fix has to create the parent first
+        if not Object(document.data).root.at(*step.path[:-1]).is_map:
             return None
         try:
             start, end, text = edit.edit(document.part.text, document.span, step)
@@ -295,7 +353,9 @@ class ReportRow(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of rule, object and pointer: 32 hexadecimal digits that do not depend on line numbers."""
+        """A digest of rule, object and pointer:
+        32 hexadecimal digits that do not depend on line numbers.
+        """
         import hashlib  # noqa: PLC0415 - loading OpenSSL takes time, and few formats show digests
         import json  # noqa: PLC0415
 
@@ -345,14 +405,19 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
         message = admission_review.fix_sentence(verdict.finding, "would be")
         yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
-        yield _verdict_row(result, verdict, verdict.message, fix=verdict.finding.fix, exempted=verdict.exempted)
+        yield _verdict_row(
+            result, verdict, verdict.message, fix=verdict.finding.fix, exempted=verdict.exempted
+        )
     messages = {what: lacks((what,)) for _, what in response.unseen}  # several rules share one
     for rule, what in response.unseen:
         yield _row(result, rule, None, messages[what], unseen=what)
     for rule, error in response.errors:
         yield _row(result, rule, None, f"the rule crashed: {error}", error=error)
     for duplicate in result.document.duplicates if result.document else ():
-        message = f"duplicate key on lines {duplicate.first_line} and {duplicate.line}; kubectl uses the last one"
+        message = (
+            f"duplicate key on lines {duplicate.first_line} and {duplicate.line}; kubectl uses the "
+            "last one"
+        )
         place = result.location(duplicate.path)
         yield ReportRow(DUPLICATE_KEY, Action.WARN, message, duplicate.path, result, place)
 
@@ -370,14 +435,24 @@ def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details
 
 
 def _row(
-    result: ObjectResult, rule: Rule, action: Action | None, message: str, path: Path = _NO_PATH, **details: Any
+    result: ObjectResult,
+    rule: Rule,
+    action: Action | None,
+    message: str,
+    path: Path = _NO_PATH,
+    **details: Any,
 ) -> ReportRow:
-    return ReportRow(rule.id, action, message, path, result, result.location(path), declared=rule, **details)
+    return ReportRow(
+        rule.id, action, message, path, result, result.location(path), declared=rule, **details
+    )
 
 
 def where(row: ReportRow, first: ReportRow) -> str:
     """Return where a row is, and its rule: the path if it is about the object of the first one."""
-    same = row.result.obj.kind == first.result.obj.kind and row.result.obj.full_name == first.result.obj.full_name
+    same = (
+        row.result.obj.kind == first.result.obj.kind
+        and row.result.obj.full_name == first.result.obj.full_name
+    )
     place = row.location
     elsewhere = f"{place.file}:{place.line}" if place else row.result.called
     return f"{row.path if same else elsewhere} [{row.rule}]"
@@ -390,4 +465,9 @@ def called(obj: Object) -> str:
 
 def identity(obj: Object) -> dict[str, str]:
     """Return the fields that identify an object."""
-    return {"apiVersion": obj.api_version, "kind": obj.kind, "namespace": obj.namespace, "name": obj.name}
+    return {
+        "apiVersion": obj.api_version,
+        "kind": obj.kind,
+        "namespace": obj.namespace,
+        "name": obj.name,
+    }

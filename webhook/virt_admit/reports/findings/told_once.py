@@ -57,10 +57,16 @@ _MOST: Final = 8
 
 def _by_vm(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows without those of VMIs that repeat what the same rule says of their VM."""
-    vms = {(*_vm(row), row.rule, row.message): row for row in rows if row.result.obj.kind == VM.kind and _counts(row)}
+    vms = {
+        (*_vm(row), row.rule, row.message): row
+        for row in rows
+        if row.result.obj.kind == VM.kind and _counts(row)
+    }
     groups: dict[int, list[ReportRow]] = {}
     for row in rows:
-        first = vms.get((*_vm(row), row.rule, row.message)) if row.result.obj.kind == VMI.kind else None
+        first = (
+            vms.get((*_vm(row), row.rule, row.message)) if row.result.obj.kind == VMI.kind else None
+        )
         if first is not None and first.word == row.word:
             groups.setdefault(id(first), [first]).append(row)
     return _joined(rows, groups.values())
@@ -79,7 +85,9 @@ def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
             continue
         groups = by_command.setdefault((row.result.cluster, told), [])
         is_read = told.startswith(_READS)
-        same = next((each for each in groups[:_MOST] if _is_one(each[0], row, is_read=is_read)), None)
+        same = next(
+            (each for each in groups[:_MOST] if _is_one(each[0], row, is_read=is_read)), None
+        )
         if same is None:
             groups.append([row])
         else:
@@ -166,7 +174,10 @@ def _is_advice(row: ReportRow) -> bool:
 def _is_cause(unseen: str, cause: ReportRow) -> bool:
     """Return whether a row names the object that could not be read."""
     missing = _OBJECT.search(unseen)
-    return missing is not None and re.search(rf"(?<![\w.-]){re.escape(missing[1])}(?![\w-])", cause.message) is not None
+    return (
+        missing is not None
+        and re.search(rf"(?<![\w.-]){re.escape(missing[1])}(?![\w-])", cause.message) is not None
+    )
 
 
 _OBJECT: Final = re.compile(r"[a-z]+\.[a-z.]+ (?:[^ /]+/)?([^ ,]+)")

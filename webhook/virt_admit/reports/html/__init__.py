@@ -1,1 +1,4 @@
-"""Reports as self-contained pages. Import it only where a page is written: Jinja2 takes time to load."""
+"""Reports as self-contained pages.
+
+Import it only where a page is written: Jinja2 takes time to load.
+"""

@@ -1,4 +1,6 @@
-"""One page about several clusters: a matrix of clusters and verdicts first, then the parts of each cluster's page."""
+"""One page about several clusters: a matrix of clusters and verdicts first,
+then the parts of each cluster's page.
+"""
 
 from __future__ import annotations
 
@@ -41,23 +43,36 @@ def combine(title: str, parts: Sequence[ClusterPart], subject: str = "") -> Page
     read = [(part.cluster, part.page) for part in parts if part.page is not None]
     away = [part for part in parts if part.error]
     figures = [
-        figure._replace(title=f"{figure.title}: {name}") for figures in _by_rank(read) for name, figure in figures
+        figure._replace(title=f"{figure.title}: {name}")
+        for figures in _by_rank(read)
+        for name, figure in figures
     ]
     notes = [(f"{heading}: {name}", lines) for name, page in read for heading, lines in page.notes]
     if len(figures) > _MOST_FIGURES:
-        notes.append(("Pictures", (f"The first {_MOST_FIGURES} of {len(figures)} pictures are shown.",)))
+        notes.append(
+            ("Pictures", (f"The first {_MOST_FIGURES} of {len(figures)} pictures are shown.",))
+        )
     return Page(
         title=f"{title} of {count(len(parts), 'cluster')}",
         subject=subject,
         verdict=_verdict(read, away),
-        tiles=(*_tiles(page for _, page in read), Tile(BAD, len(away), "clusters that cannot be read")),
+        tiles=(
+            *_tiles(page for _, page in read),
+            Tile(BAD, len(away), "clusters that cannot be read"),
+        ),
         leading=(_matrix(parts),),
         causes_title=next((page.causes_title for _, page in read), "Causes"),
         causes=worst_first((*_unreadable(away), *_causes(read))),
         figures=tuple(figures[:_MOST_FIGURES]),
-        tables=tuple(table._replace(title=f"{table.title}: {name}") for name, page in read for table in page.tables),
+        tables=tuple(
+            table._replace(title=f"{table.title}: {name}")
+            for name, page in read
+            for table in page.tables
+        ),
         notes=tuple(notes),
-        evidence=tuple((f"{key} of {name}", value) for name, page in read for key, value in page.evidence),
+        evidence=tuple(
+            (f"{key} of {name}", value) for name, page in read for key, value in page.evidence
+        ),
     )
 
 
@@ -115,7 +130,9 @@ def _causes(read: Iterable[tuple[str, Page]]) -> Iterator[PageCause]:
     groups: dict[tuple[str, str, str, str, str], list[PageCause]] = {}
     for name, page in read:
         for cause in page.causes:
-            items = tuple(CauseItem(f"{name}: {item.name}", item.place) for item in cause.items) or (CauseItem(name),)
+            items = tuple(
+                CauseItem(f"{name}: {item.name}", item.place) for item in cause.items
+            ) or (CauseItem(name),)
             groups.setdefault(cause[:5], []).append(cause._replace(items=items))
     for key, some in groups.items():
         yield PageCause(*key, tuple(item for cause in some for item in cause.items))

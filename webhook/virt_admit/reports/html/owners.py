@@ -1,4 +1,7 @@
-"""One page for each owner in a folder, and an index. An owner is a namespace or the value of a label."""
+"""One page for each owner in a folder, and an index.
+
+An owner is a namespace or the value of a label.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +50,22 @@ class Owners:
 
 
 def files(whole: Page, pages: Mapping[str, Page], owners: Owners) -> dict[str, str]:
-    """Return the files of a folder by name: the index, which is the page about everything, and a page for each owner."""
+    """Return the files of a folder by name: the index, which is the page about everything, and a
+    page for each owner.
+    """
     rows = []
     out = {}
     for owner, page in sorted(pages.items()):
         name = file_name(owner)
         worst = sum(tile.number for tile in page.tiles if tile.level == BAD)
-        rows.append((Link(owner or owners.subject(owner), name), page.verdict.word, page.verdict.text, worst))
+        rows.append(
+            (
+                Link(owner or owners.subject(owner), name),
+                page.verdict.word,
+                page.verdict.text,
+                worst,
+            )
+        )
         out[name] = render(page)
     by = f"label {owners.label}" if owners.label else "namespace"
     table = Table(f"Pages by {by}", ("Owner", "Verdict", "Summary", "Worst"), tuple(rows))
@@ -61,7 +73,10 @@ def files(whole: Page, pages: Mapping[str, Page], owners: Owners) -> dict[str, s
 
 
 def file_name(owner: str) -> str:
-    """Return the file of an owner. Names that a file system could misread are replaced by a digest."""
+    """Return the file of an owner.
+
+    Names that a file system could misread are replaced by a digest.
+    """
     if _PLAIN.fullmatch(owner):
         return f"owner-{owner}.html"
     return f"other-{hashlib.sha256(owner.encode(errors='backslashreplace')).hexdigest()[:16]}.html"

@@ -1,7 +1,9 @@
-"""A report as one self-contained page: the same parts for every report, so that one template renders them all.
+"""A report as one self-contained page: the same parts for every report,
+so that one template renders them all.
 
-No text of an object is trusted. Jinja2 escapes it, ``sanitize`` removes what would reorder or hide it, and the
-Content-Security-Policy admits only our style and script, by their hashes. Equal input gives equal bytes.
+No text of an object is trusted. Jinja2 escapes it, ``sanitize`` removes what would reorder or hide
+it, and the Content-Security-Policy admits only our style and script, by their hashes. Equal input
+gives equal bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ LEVELS: Final = (BAD, SEVERE, UNKNOWN, NOTICE, GOOD)
 
 _NUMBER: Final = re.compile(r"\d+")
 TIME: Final = "time"
-"""The name of the evidence that says when the data was read; with several clusters ``time of NAME``."""
+"""The name of the evidence that says when the data was read;
+with several clusters ``time of NAME``.
+"""
 MOST_CAUSES: Final = 400
 MOST_ITEMS: Final = 20_000
 """Objects that a page names. Beyond, it names some of each cause and the number of the others."""
@@ -134,7 +138,10 @@ class Page:
     @property
     def time(self) -> str:
         """When the data was read (RFC 3339); of several clusters the oldest. Empty: not known."""
-        return min((value for name, value in self.evidence if f"{name} ".startswith(f"{TIME} ")), default="")
+        return min(
+            (value for name, value in self.evidence if f"{name} ".startswith(f"{TIME} ")),
+            default="",
+        )
 
 
 def render(page: Page) -> str:
@@ -152,7 +159,9 @@ def render(page: Page) -> str:
 
 
 def bounded(causes: Sequence[PageCause]) -> tuple[tuple[PageCause, ...], int]:
-    """Return the causes with as many objects as a page can show, and the number of objects that are only counted."""
+    """Return the causes with as many objects as a page can show,
+    and the number of objects that are only counted.
+    """
     shown = [*causes[:MOST_CAUSES], *_merged(causes[MOST_CAUSES:])]
     total = sum(len(cause.items) for cause in shown)
     if total <= MOST_ITEMS:
@@ -168,7 +177,11 @@ def _merged(causes: Iterable[PageCause]) -> list[PageCause]:
     for cause in causes:
         found.setdefault(cause[:3], []).append(cause)
     return [
-        PageCause(*key, f"{len(some)} further causes", items=tuple(item for cause in some for item in cause.items))
+        PageCause(
+            *key,
+            f"{len(some)} further causes",
+            items=tuple(item for cause in some for item in cause.items),
+        )
         for key, some in found.items()
     ]
 
@@ -179,7 +192,8 @@ def pattern(text: str, name: str) -> str:
 
 
 def grouped(causes: Iterable[tuple[PageCause, str]]) -> Iterator[PageCause]:
-    """Join causes whose texts differ only in names and numbers of their objects; the text of the first is the example.
+    """Join causes whose texts differ only in names and numbers of their objects; the text of the
+    first is the example.
 
     Args:
         causes: causes with one object each, and the name of that object.
@@ -188,23 +202,31 @@ def grouped(causes: Iterable[tuple[PageCause, str]]) -> Iterator[PageCause]:
     equal = Counter(cause[:5] for cause, _ in pairs)
     groups: dict[tuple[str, ...], list[PageCause]] = {}
     for cause, own_name in pairs:
-        name = "" if equal[cause[:5]] > 1 else own_name  # a text of several objects contains none of their names
+        # a text of several objects contains none of their names
+        name = "" if equal[cause[:5]] > 1 else own_name
         key = (*cause[:3], pattern(cause.text, name), pattern(cause.remedy, name))
         groups.setdefault(key, []).append(cause)
     for some in groups.values():
         first = min(some, key=lambda cause: cause.items)
         differ = any(cause.text != first.text for cause in some)
         items = tuple(sorted(item for cause in some for item in cause.items))
-        yield first._replace(text=f"For example: {first.text}" if differ else first.text, items=items)
+        yield first._replace(
+            text=f"For example: {first.text}" if differ else first.text, items=items
+        )
 
 
 def worst_first(causes: Iterable[PageCause]) -> tuple[PageCause, ...]:
     """Return the causes by level, the one with most objects first."""
-    return tuple(sorted(causes, key=lambda cause: (LEVELS.index(cause.level), -cause.number, cause[1:5])))
+    return tuple(
+        sorted(causes, key=lambda cause: (LEVELS.index(cause.level), -cause.number, cause[1:5]))
+    )
 
 
 def shown(build: Callable[[T], str], value: T) -> str:
-    """Return a text about a value; if it cannot be made, one that says so. One object never costs the whole page."""
+    """Return a text about a value; if it cannot be made, one that says so.
+
+    One object never costs the whole page.
+    """
     try:
         return build(value)
     except Exception as error:
@@ -213,7 +235,9 @@ def shown(build: Callable[[T], str], value: T) -> str:
 
 def _printable(value: Any) -> Any:
     """Return what a template prints: texts without control characters and marks of direction."""
-    return sanitize.cell(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return (
+        sanitize.cell(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    )
 
 
 @functools.cache
@@ -228,10 +252,13 @@ def _environment() -> Environment:
     )
     for kind in ("css", "js"):
         environment.globals[kind] = Markup(_source(environment, kind))  # noqa: S704 - our own file
-    hashes = {kind: hashlib.sha256(_source(environment, kind).encode()).digest() for kind in ("css", "js")}
+    hashes = {
+        kind: hashlib.sha256(_source(environment, kind).encode()).digest() for kind in ("css", "js")
+    }
     css, js = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes.values())
     environment.globals["policy"] = Markup(  # noqa: S704 - our own text
-        f"default-src 'none'; style-src {css}; script-src {js}; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {css}; script-src {js}; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
     return environment
 

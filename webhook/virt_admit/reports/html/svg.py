@@ -1,4 +1,7 @@
-"""Pictures as SVG: stacked bars, a grid of squares, lanes on a time axis. Colors are classes of the page's style."""
+"""Pictures as SVG: stacked bars, a grid of squares, lanes on a time axis.
+
+Colors are classes of the page's style.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,26 @@ ROW: Final = 24
 SQUARE: Final = 10
 PER_LINE: Final = (WIDTH - LABEL - 60) // (SQUARE + 2)
 """Squares in a line."""
-TICKS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
+TICKS: Final = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14400,
+    28800,
+    43200,
+    86400,
+)
 """Distances of ticks on a time axis, in seconds."""
 
 
@@ -83,7 +105,8 @@ def grid(rows: Sequence[Bar]) -> Markup:
             steps = "".join(_square(position + index, top) for index in range(part.size))
             position += part.size
             if steps:
-                out.append(Markup('<path class="{}" d="{}"/>').format(part.level, Markup(steps)))  # noqa: S704 - numbers
+                # numbers
+                out.append(Markup('<path class="{}" d="{}"/>').format(part.level, Markup(steps)))  # noqa: S704
         out.append(_text(row.text, WIDTH - 50, top))
         top += max(ROW, -(-total // PER_LINE) * (SQUARE + 2) + 12)
     return _svg(top, out)
@@ -104,8 +127,14 @@ def lanes(rows: Sequence[Lane], end: int) -> Markup:
     out: list[Markup] = []
     for tick in range(0, end + 1, step):
         x = LABEL + tick * scale
-        out.append(Markup('<line class="tick" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(_n(x), height))
-        out.append(Markup('<text class="axis" x="{}" y="{}">{}</text>').format(_n(x), height + 16, clock(tick)))
+        out.append(
+            Markup('<line class="tick" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(_n(x), height)
+        )
+        out.append(
+            Markup('<text class="axis" x="{}" y="{}">{}</text>').format(
+                _n(x), height + 16, clock(tick)
+            )
+        )
     for number, row in enumerate(rows):
         top = number * ROW
         out.append(_label(row.label, top))
@@ -113,7 +142,9 @@ def lanes(rows: Sequence[Lane], end: int) -> Markup:
         for index, stretch in enumerate(row.stretches):
             start = LABEL + stretch.start * scale
             stop = right if stretch.end is None else LABEL + stretch.end * scale
-            out.append(_box(stretch.level, start, top + 4 + index * thick, max(stop - start, 4), thick - 1))
+            out.append(
+                _box(stretch.level, start, top + 4 + index * thick, max(stop - start, 4), thick - 1)
+            )
         out.append(_text(row.text, right + 8, top))
     return _svg(height + 22, out)
 
@@ -131,14 +162,22 @@ def _units(seconds: int) -> Iterator[str]:
 
 
 def _svg(height: int, parts: Sequence[Markup]) -> Markup:
-    head = Markup('<svg viewBox="0 0 {} {}" aria-hidden="true" focusable="false">').format(WIDTH, height)
+    head = Markup('<svg viewBox="0 0 {} {}" aria-hidden="true" focusable="false">').format(
+        WIDTH, height
+    )
     return head + Markup("").join(parts) + Markup("</svg>")
 
 
 def _label(text: str, top: int) -> Markup:
     short = _short(text, 32)
-    squeezed = Markup(' textLength="{}" lengthAdjust="spacingAndGlyphs"').format(LABEL - 14) if len(short) > 28 else ""
-    return Markup('<text x="{}" y="{}" class="label"{}>{}</text>').format(LABEL - 10, top + 16, squeezed, short)
+    squeezed = (
+        Markup(' textLength="{}" lengthAdjust="spacingAndGlyphs"').format(LABEL - 14)
+        if len(short) > 28
+        else ""
+    )
+    return Markup('<text x="{}" y="{}" class="label"{}>{}</text>').format(
+        LABEL - 10, top + 16, squeezed, short
+    )
 
 
 def _text(text: str, x: float, top: int) -> Markup:

@@ -1,4 +1,6 @@
-"""Findings about VMs that ran when the room for the loss of one node ran out, for Events of the watch."""
+"""Findings about VMs that ran when the room for the loss of one node ran out,
+for Events of the watch.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def results(crossed: ReserveCrossing, cluster: Cluster) -> Iterator[ObjectResult
     rule = load_rules().by_id[RULE]
     message = (
         f"since this VM runs, the loss of {crossed.node} leaves VMs without room: "
-        f"{amount(crossed.resource, crossed.missing)} short. Make it smaller, stop VMs or add a node; "
-        "see virt-admit outage --worst 1."
+        f"{amount(crossed.resource, crossed.missing)} short. Make it smaller, stop VMs or add a "
+        "node; see virt-admit outage --worst 1."
     )
     for namespace, name in sorted(crossed.vms):
         try:
@@ -31,5 +33,7 @@ def results(crossed: ReserveCrossing, cluster: Cluster) -> Iterator[ObjectResult
         except Unseen:
             continue
         if vm is not None and not vm.deleted:
-            verdict = Verdict(rule, Finding(vm.at("spec", "runStrategy").path, message), Action.WARN)
+            verdict = Verdict(
+                rule, Finding(vm.at("spec", "runStrategy").path, message), Action.WARN
+            )
             yield ObjectResult(Request("CREATE", VM, vm), Response(verdicts=(verdict,)))

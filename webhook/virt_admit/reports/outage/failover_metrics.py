@@ -29,7 +29,9 @@ class FailoverMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self.latest: FailoverFigures | None = None
         self.started: tuple[ObjectResult, ...] = ()
-        """What is said about the VMs that began to run when the room for one lost node ran out, until there is room."""
+        """What is said about the VMs that began to run when the room for one lost node ran out,
+        until there is room.
+        """
         self._reserve: Reserve | None = None
         self._shown = CollectorRegistry()
         registry.register(self)
@@ -66,7 +68,8 @@ def add(registry: CollectorRegistry, found: FailoverFigures) -> None:
     _verdicts(registry, "zone", "Whether the cluster survives the loss of a zone", found.zones)
     capacity = Gauge(
         "virt_admit_failover_capacity",
-        "What can still start at most before the loss of any one node leaves VMs without room, by sums; negative: short.",
+        "What can still start at most before the loss of any one node leaves VMs without room, by "
+        "sums; negative: short.",
         ("resource",),
         registry=registry,
     )
@@ -91,7 +94,8 @@ def add(registry: CollectorRegistry, found: FailoverFigures) -> None:
     _room(registry, found)
     seconds = Gauge(
         "virt_admit_failover_seconds",
-        "Until the last virtual machine restarts after the loss of the node where that takes longest.",
+        "Until the last virtual machine restarts after the loss of the node where that takes "
+        "longest.",
         ("bound",),
         registry=registry,
     )
@@ -100,7 +104,9 @@ def add(registry: CollectorRegistry, found: FailoverFigures) -> None:
         seconds.labels("high").set(math.inf if found.seconds.high is None else found.seconds.high)
 
 
-def _verdicts(registry: CollectorRegistry, what: str, text: str, found: Mapping[str, bool | None]) -> None:
+def _verdicts(
+    registry: CollectorRegistry, what: str, text: str, found: Mapping[str, bool | None]
+) -> None:
     gauge = Gauge(
         f"virt_admit_{what}_survivable",
         f"{text}: 1 yes, 0 no, -1 it cannot be determined.",
@@ -114,7 +120,8 @@ def _verdicts(registry: CollectorRegistry, what: str, text: str, found: Mapping[
 def _room(registry: CollectorRegistry, found: FailoverFigures) -> None:
     spare = Gauge(
         "virt_admit_failover_spare_nodes",
-        "How many nodes may be lost at most, whichever they are, before the room is short, by sums.",
+        "How many nodes may be lost at most, whichever they are, before the room is short, by "
+        "sums.",
         (),
         registry=CollectorRegistry() if found.spare_nodes is None else registry,
     )
@@ -128,7 +135,7 @@ def _room(registry: CollectorRegistry, found: FailoverFigures) -> None:
     largest.set(found.largest or 0)
 
 
-# --- on the page -------------------------------------------------------------------------------------------------
+# --- on the page ----------------------------------------------------------------------------------
 
 
 def with_failover(page: Page, found: FailoverFigures | None) -> Page:
@@ -137,14 +144,23 @@ def with_failover(page: Page, found: FailoverFigures | None) -> Page:
         return page
     down = sum(verdict is False for verdict in found.nodes.values())
     rows: list[tuple[Cell, ...]] = [
-        (name, "no" if found.nodes[name] is False else "unknown", reason) for name, reason in not_survived(found)
+        (name, "no" if found.nodes[name] is False else "unknown", reason)
+        for name, reason in not_survived(found)
     ]
     rows += [
-        (f"zone {zone}", "no" if verdict is False else "unknown", count(found.zone_vms.get(zone, 0), "VM"))
+        (
+            f"zone {zone}",
+            "no" if verdict is False else "unknown",
+            count(found.zone_vms.get(zone, 0), "VM"),
+        )
         for zone, verdict in found.zones.items()
         if verdict is not True
     ]
-    table = Table("Losses that the cluster does not certainly survive", ("Lost", "Survives", "Because"), tuple(rows))
+    table = Table(
+        "Losses that the cluster does not certainly survive",
+        ("Lost", "Survives", "Because"),
+        tuple(rows),
+    )
     return replace(
         page,
         tiles=(*page.tiles, Tile(BAD, down, "nodes whose loss leaves VMs down")),
@@ -159,7 +175,10 @@ def _lines(found: FailoverFigures) -> Iterator[str]:
     else:
         room = found.capacity[MEMORY]
         left = amount(MEMORY, room) if room >= 0 else f"nothing, {amount(MEMORY, -room)} is short"
-        yield f"Can still start before the loss of any one node leaves VMs without room: at most {left}."
+        yield (
+            "Can still start before the loss of any one node leaves VMs without room: at most "
+            f"{left}."
+        )
         yield f"By sums, {count(found.spare_nodes, 'node')} may be lost, whichever they are."
     if found.largest is not None:
         yield f"The largest VM that finds a node now has {show(MEMORY, found.largest)} of memory."

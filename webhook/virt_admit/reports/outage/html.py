@@ -1,4 +1,6 @@
-"""The page of ``outage``: whether the cluster survives, what is short, who acts, and a time line for each VM."""
+"""The page of ``outage``: whether the cluster survives, what is short, who acts,
+and a time line for each VM.
+"""
 
 from __future__ import annotations
 
@@ -60,15 +62,21 @@ _PHASES: Final = {
 
 def page(found: Outages, evidence: Iterable[tuple[str, str]] = (), owner: str = "") -> Page:
     """Return the page of an answer."""
-    level, word = {False: (BAD, "No"), None: (UNKNOWN, "Unknown"), True: (GOOD, "Yes")}[found.survives]
-    number = {outcome: sum(len(one.having(outcome)) for one in found.outages) for outcome in LossOutcome}
+    level, word = {False: (BAD, "No"), None: (UNKNOWN, "Unknown"), True: (GOOD, "Yes")}[
+        found.survives
+    ]
+    number = {
+        outcome: sum(len(one.having(outcome)) for one in found.outages) for outcome in LossOutcome
+    }
     figures = [_gantt(one) for one in found.outages[:1] if one.having(LossOutcome.RESTARTS)]
     figures += [figure for one in found.outages[:1] if (figure := memory(one)) is not None]
     return Page(
         title=f"Loss {subject(found)}",
         subject=owner,
         verdict=PageVerdict(level, word, headline(found)),
-        tiles=tuple(Tile(LEVEL_OF[outcome], number[outcome], f"VMs: {outcome}") for outcome in LossOutcome),
+        tiles=tuple(
+            Tile(LEVEL_OF[outcome], number[outcome], f"VMs: {outcome}") for outcome in LossOutcome
+        ),
         causes_title="Causes and what to do",
         causes=worst_first((*_short(found), *_vms(found))),
         figures=tuple(figures),
@@ -81,9 +89,17 @@ def page(found: Outages, evidence: Iterable[tuple[str, str]] = (), owner: str = 
 def _short(found: Outages) -> Iterator[PageCause]:
     for one in found.outages:
         for short in one.room.short:
-            text = f"{amount(short.resource, short.amount)} short: at least {count(short.vms, 'VM')} without a place."
+            text = (
+                f"{amount(short.resource, short.amount)} short: at least {count(short.vms, 'VM')} "
+                "without a place."
+            )
             yield PageCause(
-                BAD, "no room", "", text, "Free room, stop VMs or add a node.", (CauseItem(names(one.nodes)),)
+                BAD,
+                "no room",
+                "",
+                text,
+                "Free room, stop VMs or add a node.",
+                (CauseItem(names(one.nodes)),),
             )
 
 
@@ -110,7 +126,10 @@ def _gantt(one: Outage) -> Figure:
     rows = one.having(LossOutcome.RESTARTS)
     drawn = rows[:_MOST_LANES]
     end = max((_ends(vm) for vm in drawn), default=1)
-    caption = f"The earliest restart of each VM after the loss of {names(one.nodes)}, in seconds from the loss."
+    caption = (
+        f"The earliest restart of each VM after the loss of {names(one.nodes)}, in seconds from "
+        "the loss."
+    )
     if len(rows) > len(drawn):
         caption += f" The slowest {len(drawn)} of {len(rows)} VMs are shown."
     legend = (
@@ -139,7 +158,13 @@ def _lane(vm: LostVm) -> svg.Lane:
 
 def _tables(found: Outages) -> Iterator[Table]:
     losses: tuple[tuple[Cell, ...], ...] = tuple(
-        (names(one.nodes), _YES[one.survives], _YES[one.room.fits], len(one.vms), "; ".join(one.because))
+        (
+            names(one.nodes),
+            _YES[one.survives],
+            _YES[one.room.fits],
+            len(one.vms),
+            "; ".join(one.because),
+        )
         for one in found.outages
     )
     if losses:
@@ -156,7 +181,9 @@ def _tables(found: Outages) -> Iterator[Table]:
         for actor in one.actors
     )
     if actors:
-        yield Table("Health checks", ("Node", "Check", "Remediator", "Pods gone after", "Refuses"), actors)
+        yield Table(
+            "Health checks", ("Node", "Check", "Remediator", "Pods gone after", "Refuses"), actors
+        )
     rows = tuple(
         (
             vm.vmi.full_name,
@@ -179,12 +206,18 @@ def _notes(found: Outages) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def split(found: Outages, owners: Owners) -> dict[str, Outages]:
-    """Return the answer for each owner of VMs: the owner's VMs, and the losses that concern them."""
+    """Return the answer for each owner of VMs: the owner's VMs,
+    and the losses that concern them.
+    """
     every = sorted({owners.of(vm.vmi) for one in found.outages for vm in one.vms})
     parts: dict[str, Outages] = {}
     for owner in every:
         own = (
-            replace(one, vms=tuple(vm for vm in one.vms if owners.of(vm.vmi) == owner), actors=one.actors)
+            replace(
+                one,
+                vms=tuple(vm for vm in one.vms if owners.of(vm.vmi) == owner),
+                actors=one.actors,
+            )
             for one in found.outages
         )
         parts[owner] = replace(found, outages=tuple(one for one in own if one.vms))

@@ -1,4 +1,6 @@
-"""The picture of the memory of the nodes that are left, before and after a loss: for one possible packing."""
+"""The picture of the memory of the nodes that are left, before and after a loss:
+for one possible packing.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,17 @@ _FEWEST: Final = 4
 
 
 def memory(one: Outage) -> Figure | None:
-    """Return the picture of a loss after which all pods find a place; None: they do not, or no node says what it has."""
+    """Return the picture of a loss after which all pods find a place; None: they do not,
+    or no node says what it has.
+    """
     if not one.room.fits or not one.room.placed:
         return None
     state, arrived = one.loss.scheduler.state, _arrived(one)
     touched = sorted(arrived, key=lambda name: (-arrived[name], name))
-    every = [*touched, *islice((name for name in sorted(state.nodes) if name not in arrived), _FEWEST)]
+    every = [
+        *touched,
+        *islice((name for name in sorted(state.nodes) if name not in arrived), _FEWEST),
+    ]
     shown = every[: max(_FEWEST, min(len(touched), _MOST))]
     bars: list[svg.Bar] = []
     for name in shown:
@@ -36,8 +43,16 @@ def memory(one: Outage) -> Figure | None:
         return None
     hidden = len(state.nodes) - len(shown)
     more = f" {count(hidden, 'further node')} not shown." if hidden > 0 else ""
-    caption = f"Memory that pods request before and after the loss of {names(one.nodes)}, in one possible order.{more}"
-    return Figure("Memory before and after", caption, svg.bars(bars), (("used", "requested"), ("free", "free")))
+    caption = (
+        f"Memory that pods request before and after the loss of {names(one.nodes)}, in one "
+        f"possible order.{more}"
+    )
+    return Figure(
+        "Memory before and after",
+        caption,
+        svg.bars(bars),
+        (("used", "requested"), ("free", "free")),
+    )
 
 
 def _arrived(one: Outage) -> Counter[str]:

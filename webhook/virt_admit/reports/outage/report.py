@@ -34,7 +34,10 @@ class QuorumLeft:
 
 @dataclass(frozen=True, slots=True)
 class StartCapacity:
-    """What can still start, at most, before the loss leaves VMs without room. Negative: short. Null: not known."""
+    """What can still start, at most, before the loss leaves VMs without room.
+
+    Negative: short. Null: not known.
+    """
 
     memory: int | None
     """Bytes."""
@@ -56,7 +59,10 @@ class ShortResource:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Whole seconds from the loss, or from now if a lost node is being freed already. ``high`` is null: nothing bounds it."""
+    """Whole seconds from the loss, or from now if a lost node is being freed already.
+
+    ``high`` is null: nothing bounds it.
+    """
 
     low: int
     high: int | None
@@ -114,7 +120,9 @@ class NodeOutage:
     nodes: tuple[str, ...]
     survives: bool | None
     fits: bool | None
-    """Whether all VMs that come back find a place at the same time, with or without a health check."""
+    """Whether all VMs that come back find a place at the same time,
+    with or without a health check.
+    """
     because: tuple[str, ...]
     short: tuple[ShortResource, ...]
     actors: tuple[LossActor, ...]
@@ -134,7 +142,9 @@ class OutageReport:
     quorum: QuorumLeft
     capacity: StartCapacity
     outages: tuple[NodeOutage, ...]
-    """The worst first. With ``worst``: each set that is not survived for certain, else the worst one."""
+    """The worst first. With ``worst``: each set that is not survived for certain,
+    else the worst one.
+    """
 
 
 def report(found: Outages) -> OutageReport:

@@ -57,10 +57,19 @@ def headline(found: Outages) -> str:
     if found.question.worst is not None and found.survives is not True and found.outages:
         what = "node" if found.question.worst == 1 else "set"
         bad = sum(one.survives is found.survives for one in found.outages)
-        why = f": {bad} of {count(found.total, what)}" if bad else f": {found.because[0]}" if found.because else ""
+        why = (
+            f": {bad} of {count(found.total, what)}"
+            if bad
+            else f": {found.because[0]}"
+            if found.because
+            else ""
+        )
     elif found.because and found.survives is not True:
         why = f": {found.because[0]}"
-    return f"Does the cluster survive the loss {subject(found)}? {ended(f'{WORDS[found.survives]}{why}')}"
+    return (
+        f"Does the cluster survive the loss {subject(found)}? "
+        f"{ended(f'{WORDS[found.survives]}{why}')}"
+    )
 
 
 def _head(found: Outages) -> Iterator[str]:
@@ -87,7 +96,9 @@ def _slowest(one: Outage) -> str:
 def of_loss(one: Outage) -> Iterator[str]:
     """Yield the lines about the loss of one set of nodes."""
     counts = Counter(vm.outcome for vm in one.vms)
-    said = ", ".join(_counted(counts[outcome], outcome) for outcome in LossOutcome if counts[outcome])
+    said = ", ".join(
+        _counted(counts[outcome], outcome) for outcome in LossOutcome if counts[outcome]
+    )
     yield f"loss of {names(one.nodes)}: {_tolerated(one)}{': ' if said else ''}{said}"
     for why in one.because:
         yield f"  because: {why}"
@@ -106,7 +117,10 @@ def of_loss(one: Outage) -> Iterator[str]:
         restart = "restarts" if others == 1 else "restart"
         yield f"  {count(others, 'other pod')} of these nodes {restart} too; drain counts VMs alone"
     if one.overcommit > 1:
-        yield f"  the guests have {one.overcommit:.1f} times the memory that their pods request: what fits may be slow"
+        yield (
+            f"  the guests have {one.overcommit:.1f} times the memory that their pods request: "
+            "what fits may be slow"
+        )
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
 
@@ -115,7 +129,11 @@ def _tolerated(one: Outage) -> str:
     """Return whether all VMs of the nodes run again, and how many there are."""
     if not one.vms:
         runs = "no VM runs there"
-        if any(True for name in one.nodes for _ in volume_attachments.left_in_use(name, one.loss.cluster)):
+        if any(
+            True
+            for name in one.nodes
+            for _ in volume_attachments.left_in_use(name, one.loss.cluster)
+        ):
             runs = f"no VM is recorded there, but {busy_volumes.MAY_RUN}"
         return runs if one.survives else f"{_ANSWERS[one.survives]}; {runs}"
     return f"{_ANSWERS[one.survives]}; {count(len(one.vms), 'VM')}"
@@ -192,10 +210,14 @@ SOURCES: Final = {
 
 
 def time_line(row: LostVm) -> str:
-    """Return the parts of a time line with the component that each waits for; empty: the VM does not restart."""
+    """Return the parts of a time line with the component that each waits for; empty:
+    the VM does not restart.
+    """
     own = "assumed" if is_estimated(row.vmi) else "as its last start"
     return ", ".join(
-        f"{part.what} {_seconds(part)} ({_waits_for(part) or own})" for part in row.parts if part.high != 0
+        f"{part.what} {_seconds(part)} ({_waits_for(part) or own})"
+        for part in row.parts
+        if part.high != 0
     )
 
 

@@ -1,4 +1,6 @@
-"""A repair plan as a folder: a script and patches for each step, what each owner has to know, and the plan as JSON."""
+"""A repair plan as a folder: a script and patches for each step, what each owner has to know,
+and the plan as JSON.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ def files(plan: RepairPlan, evidence: str) -> dict[str, str]:
             index.append("a person")
     found["README.md"] = _readme(plan, index, evidence)
     for owner in sorted({step.owner for step in plan.steps if step.owner}):
-        own = [(step, how) for step, how in zip(plan.steps, index, strict=True) if step.owner == owner]
+        own = [
+            (step, how) for step, how in zip(plan.steps, index, strict=True) if step.owner == owner
+        ]
         found[f"owners/{_file(owner)}.md"] = _for_owner(owner, own)
     return dict(sorted(found.items()))
 
 
 def _slug(step: RepairStep) -> str:
     kind = step.id.partition(":")[0].lower()
-    return _file("-".join(part for part in (step.subject.namespace, step.subject.name, kind) if part))
+    return _file(
+        "-".join(part for part in (step.subject.namespace, step.subject.name, kind) if part)
+    )
 
 
 def _file(name: str) -> str:
@@ -47,12 +53,15 @@ def _file(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:80] or "other"
 
 
-# --- for people ----------------------------------------------------------------------------------------------------
+# --- for people -----------------------------------------------------------------------------------
 
 
 def _readme(plan: RepairPlan, index: list[str], evidence: str) -> str:
     rows = [
-        f"| {number} | {_cell(how)} | {_cell(str(step.subject))} | {_cell(step.title)} | {cost(step)} |"
+        (
+            f"| {number} | {_cell(how)} | {_cell(str(step.subject))} | {_cell(step.title)} | "
+            f"{cost(step)} |"
+        )
         for number, (step, how) in enumerate(zip(plan.steps, index, strict=True), start=1)
     ]
     return "\n".join(
@@ -61,9 +70,18 @@ def _readme(plan: RepairPlan, index: list[str], evidence: str) -> str:
             "",
             _cell(answer(plan)),
             "",
-            f"It rests on {_cell(evidence)}. Run the steps in this order, each with `sh`. Each step checks first whether the",
-            "cluster is still as the plan saw it, tries the change with `--dry-run=server`, and stops otherwise.",
-            "A restart belongs into a window: cordon the node, run the step, drain the node, uncordon it.",
+            (
+                f"It rests on {_cell(evidence)}. Run the steps in this order, each with `sh`. Each "
+                "step checks first whether the"
+            ),
+            (
+                "cluster is still as the plan saw it, tries the change with `--dry-run=server`, "
+                "and stops otherwise."
+            ),
+            (
+                "A restart belongs into a window: cordon the node, run the step, drain the node, "
+                "uncordon it."
+            ),
             "",
             "| | how | object | change | cost |",
             "|---|---|---|---|---|",

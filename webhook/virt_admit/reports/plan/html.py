@@ -65,7 +65,9 @@ def _verdict(plan: RepairPlan) -> PageVerdict:
         return PageVerdict(GOOD, "Yes", answer(plan))
     if plan.reaches is None:
         return PageVerdict(UNKNOWN, "Unknown", answer(plan))
-    return PageVerdict(NOTICE if plan.reaches else BAD, "Not today" if plan.reaches else "No", answer(plan))
+    return PageVerdict(
+        NOTICE if plan.reaches else BAD, "Not today" if plan.reaches else "No", answer(plan)
+    )
 
 
 def _remaining(plan: RepairPlan) -> Iterator[PageCause]:
@@ -89,14 +91,22 @@ def _table(plan: RepairPlan) -> Table:
         )
         for number, step in enumerate(plan.steps, start=1)
     )
-    return Table("Steps", ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees"), rows)
+    return Table(
+        "Steps", ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees"), rows
+    )
 
 
 def _notes(plan: RepairPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "Risks", tuple(f"{step.subject}: {step.risk}" for step in plan.steps if step.risk)
-    yield "Written by other tools", tuple(f"{step.subject}: {step.gitops}" for step in plan.steps if step.gitops)
+    yield (
+        "Written by other tools",
+        tuple(f"{step.subject}: {step.gitops}" for step in plan.steps if step.gitops),
+    )
     ways = (
-        f"{step.subject}: {'decision: ' if other.decision else ''}{other.title} ({other.lower_because})"
+        (
+            f"{step.subject}: {'decision: ' if other.decision else ''}{other.title} "
+            f"({other.lower_because})"
+        )
         for step in plan.steps
         for other in step.alternatives
     )
@@ -122,7 +132,9 @@ def split(plan: RepairPlan, owners: Owners, cluster: Cluster) -> dict[str, Repai
             plan,
             steps=tuple(step for step in plan.steps if of(step) == owner),
             remaining=tuple(
-                each for each in plan.remaining if not owners.label and each.problem.subject.namespace == owner
+                each
+                for each in plan.remaining
+                if not owners.label and each.problem.subject.namespace == owner
             ),
         )
         for owner in sorted(every)

@@ -1,4 +1,6 @@
-"""The report of ``virt-admit plan``: what its JSON says, as one frozen value, and the answer of all its forms."""
+"""The report of ``virt-admit plan``: what its JSON says, as one frozen value,
+and the answer of all its forms.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ class PlannedProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What a step costs. ``class``: 0 nothing, M a live migration, D a data copy, R a restart, H a person decides."""
+    """What a step costs.
+
+    ``class``: 0 nothing, M a live migration, D a data copy, R a restart, H a person decides.
+    """
 
     class_: CostClass
     gib: int
@@ -88,7 +93,9 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
-    """What must be true, the arguments of ``kubectl`` that show it (empty: none does), and what they print."""
+    """What must be true, the arguments of ``kubectl`` that show it (empty: none does),
+    and what they print.
+    """
 
     text: str
     query: tuple[str, ...]
@@ -184,7 +191,9 @@ def report(plan: RepairPlan) -> PlanReport:
         reaches=plan.reaches,
         steps=tuple(map(_step, plan.steps)),
         problems=tuple(map(_problem, plan.problems)),
-        remaining=tuple(Unsolved(each.problem.id, each.problem.reason, each.why) for each in plan.remaining),
+        remaining=tuple(
+            Unsolved(each.problem.id, each.problem.reason, each.why) for each in plan.remaining
+        ),
         unseen=plan.unseen,
         totals=totals(plan.steps),
         nodes=plan.nodes,
@@ -228,7 +237,9 @@ def _step(step: RepairStep) -> PlannedStep:
         stage=int(step.stage),
         title=step.title,
         subject=object_of(step.subject),
-        cost=StepCost(step.cost.kind, step.cost.gib, step.cost.downtime, step.cost.quota_gib, step.cost.pods),
+        cost=StepCost(
+            step.cost.kind, step.cost.gib, step.cost.downtime, step.cost.quota_gib, step.cost.pods
+        ),
         changes=tuple(map(_change, step.patched)),
         solves=step.solves,
         frees=step.frees,
@@ -243,7 +254,8 @@ def _step(step: RepairStep) -> PlannedStep:
         proof=step.proof,
         finding=step.finding,
         alternatives=tuple(
-            OtherWay(each.title, each.cost, each.lower_because, each.decision) for each in step.alternatives
+            OtherWay(each.title, each.cost, each.lower_because, each.decision)
+            for each in step.alternatives
         ),
     )
 
@@ -255,7 +267,9 @@ def _change(made: Patched) -> PlannedChange:
         command=change.command,
         patch=tuple(operation.as_json() for operation in made.patch),
         inverse=tuple(operation.as_json() for operation in made.undo),
-        fields=tuple(dict.fromkeys(str(operation.path) for operation in made.patch if operation.op != "test")),
+        fields=tuple(
+            dict.fromkeys(str(operation.path) for operation in made.patch if operation.op != "test")
+        ),
         manifest=dict(change.manifest) if change.manifest is not None else None,
         arguments=change.arguments,
         text=change.text,
@@ -276,7 +290,7 @@ def undo(step: RepairStep) -> Iterable[str]:
             yield f"restart {change.subject} again after its patch is taken back"
 
 
-# --- the answer ----------------------------------------------------------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------------
 
 
 def answer(plan: RepairPlan) -> str:
@@ -285,7 +299,10 @@ def answer(plan: RepairPlan) -> str:
     if plan.holds:
         if not plan.notes:
             return f"Nothing to do: {what}."
-        return f"{capital(what)} as it is, but not without downtime.{_cost_of_goal(plan)} Make that room before, or accept it."
+        return (
+            f"{capital(what)} as it is, but not without downtime.{_cost_of_goal(plan)} Make that "
+            "room before, or accept it."
+        )
     if plan.holds is None and not plan.steps:
         return f"Cannot be determined: whether {what}."
     if not plan.steps:
@@ -310,7 +327,10 @@ def answer(plan: RepairPlan) -> str:
         return f"{head} {'makes' if one else 'make'} {_made(plan)}{cost}.{_cost_of_goal(plan)}"
     spent = f" ({', '.join(costs)})" if costs else ""
     if plan.reaches is None:
-        return f"{head}{spent}: whether {'it makes' if one else 'they make'} {_made(plan)} cannot be determined."
+        return (
+            f"{head}{spent}: whether {'it makes' if one else 'they make'} {_made(plan)} cannot be "
+            "determined."
+        )
     left = f"{count(len(plan.remaining), 'problem')} left"
     return f"{head}{spent} {'does' if one else 'do'} not make {_made(plan)}: {left}."
 
@@ -339,4 +359,8 @@ def _made(plan: RepairPlan) -> str:
         return "the upgrade possible"
     if plan.goal is Goal.OUTAGE:
         return "the cluster survive the loss of any one node"
-    return f"node {plan.nodes[0]} drainable" if len(plan.nodes) == 1 else f"all {len(plan.nodes)} nodes drainable"
+    return (
+        f"node {plan.nodes[0]} drainable"
+        if len(plan.nodes) == 1
+        else f"all {len(plan.nodes)} nodes drainable"
+    )

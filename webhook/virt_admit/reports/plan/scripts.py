@@ -1,8 +1,9 @@
 """A step of a repair plan as a shell script, with its patches and objects.
 
-Names come from cluster data. A step is written as a script only if all its names are DNS names; every word of a command
-is quoted. ``kubectl patch`` of a custom resource needs ``--type=json``, and has no strict validation of its own, so each
-change is tried with ``--dry-run=server`` first. A change that is there already is not made again.
+Names come from cluster data. A step is written as a script only if all its names are DNS names;
+every word of a command is quoted. ``kubectl patch`` of a custom resource needs ``--type=json``, and
+has no strict validation of its own, so each change is tried with ``--dry-run=server`` first. A
+change that is there already is not made again.
 """
 
 from __future__ import annotations
@@ -84,11 +85,13 @@ apply() {
 try_apply() {
   apply "$@" --dry-run=server -o name >/dev/null || stop "the API server refuses the object: plan again"
 }
-"""
+"""  # noqa: E501
 
 
 def is_script(step: RepairStep) -> bool:
-    """Return whether a step can be written as a script: it has commands, and only DNS names in them."""
+    """Return whether a step can be written as a script: it has commands,
+    and only DNS names in them.
+    """
     commands = [made for made in step.patched if made.change.command is not Command.PERSON]
     return bool(commands) and len(commands) == len(step.patched)
 
@@ -114,7 +117,11 @@ def files(step: RepairStep, name: str) -> dict[str, str]:
             found[file] = _yaml([each.as_json() for each in made.patch])
             found[inverse] = _yaml([each.as_json() for each in made.undo])
             command = _words("patch", file, *_target(subject))
-            undo.append(_words("kubectl", "patch", *_target(subject), "--type=json", "--patch-file", inverse))
+            undo.append(
+                _words(
+                    "kubectl", "patch", *_target(subject), "--type=json", "--patch-file", inverse
+                )
+            )
         elif made.change.command is Command.APPLY and made.change.manifest is not None:
             file = f"objects/{part}.yaml"
             found[file] = _yaml(dict(made.change.manifest))
@@ -132,7 +139,11 @@ def files(step: RepairStep, name: str) -> dict[str, str]:
         _HEAD.format(title=_comment(f"{step.subject}: {step.title}"), seconds=_WAIT_SECONDS),
         *([_PATCH.lstrip()] if any(made.patch for made in step.patched) else []),
         *([_APPLY.lstrip()] if any(made.change.manifest for made in step.patched) else []),
-        *(f"# {_comment(line)}" for line in (step.risk and f"Risk: {step.risk}", step.gitops) if line),
+        *(
+            f"# {_comment(line)}"
+            for line in (step.risk and f"Risk: {step.risk}", step.gitops)
+            if line
+        ),
         "if " + " &&\n  ".join(done) + "; then",
         '  echo "done already"',
         "else",
@@ -149,17 +160,24 @@ def _is_made(made: Patched, step: RepairStep) -> StepCheck:
     """Return the check that a change is there already."""
     change = made.change
     if change.command is Command.PATCH:
-        edits = [FieldEdit(tuple(op.path), REMOVED if op.op == "remove" else op.value) for op in made.patch]
+        edits = [
+            FieldEdit(tuple(op.path), REMOVED if op.op == "remove" else op.value)
+            for op in made.patch
+        ]
         changed = [edit for op, edit in zip(made.patch, edits, strict=True) if op.op != "test"]
         return queries.check("the object is changed", change.subject, changed)
     if change.manifest is not None:
-        check = queries.check("it exists", change.subject, [FieldEdit(("spec",), change.manifest.get("spec"))])
+        check = queries.check(
+            "it exists", change.subject, [FieldEdit(("spec",), change.manifest.get("spec"))]
+        )
         return check._replace(query=(*check.query, "--ignore-not-found"))
     return step.verify[0]  # of a restart: the running VMI has the new values
 
 
 def _from_template(step: RepairStep) -> Iterator[StepCheck]:
-    """Yield what a controller does before the command: a pool writes the changed template into its VMs."""
+    """Yield what a controller does before the command:
+    a pool writes the changed template into its VMs.
+    """
     if step.takes_effect is TakesEffect.RESTART:
         for change in step.followed:
             yield queries.check("the pool has changed the VM", change.subject, change.edits)
@@ -178,7 +196,10 @@ def _words(*words: str) -> str:
 
 
 def _word(text_: str) -> str:
-    """Quote a word. Control characters are written as numbers: a reader prints the script on a terminal first."""
+    """Quote a word.
+
+    Control characters are written as numbers: a reader prints the script on a terminal first.
+    """
     if text_.isprintable():
         return shlex.quote(text_)
     numbers = (f"\\{byte:03o}" for byte in text_.encode(errors="replace"))
@@ -190,4 +211,6 @@ def _comment(text_: str) -> str:
 
 
 def _yaml(data: Any) -> str:
-    return yaml.safe_dump(data, sort_keys=False, default_flow_style=False, allow_unicode=False, width=1000)
+    return yaml.safe_dump(
+        data, sort_keys=False, default_flow_style=False, allow_unicode=False, width=1000
+    )

@@ -1,4 +1,6 @@
-"""A repair plan as text: the answer, then one numbered line for each step by stage, and what no step ends."""
+"""A repair plan as text: the answer, then one numbered line for each step by stage,
+and what no step ends.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.repair.repair_plan import CostClass, PlanStage, Proof, RepairPlan, RepairStep
+from virt_admit.forecasts.repair.repair_plan import (
+    CostClass,
+    PlanStage,
+    Proof,
+    RepairPlan,
+    RepairStep,
+)
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.plan.report import answer
@@ -45,7 +53,9 @@ def summary(plan: RepairPlan) -> str:
     stages = Counter(step.stage for step in plan.steps)
     owners = Counter(step.owner or "cluster administrator" for step in plan.steps)
     lines = [answer(plan)]
-    lines += [f"  {count(stages[stage], 'step')}: {STAGES[stage]}" for stage in PlanStage if stages[stage]]
+    lines += [
+        f"  {count(stages[stage], 'step')}: {STAGES[stage]}" for stage in PlanStage if stages[stage]
+    ]
     lines += [f"  {owner}: {count(number, 'step')}" for owner, number in sorted(owners.items())]
     causes = Counter(each.problem.cause for each in plan.remaining)
     lines += [f"  not repaired: {cause} ({number})" for cause, number in sorted(causes.items())]
@@ -68,9 +78,15 @@ def cost(step: RepairStep) -> str:
 
 
 def _step(number: int, step: RepairStep) -> Iterator[str]:
-    """Yield the lines of a step. Its number is that of its script, as in the README of the folder."""
+    """Yield the lines of a step.
+
+    Its number is that of its script, as in the README of the folder.
+    """
     frees = f" (frees {names(step.frees)})" if step.frees else ""
-    yield f"  {number}. [{cost(step)}] {step.subject.kind.kind} {step.subject.full_name}: {step.title}{frees}"
+    yield (
+        f"  {number}. [{cost(step)}] {step.subject.kind.kind} {step.subject.full_name}: "
+        f"{step.title}{frees}"
+    )
     if step.proof in (Proof.DOES_NOT_FLIP, Proof.UNKNOWN):
         yield f"      {step.proof}: {step.finding}" if step.finding else f"      {step.proof}"
     if step.needs:

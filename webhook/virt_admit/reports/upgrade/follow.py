@@ -1,4 +1,6 @@
-"""What ``virt-admit upgrade --follow`` shows: the nodes that changed between two moments, and its screen."""
+"""What ``virt-admit upgrade --follow`` shows: the nodes that changed between two moments,
+and its screen.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class UpgradeFollower:
             updaters.has_failed(cluster),
         )
 
-    def _pace(self, progress: UpgradeProgress | None, began: datetime | None, current: datetime | None) -> Pace | None:
+    def _pace(
+        self, progress: UpgradeProgress | None, began: datetime | None, current: datetime | None
+    ) -> Pace | None:
         if self._planned is None or progress is None or began is None or current is None:
             return None
         elapsed = max(int((current - began).total_seconds()), 0)
@@ -103,7 +107,9 @@ class _Moment:
 
 
 def _moves(nodes: Mapping[str, NodeUpdate], cluster: Cluster) -> Iterator[datetime]:
-    """Yield when the nodes under way entered their phases, and when migrations away from them changed theirs."""
+    """Yield when the nodes under way entered their phases,
+    and when migrations away from them changed theirs.
+    """
     for name, update in nodes.items():
         if update.phase in IN_FLIGHT:
             yield from filter(None, (update.since, drain_progress.moved(name, cluster)))
@@ -125,14 +131,22 @@ def _done(before: _Moment | None, found: _Moment) -> str:
     return "no node is being updated any more" if ended else ""
 
 
-# --- changes -------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def _changes(before: _Moment | None, found: _Moment) -> Iterator[FollowChange]:
     """Yield what changed between two moments, or everything at the first one."""
     progress = found.result.progress
-    flying = {each.node: each for each in report.progress(progress).in_flight} if progress is not None else {}
-    sentences = {each.node: text.in_flight(each) for each in progress.in_flight} if progress is not None else {}
+    flying = (
+        {each.node: each for each in report.progress(progress).in_flight}
+        if progress is not None
+        else {}
+    )
+    sentences = (
+        {each.node: text.in_flight(each) for each in progress.in_flight}
+        if progress is not None
+        else {}
+    )
     old = before.phases if before is not None else {}
     for name, phase in found.phases.items():
         was = old.get(name)
@@ -140,10 +154,16 @@ def _changes(before: _Moment | None, found: _Moment) -> Iterator[FollowChange]:
             continue
         arrow = f"{was} → {phase}" if was is not None else str(phase)
         value = flying.get(name) or NodeUnderUpdate(name, phase, None, None)
-        yield FollowChange("state", f"{name} {arrow}" + (f": {sentences[name]}" if name in sentences else ""), value)
+        yield FollowChange(
+            "state",
+            f"{name} {arrow}" + (f": {sentences[name]}" if name in sentences else ""),
+            value,
+        )
     if before is None or _counted(before) != _counted(found):
         value_now = None if progress is None else report.progress(progress)
-        yield FollowChange("progress", " ".join(_head(found)), FollowedProgress(value_now, found.pace))
+        yield FollowChange(
+            "progress", " ".join(_head(found)), FollowedProgress(value_now, found.pace)
+        )
     if before is None or _verdict_key(before) != _verdict_key(found):
         stops = report.report(found.result).stops
         yield FollowChange("verdict", _verdict(found), UpgradeVerdict(found.result.possible, stops))
@@ -155,16 +175,19 @@ def _counted(found: _Moment) -> tuple[int, int]:
 
 
 def _verdict_key(found: _Moment) -> object:
-    return found.result.possible, tuple((stop.node, str(stop.problem)) for stop in found.result.stops)
+    return found.result.possible, tuple(
+        (stop.node, str(stop.problem)) for stop in found.result.stops
+    )
 
 
 def _verdict(found: _Moment) -> str:
     return text.verdict(found.result) + "".join(
-        f" {stop.node or 'a pool'}: {stop.reason}. To do: {stop.remedy}" for stop in found.result.stops
+        f" {stop.node or 'a pool'}: {stop.reason}. To do: {stop.remedy}"
+        for stop in found.result.stops
     )
 
 
-# --- the screen ----------------------------------------------------------------------------------------------------
+# --- the screen -----------------------------------------------------------------------------------
 
 
 def _head(found: _Moment) -> Iterator[str]:
@@ -177,7 +200,9 @@ def _head(found: _Moment) -> Iterator[str]:
 def _pace_words(pace: Pace) -> str:
     if pace.behind:
         return f"It is {text.hours(pace.behind)} behind the plan."
-    return f"It is {text.hours(pace.ahead)} ahead of the plan." if pace.ahead else "It is as planned."
+    return (
+        f"It is {text.hours(pace.ahead)} ahead of the plan." if pace.ahead else "It is as planned."
+    )
 
 
 def _screen(found: _Moment) -> Iterator[str]:
@@ -190,8 +215,9 @@ def _screen(found: _Moment) -> Iterator[str]:
     for node in progress.in_flight if progress is not None else ():
         yield f"  {text.in_flight(node)}"
     if progress is not None and (progress.next or progress.waiting):
-        yield f"  {count(len(progress.next) + len(progress.waiting), 'node')} to come: " + text.some(
-            (*progress.next, *progress.waiting)
+        yield (
+            f"  {count(len(progress.next) + len(progress.waiting), 'node')} to come: "
+            + text.some((*progress.next, *progress.waiting))
         )
     for stop in result.stops:
         yield f"stops at {stop.node}: {stop.reason}" if stop.node else f"stops: {stop.reason}"

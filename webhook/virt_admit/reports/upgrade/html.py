@@ -1,4 +1,6 @@
-"""The page of ``upgrade``: whether it completes, what stops it, a Gantt chart of the waves, and the moves of VMs."""
+"""The page of ``upgrade``: whether it completes, what stops it, a Gantt chart of the waves,
+and the moves of VMs.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,12 @@ def page(
         Tile(NOTICE, nodes, "nodes"),
         Tile(NOTICE, len(result.waves), "waves"),
     )
-    if result.vms or not may_lack_vms(result.unseen):  # there is no zero where VMs could not be read
-        tiles += (Tile(GOOD, len(result.vms), "VMs"), Tile(SEVERE, often, "VMs that move more than once"))
+    # there is no zero where VMs could not be read
+    if result.vms or not may_lack_vms(result.unseen):
+        tiles += (
+            Tile(GOOD, len(result.vms), "VMs"),
+            Tile(SEVERE, often, "VMs that move more than once"),
+        )
     return Page(
         title="Upgrade rehearsal",
         subject=subject,
@@ -55,7 +61,13 @@ def page(
         tiles=tiles,
         causes_title="What stops it, and what happens to VMs",
         causes=worst_first(
-            (*_stops(result), *_operators(result), *_refused(result), *_health_checks(result), *_moves(result.vms))
+            (
+                *_stops(result),
+                *_operators(result),
+                *_refused(result),
+                *_health_checks(result),
+                *_moves(result.vms),
+            )
         ),
         figures=(_gantt(result.waves),) if result.waves else (),
         tables=tuple(_tables(result, start)),
@@ -66,19 +78,30 @@ def page(
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.possible is False:
-        return PageVerdict(BAD, "No", f"The upgrade stops: {count(len(grouped(result.stops)), 'cause')}.")
+        return PageVerdict(
+            BAD, "No", f"The upgrade stops: {count(len(grouped(result.stops)), 'cause')}."
+        )
     if result.possible is None or result.duration is None:
-        return PageVerdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
+        return PageVerdict(
+            UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes."
+        )
     until = f" It ends {when(result.duration, start)}." if start else ""
-    within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
+    within = " to ".join(
+        dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high)))
+    )
     if result.operators:
-        nodes = f"The nodes do not hold it up: their update alone would complete within {within}.{until}"
+        nodes = (
+            "The nodes do not hold it up: their update alone would complete within "
+            f"{within}.{until}"
+        )
         return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
     first = filter(None, (result.before_nodes, *result.paused))
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
         which = f"{result.refused.within}, not for {result.refused.targets}"
-        return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}, for {which}.{until}{before}")
+        return PageVerdict(
+            GOOD, "Yes", f"The upgrade completes within {within}, for {which}.{until}{before}"
+        )
     return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}{before}")
 
 
@@ -97,7 +120,9 @@ def _operators(result: Rehearsal) -> Iterator[PageCause]:
 def _stops(result: Rehearsal) -> Iterator[PageCause]:
     groups: dict[tuple[str, str], list[CauseItem]] = {}
     for stop in result.stops:
-        groups.setdefault((stop.reason, stop.remedy), []).append(CauseItem(stop.node or "a pool of nodes"))
+        groups.setdefault((stop.reason, stop.remedy), []).append(
+            CauseItem(stop.node or "a pool of nodes")
+        )
     for (reason, remedy), items in groups.items():
         yield PageCause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
 
@@ -106,9 +131,13 @@ def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
     """Yield the health checks that would, or may, act on a node that is only being updated."""
     for check in result.health_checks:
         if check.acts is not False:
-            level, title = (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
+            level, title = (
+                (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
+            )
             what = f"{check.title}: {check.reason}"
-            yield PageCause(level, title, "", what, "", tuple(CauseItem(node) for node in check.nodes))
+            yield PageCause(
+                level, title, "", what, "", tuple(CauseItem(node) for node in check.nodes)
+            )
 
 
 def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
@@ -119,7 +148,11 @@ def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
             CauseItem(f"{vm.namespace}/{vm.name}")
         )
     for (level, outcome, moves), items in groups.items():
-        text = f"{count(moves, 'move')} each: migrations or restarts" if moves else "They are not moved."
+        text = (
+            f"{count(moves, 'move')} each: migrations or restarts"
+            if moves
+            else "They are not moved."
+        )
         yield PageCause(level, outcome, "", text, "", tuple(items))
 
 
@@ -130,7 +163,12 @@ def _gantt(waves: Sequence[Wave]) -> Figure:
     caption = "Time from the beginning. Each row has the shortest run above the longest."
     if size > 1:
         caption += f" A row is {size} waves of {len(waves)}."
-    return Figure("Waves", caption, svg.lanes(lanes, end), (("good", "shortest run"), ("notice", "longest run")))
+    return Figure(
+        "Waves",
+        caption,
+        svg.lanes(lanes, end),
+        (("good", "shortest run"), ("notice", "longest run")),
+    )
 
 
 def _lane(index: int, waves: Sequence[Wave]) -> svg.Lane:
@@ -145,19 +183,29 @@ def _lane(index: int, waves: Sequence[Wave]) -> svg.Lane:
 def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Table]:
     if result.waves:
         rows = tuple(
-            (f"wave {number}", ", ".join(wave.nodes), when(wave.start, start), when(wave.end, start))
+            (
+                f"wave {number}",
+                ", ".join(wave.nodes),
+                when(wave.start, start),
+                when(wave.end, start),
+            )
             for number, wave in enumerate(result.waves, 1)
         )
         yield Table("Order of the nodes", ("Wave", "Nodes", "Begins", "Ends"), rows)
     if result.progress is not None:
         flying = tuple(
-            (each.node, str(each.phase), each.age, each.waits_for or "-") for each in result.progress.in_flight
+            (each.node, str(each.phase), each.age, each.waits_for or "-")
+            for each in result.progress.in_flight
         )
         if flying:
             yield Table("Nodes under way", ("Node", "Phase", "Since", "Waits for"), flying)
     if result.faster:
-        savings = tuple((one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster)
-        yield Table("Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings)
+        savings = tuple(
+            (one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster
+        )
+        yield Table(
+            "Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings
+        )
 
 
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -169,7 +217,9 @@ def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def split(result: Rehearsal, owner_of: Callable[[VmMoves], str]) -> dict[str, Rehearsal]:
-    """Return the rehearsal for each owner of VMs: all waves, but only the owner's VMs, and no objects of others."""
+    """Return the rehearsal for each owner of VMs: all waves, but only the owner's VMs,
+    and no objects of others.
+    """
     vms: dict[str, list[VmMoves]] = {}
     for vm in result.vms:
         vms.setdefault(owner_of(vm), []).append(vm)

@@ -1,4 +1,7 @@
-"""The report of ``virt-admit upgrade``: what its JSON says. All times are whole seconds from the beginning."""
+"""The report of ``virt-admit upgrade``: what its JSON says.
+
+All times are whole seconds from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ class NodeUnderUpdate:
     since: str | None
     """RFC 3339. Null: not known."""
     waits_for: str | None
-    """VMs or pods that are still on it, or the words of its updater. Null: it waits for nothing else."""
+    """VMs or pods that are still on it, or the words of its updater. Null:
+    it waits for nothing else.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +96,35 @@ class UpgradeReport:
     stops: tuple[UpgradeStop, ...]
     faster: tuple[FasterSetting, ...]
     health_checks: tuple[RebootCheck, ...]
-    """Health checks that watch nodes of the upgrade; ``acts``: on a node that is only being updated."""
+    """Health checks that watch nodes of the upgrade; ``acts``:
+    on a node that is only being updated.
+    """
     progress: RolloutProgress | None
     """How far the roll-out is that is under way. Null: none is, or nothing says so."""
     assumed: tuple[str, ...]
-    """The ids of the problems that were taken as fixed. ``possible`` and ``duration`` never rest on them."""
+    """The ids of the problems that were taken as fixed.
+    ``possible`` and ``duration`` never rest on them.
+    """
     possible_if_fixed: bool | None
     """Null: nothing was taken as fixed, or it cannot be determined."""
     duration_if_fixed: Range | None
     """Null unless ``possible_if_fixed``."""
     operators: tuple[StuckOperator, ...]
-    """KubeVirt and operators of VMs that do not become ready, or whose update is stuck. ``possible`` is about nodes alone."""
+    """KubeVirt and operators of VMs that do not become ready, or whose update is stuck.
+    ``possible`` is about nodes alone.
+    """
     reported: tuple[ReportedProblem, ...]
     """What objects around the stops report as wrong, in their words."""
     refused: RefusedReleases | None
     """Releases of OpenShift that are refused. ``possible`` is about the others. Null: none is."""
     before_nodes: str | None
-    """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
+    """What an update under way does before the nodes. Times count from their begin. Null:
+    nothing.
+    """
     paused: tuple[str, ...]
-    """MachineConfigPools that are paused as they are meant to be. ``possible`` is about the other nodes."""
+    """MachineConfigPools that are paused as they are meant to be.
+    ``possible`` is about the other nodes.
+    """
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -120,11 +135,15 @@ def report(result: Rehearsal) -> UpgradeReport:
         by=result.driver,
         possible=result.possible,
         unseen=result.unseen,
-        duration=UpgradeDuration(duration.low, duration.high, result.rests_on) if duration is not None else None,
+        duration=UpgradeDuration(duration.low, duration.high, result.rests_on)
+        if duration is not None
+        else None,
         waves=result.waves,
         vms=result.vms,
         stops=tuple(map(_stop, result.stops)),
-        faster=tuple(FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster),
+        faster=tuple(
+            FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster
+        ),
         health_checks=result.health_checks,
         progress=None if result.progress is None else progress(result.progress),
         assumed=tuple(map(str, result.assumed)),

@@ -11,7 +11,8 @@ from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import WholeCluster
 
 _UPDATERS: Final = re.compile(
-    r"(^|\.)(openshift\.io|operators\.coreos\.com|cattle\.io|harvesterhci\.io|cluster\.x-k8s\.io|kubevirt\.io)$"
+    r"(^|\.)(openshift\.io|operators\.coreos\.com|cattle\.io|harvesterhci\.io|cluster\.x-k8s\.io|"
+    r"kubevirt\.io)$"
 )
 """The API groups of what updates nodes, KubeVirt and the operators of VMs."""
 
@@ -22,7 +23,9 @@ def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
     Where nothing stops it, what updaters report counts: it may be what the rehearsal does not know.
     """
     stops = tuple(text for stop in result.stops for text in (stop.reason, stop.remedy))
-    held = tuple(text for operator in result.operators for text in (operator.reason, operator.remedy))
+    held = tuple(
+        text for operator in result.operators for text in (operator.reason, operator.remedy)
+    )
     said = (*stops, *held)
     named = reported.around_named(cluster, said) if said else ()
     refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)

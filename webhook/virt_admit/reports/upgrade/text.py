@@ -25,13 +25,20 @@ _LONG: Final = 60
 
 
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
-    """Return the verdict first, then what stops it, the waves, the VMs and the settings that would save time.
+    """Return the verdict first, then what stops it, the waves,
+    the VMs and the settings that would save time.
 
-    An operator that is stuck comes before the answer about the nodes, unless the nodes are stopped too.
+    An operator that is stuck comes before the answer about the nodes, unless the nodes are stopped
+    too.
     """
     stops = result.possible is False
     lines = [] if stops else [*_operators(result)]
-    lines += [_of_nodes(result, start), *_release(result), *_progress(result.progress, result.stops), ""]
+    lines += [
+        _of_nodes(result, start),
+        *_release(result),
+        *_progress(result.progress, result.stops),
+        "",
+    ]
     lines += [*_operators(result), ""] if stops and result.operators else []
     lines += _stops(result.stops)
     lines += map(str, result.reported)
@@ -52,8 +59,14 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
 
 
 def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
-    """Return what is stuck besides the nodes, whether the upgrade of the nodes completes, and in which time."""
-    held = f"{ended(result.operators[0].reason)} " if result.operators and result.possible is not False else ""
+    """Return what is stuck besides the nodes, whether the upgrade of the nodes completes,
+    and in which time.
+    """
+    held = (
+        f"{ended(result.operators[0].reason)} "
+        if result.operators and result.possible is not False
+        else ""
+    )
     return f"{held}{_of_nodes(result, start)}"
 
 
@@ -79,7 +92,9 @@ def _yes(result: Rehearsal) -> str:
 
 
 def _release(result: Rehearsal) -> Iterator[str]:
-    """Yield how far an update of OpenShift is, what it leaves out, and what refuses the next release."""
+    """Yield how far an update of OpenShift is, what it leaves out,
+    and what refuses the next release.
+    """
     if result.before_nodes:
         times = ": the times below count from then" if result.waves else ""
         yield f"{result.before_nodes}{times}."
@@ -108,7 +123,9 @@ def _progress(progress: UpgradeProgress | None, stops: Sequence[Stop]) -> Iterat
     yield so_far(progress)
     for node in progress.in_flight[:_MOST]:
         told = any(node.waits_for and node.waits_for in stop.reason for stop in stops)
-        yield in_flight(replace(node, waits_for="") if told and node.phase is Phase.FAILING else node)
+        yield in_flight(
+            replace(node, waits_for="") if told and node.phase is Phase.FAILING else node
+        )
     if len(progress.in_flight) > _MOST:
         yield f"and {len(progress.in_flight) - _MOST} more"
     if progress.next:
@@ -134,7 +151,9 @@ def in_flight(node: NodeInFlight) -> str:
     waits = f" and waits for {node.waits_for}" if node.waits_for else ""
     if node.phase is Phase.FAILING:
         ago = f" for {node.age}" if node.age else ""
-        return f"The update of {node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
+        return f"The update of {node.node} has been failing{ago}" + (
+            f": {node.waits_for}." if node.waits_for else "."
+        )
     now, lasting = _DOES[node.phase]
     if node.maintenance and node.phase is Phase.UPDATING:
         lasting = f"in maintenance ({node.maintenance})"
@@ -173,7 +192,11 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
         stop, where = same[0], names(each.node for each in same)
         subject, _, why = stop.reason.partition(": ")
         first = said.setdefault(why, subject)
-        reason = stop.reason if first == subject or len(why) < _LONG else f"{subject}: the same as {first}"
+        reason = (
+            stop.reason
+            if first == subject or len(why) < _LONG
+            else f"{subject}: the same as {first}"
+        )
         yield f"stops at {where}: {reason}" if stop.node else f"stops: {reason}"
         done = remedies.setdefault(stop.remedy, where)
         told = len(stop.remedy) >= _LONG and done and done != where
@@ -196,12 +219,19 @@ def _if_fixed(result: Rehearsal) -> Iterator[str]:
         False: "it stops",
         None: "it cannot be determined whether it completes",
     }[possible]
-    yield f"If {count(len(result.assumed), 'problem')} were fixed, {answer}: {names(map(str, result.assumed), 120)}"
+    yield (
+        f"If {count(len(result.assumed), 'problem')} were fixed, {answer}: "
+        f"{names(map(str, result.assumed), 120)}"
+    )
 
 
 def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     waves = result.waves
-    flying = {each.node for each in result.progress.in_flight} if result.progress is not None else frozenset[str]()
+    flying = (
+        {each.node for each in result.progress.in_flight}
+        if result.progress is not None
+        else frozenset[str]()
+    )
     shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:
@@ -221,7 +251,8 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     before = " before it stops" if result.possible is False else ""
     if set(moves) != {0}:
         counted = ", ".join(
-            f"{number} {_TIMES.get(times, f'{times} times')}" for times, number in sorted(moves.items())
+            f"{number} {_TIMES.get(times, f'{times} times')}"
+            for times, number in sorted(moves.items())
         )
         yield f"{count(len(result.vms), 'VM')}, migrated or restarted{before}: {counted}"
     elif result.possible is not None:  # else no run says it
@@ -229,7 +260,9 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     often = [f"{vm.namespace}/{vm.name} ({vm.moves})" for vm in result.vms if vm.moves > 1]
     if often:
         yield f"  more than once: {names(often)}"
-    waiting = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.AWAITS_NODE]
+    waiting = [
+        f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.AWAITS_NODE
+    ]
     if waiting and result.possible:
         yield f"  shut down until their node is back: {names(waiting)}"
     off = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.STOPS]
@@ -249,7 +282,9 @@ def _health_checks(result: Rehearsal) -> Iterator[str]:
 
 
 def when(seconds: Range, start: datetime.datetime | None) -> str:
-    """Return the wall-clock times of a range that begins at ``start``; without a start ``+5 min to +7 min``."""
+    """Return the wall-clock times of a range that begins at ``start``; without a start
+    ``+5 min to +7 min``.
+    """
     if start is not None:
         return seconds.clock(start)
     ends = (f"+{hours(bound)}" if bound else "now" for bound in (seconds.low, seconds.high))

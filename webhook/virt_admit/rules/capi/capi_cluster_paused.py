@@ -34,7 +34,9 @@ def check(obj: Object, context: Context) -> Findings:
     is_cluster = obj.kind == CAPI_CLUSTER.kind
     if not paused.waiting and not is_cluster:
         return
-    path = obj.at("spec", "paused").path if is_cluster else obj.annotation(health_checks.PAUSED).path
+    path = (
+        obj.at("spec", "paused").path if is_cluster else obj.annotation(health_checks.PAUSED).path
+    )
     nothing = "" if paused.waiting else ", no machine is made, updated or remediated"
     then = advice_of(paused.remedy)
     certain = paused.waiting and paused.age is not None

@@ -1,11 +1,11 @@
 """A Cluster API MachineHealthCheck names no cluster or two, or changes its cluster.
 
-**Why.** A health check belongs to one cluster permanently. A selector with another cluster's label matches no machines.
-Cluster API's own webhook rejects both where it is installed. The schema rejects a check without ``clusterName``, or with
-one that is longer than 63 characters.
+**Why.** A health check belongs to one cluster permanently. A selector with another cluster's label
+matches no machines. Cluster API's own webhook rejects both where it is installed. The schema
+rejects a check without ``clusterName``, or with one that is longer than 63 characters.
 
-**Fix.** Write the name of the Cluster as ``clusterName``. Remove ``cluster.x-k8s.io/cluster-name`` from the selector.
-For another cluster, create another health check.
+**Fix.** Write the name of the Cluster as ``clusterName``. Remove ``cluster.x-k8s.io/cluster-name``
+from the selector. For another cluster, create another health check.
 """
 
 from typing import Final
@@ -31,36 +31,55 @@ _LABELS: Final = cel.entries("self.?spec.?selector.?matchLabels")
         cel.Denial(
             when=f"!({_VALID})",
             path="'spec.clusterName'",
-            message=f"'this is not the name of a Cluster, so the schema rejects the check. Write 1 to {LONGEST} characters.'",
+            message=(
+                "'this is not the name of a Cluster, so the schema rejects the check. Write 1 to "
+                f"{LONGEST} characters.'"
+            ),
             value="self.?spec.?clusterName.orValue(null)",
         ),
         cel.Denial(
-            when=f"{_VALID} && oldObject != null && oldObject.?spec.?clusterName.orValue(null) != self.spec.clusterName",
+            when=(
+                f"{_VALID} && oldObject != null && oldObject.?spec.?clusterName.orValue(null) != "
+                "self.spec.clusterName"
+            ),
             path="'spec.clusterName'",
             message="'cannot be changed. Create another health check for that cluster.'",
             value="self.spec.clusterName",
         ),
         cel.Denial(
-            when=f"{_VALID} && {_LABELS}[?{cel.text(CAPI_CLUSTER_LABEL)}].orValue(self.spec.clusterName)"
-            " != self.spec.clusterName",
+            when=(
+                f"{_VALID} && "
+                f"{_LABELS}[?{cel.text(CAPI_CLUSTER_LABEL)}].orValue(self.spec.clusterName) != "
+                "self.spec.clusterName"
+            ),
             path="'spec.selector'",
-            message=f"'{CAPI_CLUSTER_LABEL} differs from clusterName, so the selector matches no machines. '"
-            " + 'Remove the label from the selector.'",
+            message=(
+                f"'{CAPI_CLUSTER_LABEL} differs from clusterName, so the selector matches no "
+                "machines. ' + 'Remove the label from the selector.'"
+            ),
             value=f"[self.spec.clusterName, {_LABELS}[{cel.text(CAPI_CLUSTER_LABEL)}]]",
         ),
     ),
     sources=(
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
-        "kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckSpec",
+        (
+            "kubernetes-sigs/cluster-api:api/core/v1beta2/"
+            "machinehealthcheck_types.go#MachineHealthCheckSpec"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
     name = obj.at("spec", "clusterName")
     if not (name.text and len(name.text) <= LONGEST):
-        problem = f"{show(name.value)} is not the name of a Cluster" if name.present else "clusterName is missing"
+        problem = (
+            f"{show(name.value)} is not the name of a Cluster"
+            if name.present
+            else "clusterName is missing"
+        )
         yield Finding(
             name.path,
-            f"{problem}, so the schema rejects the check. Write the name of its Cluster, 1 to {LONGEST} characters.",
+            f"{problem}, so the schema rejects the check. Write the name of its Cluster, 1 to "
+            f"{LONGEST} characters.",
             cause=Cause.INVALID if name.present else Cause.REQUIRED,
         )
         return
@@ -69,13 +88,17 @@ def check(obj: Object, context: Context) -> Findings:
         if before != name.value:
             yield Finding(
                 name.path,
-                f"cannot be changed from {show(before)} to {show(name.value)}. Create another health check for that cluster.",
+                f"cannot be changed from {show(before)} to {show(name.value)}. Create another "
+                "health check for that cluster.",
                 cause=Cause.FORBIDDEN,
             )
     selector = context.cached(health_checks.view, obj).selector_field
     labels = selector["matchLabels"].map
     if CAPI_CLUSTER_LABEL in labels and labels[CAPI_CLUSTER_LABEL] != name.value:
-        problem = f"{CAPI_CLUSTER_LABEL} is {show(labels[CAPI_CLUSTER_LABEL])} but clusterName is {show(name.value)}"
+        problem = (
+            f"{CAPI_CLUSTER_LABEL} is {show(labels[CAPI_CLUSTER_LABEL])} but clusterName is "
+            f"{show(name.value)}"
+        )
         effect = "so the selector matches no machines. Remove the label from the selector."
         short = f"{CAPI_CLUSTER_LABEL} differs from clusterName"
         yield Finding(

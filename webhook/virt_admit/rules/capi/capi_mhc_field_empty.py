@@ -1,7 +1,8 @@
 """A Cluster API MachineHealthCheck has an empty object or list that the schema rejects.
 
-**Why.** Where a part of the spec is optional, the schema of v1beta2 wants either content or nothing: it rejects ``checks: {}``,
-``remediation: {}`` and an empty list of conditions. Only ``virt-admit check`` sees such objects.
+**Why.** Where a part of the spec is optional, the schema of v1beta2 wants either content or
+nothing: it rejects ``checks: {}``, ``remediation: {}`` and an empty list of conditions. Only
+``virt-admit check`` sees such objects.
 
 **Fix.** Remove the empty part, or write what it is to hold.
 """
@@ -14,11 +15,17 @@ from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
 OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
-    ("spec", "checks"): ("nodeStartupTimeoutSeconds", "unhealthyNodeConditions", "unhealthyMachineConditions"),
+    ("spec", "checks"): (
+        "nodeStartupTimeoutSeconds",
+        "unhealthyNodeConditions",
+        "unhealthyMachineConditions",
+    ),
     ("spec", "remediation"): ("triggerIf", "templateRef"),
     ("spec", "remediation", "triggerIf"): ("unhealthyLessThanOrEqualTo", "unhealthyInRange"),
 }
-"""The objects that must not be empty, with their fields. The API server drops nulls and other fields first."""
+"""The objects that must not be empty, with their fields.
+The API server drops nulls and other fields first.
+"""
 
 
 _MESSAGE: Final = "'is empty, so the schema rejects the check. Remove it, or write its content.'"
@@ -36,12 +43,16 @@ def _empty_list(*steps: str) -> str:
 
 def _empty_object(steps: tuple[str, ...], fields: tuple[str, ...]) -> str:
     field = f"self.?{'.?'.join(steps)}"
-    return " && ".join((cel.is_map(field), *(f"!({cel.present(f'{field}.?{name}')})" for name in fields)))
+    return " && ".join(
+        (cel.is_map(field), *(f"!({cel.present(f'{field}.?{name}')})" for name in fields))
+    )
 
 
 _EMPTY_LISTS: Final = (
     *(
-        _denial(f"{cel_checks.V1BETA2} && {_empty_list('spec', 'checks', name)}", "spec", "checks", name)
+        _denial(
+            f"{cel_checks.V1BETA2} && {_empty_list('spec', 'checks', name)}", "spec", "checks", name
+        )
         for name in ("unhealthyNodeConditions", "unhealthyMachineConditions")
     ),
     _denial(
@@ -51,7 +62,8 @@ _EMPTY_LISTS: Final = (
     ),
 )
 _EMPTY_OBJECTS: Final = tuple(
-    _denial(f"{cel_checks.V1BETA2} && {_empty_object(steps, fields)}", *steps) for steps, fields in OBJECTS.items()
+    _denial(f"{cel_checks.V1BETA2} && {_empty_object(steps, fields)}", *steps)
+    for steps, fields in OBJECTS.items()
 )
 
 
@@ -62,7 +74,12 @@ _EMPTY_OBJECTS: Final = tuple(
         *_EMPTY_LISTS,
         *_EMPTY_OBJECTS,
     ),
-    sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckChecks",),
+    sources=(
+        (
+            "kubernetes-sigs/cluster-api:api/core/v1beta2/"
+            "machinehealthcheck_types.go#MachineHealthCheckChecks"
+        ),
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
@@ -72,6 +89,13 @@ def check(obj: Object, context: Context) -> Findings:
     lists = (view.conditions, view.machine_conditions) if newer else (view.machine_conditions,)
     objects = ((obj.at(*steps), fields) for steps, fields in OBJECTS.items()) if newer else ()
     empty = [field for field in lists if field.value == []]
-    empty += [field for field, fields in objects if field.is_map and not any(field[name].present for name in fields)]
+    empty += [
+        field
+        for field, fields in objects
+        if field.is_map and not any(field[name].present for name in fields)
+    ]
     for field in empty:
-        yield Finding(field.path, "is empty, so the schema rejects the check. Remove it, or write its content.")
+        yield Finding(
+            field.path,
+            "is empty, so the schema rejects the check. Remove it, or write its content.",
+        )

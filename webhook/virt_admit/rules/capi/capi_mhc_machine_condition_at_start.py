@@ -1,20 +1,32 @@
 """A Cluster API MachineHealthCheck remediates machines that are still being created.
 
-**Why.** Conditions such as ``InfrastructureReady`` are not True until the provider has created the machine. The check
-evaluates Machine conditions before the node exists. With a short time-out it deletes each machine while it is being
-created, and its owner creates it again, in a loop.
+**Why.** Conditions such as ``InfrastructureReady`` are not True until the provider has created the
+machine. The check evaluates Machine conditions before the node exists. With a short time-out it
+deletes each machine while it is being created, and its owner creates it again, in a loop.
 
-**Fix.** Use a time-out that is longer than the creation of a machine, for example 600 seconds. The start-up timeout
-already covers machines that never become nodes.
+**Fix.** Use a time-out that is longer than the creation of a machine, for example 600 seconds. The
+start-up timeout already covers machines that never become nodes.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, duration, format_duration, rule
+from virt_admit.rule import (
+    CAPI_MHC,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    duration,
+    format_duration,
+    rule,
+)
 
-_LATER_TRUE: Final = frozenset(("InfrastructureReady", "BootstrapConfigReady", "NodeReady", "NodeHealthy"))
+_LATER_TRUE: Final = frozenset(
+    ("InfrastructureReady", "BootstrapConfigReady", "NodeReady", "NodeHealthy")
+)
 """Machine conditions that become True while a machine is created."""
 
 
@@ -29,7 +41,10 @@ class Params:
     event="RemediationLoop",
     params=Params(),
     sources=(
-        "kubernetes-sigs/cluster-api:internal/controllers/machinehealthcheck/machinehealthcheck_targets.go#needsRemediation",
+        (
+            "kubernetes-sigs/cluster-api:internal/controllers/machinehealthcheck/"
+            "machinehealthcheck_targets.go#needsRemediation"
+        ),
         "kubernetes-sigs/cluster-api:internal/controllers/machine/machine_controller_status.go",
     ),
 )
@@ -42,7 +57,7 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         if time is not None and time < shortest:
             yield Finding(
                 condition.time.path,
-                f"{condition.type} is {condition.status} while a machine is being created: after {format_duration(time)} "
-                "the check deletes each new machine, in a loop. Use 600.",
+                f"{condition.type} is {condition.status} while a machine is being created: after "
+                f"{format_duration(time)} the check deletes each new machine, in a loop. Use 600.",
                 value=(condition.type, condition.status, time),
             )

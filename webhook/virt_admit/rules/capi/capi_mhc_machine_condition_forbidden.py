@@ -1,10 +1,12 @@
-"""A Cluster API MachineHealthCheck lists a Machine condition that depends on the check itself or cannot exist.
+"""A Cluster API MachineHealthCheck lists a Machine condition that depends on the check itself or
+cannot exist.
 
-**Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the check sets the others itself. The
-schema rejects them because they would be circular, and every type that is not a condition's name. Only
-``virt-admit check`` sees such objects.
+**Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the check sets the
+others itself. The schema rejects them because they would be circular, and every type that is not a
+condition's name. Only ``virt-admit check`` sees such objects.
 
-**Fix.** List a node condition for the state of the node, or a Machine condition of the provider or the control plane.
+**Fix.** List a node condition for the state of the node, or a Machine condition of the provider or
+the control plane.
 """
 
 from typing import Final
@@ -14,7 +16,9 @@ from virt_admit.model.kubernetes import selectors
 from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, rule, show
 
-_FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"))
+_FORBIDDEN: Final = frozenset(
+    ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
+)
 
 
 @rule(
@@ -23,10 +27,15 @@ _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "Ow
     denials=(
         cel.Denial(
             each=cel_checks.MACHINE_CONDITIONS,
-            when=f"type(item) == map && {cel.is_text('item.?type')} && {cel.one_of('item.type', tuple(sorted(_FORBIDDEN)))}",
+            when=(
+                f"type(item) == map && {cel.is_text('item.?type')} && "
+                f"{cel.one_of('item.type', tuple(sorted(_FORBIDDEN)))}"
+            ),
             path=f"{cel_checks.MACHINE_PATH} + '.type'",
-            message="'the Machine condition ' + item.type + ' depends on the health check itself, so the schema rejects it. '"
-            " + 'List a node condition or another Machine condition.'",
+            message=(
+                "'the Machine condition ' + item.type + ' depends on the health check itself, so "
+                "the schema rejects it. ' + 'List a node condition or another Machine condition.'"
+            ),
             value="item.type",
         ),
         cel.Denial(
@@ -35,8 +44,10 @@ _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "Ow
             f" && !(item.type.size() <= {selectors.LONGEST_CONDITION}"
             f" && item.type.matches({cel.text(selectors.CONDITION_TYPE)}))",
             path=f"{cel_checks.MACHINE_PATH} + '.type'",
-            message="'this is not the name of a condition, so the schema rejects it. Write letters, digits, - _ or ., with an '"
-            " + 'optional DNS name and / before it.'",
+            message=(
+                "'this is not the name of a condition, so the schema rejects it. Write letters, "
+                "digits, - _ or ., with an ' + 'optional DNS name and / before it.'"
+            ),
             value="item.type",
         ),
     ),
@@ -47,13 +58,13 @@ def check(obj: Object, context: Context) -> Findings:
         if entry["type"].text in _FORBIDDEN:
             yield Finding(
                 entry["type"].path,
-                f"the Machine condition {entry['type'].text} depends on the health check itself, so the schema rejects it. "
-                "List a node condition or another Machine condition.",
+                f"the Machine condition {entry['type'].text} depends on the health check itself, "
+                "so the schema rejects it. List a node condition or another Machine condition.",
                 cause=Cause.FORBIDDEN,
             )
         elif entry["type"].text and selectors.condition_type_error(entry["type"].text):
             yield Finding(
                 entry["type"].path,
-                f"{show(entry['type'].text)} is not the name of a condition, so the schema rejects it. "
-                "Write letters, digits, - _ or ., with an optional DNS name and / before it.",
+                f"{show(entry['type'].text)} is not the name of a condition, so the schema rejects "
+                "it. Write letters, digits, - _ or ., with an optional DNS name and / before it.",
             )

@@ -1,10 +1,11 @@
 """The range of a Cluster API MachineHealthCheck can never hold.
 
-**Why.** Remediation needs a number of unhealthy machines within the range. With ``[0-0]`` no machine may be unhealthy, and
-with a range that begins above the number of machines there are never enough of them. The controller accepts both and
-remediates nothing.
+**Why.** Remediation needs a number of unhealthy machines within the range. With ``[0-0]`` no
+machine may be unhealthy, and with a range that begins above the number of machines there are never
+enough of them. The controller accepts both and remediates nothing.
 
-**Fix.** Begin the range at 1 and end it at the number of machines that may be replaced at once: ``"[1-2]"``.
+**Fix.** Begin the range at 1 and end it at the number of machines that may be replaced at once:
+``"[1-2]"``.
 """
 
 from virt_admit.forecasts.remediation import remediation_steps
@@ -17,7 +18,10 @@ from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object
     reads=machines.SELECT_READS,
     action=Action.WARN,
     sources=(
-        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#isAllowedRemediation",
+        (
+            "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/"
+            "machinehealthcheck_controller.go#isAllowedRemediation"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -31,7 +35,8 @@ def check(obj: Object, context: Context) -> Findings:
     if high == 0:
         yield Finding(
             view.range.path,
-            f"{view.range.text} holds only while no machine is unhealthy, so none is remediated. Write [1-1].",
+            f"{view.range.text} holds only while no machine is unhealthy, so none is remediated. "
+            "Write [1-1].",
         )
     elif low > 1:
         selection = context.cached(check_scope.selected, obj)
@@ -40,5 +45,6 @@ def check(obj: Object, context: Context) -> Findings:
             selection.demand_all()
         if budget.never:
             yield Finding(
-                view.range.path, f"the check {budget.limit_text}, so none is remediated. Write a lower number."
+                view.range.path,
+                f"the check {budget.limit_text}, so none is remediated. Write a lower number.",
             )

@@ -1,7 +1,8 @@
 """A feature gate of CDI has a name that no release knows.
 
-**Why.** CDI compares the names exactly and ignores unknown ones silently, so a misspelt gate changes nothing. With
-``HonorWaitForFirstConsumer`` misspelt, a volume of a first-consumer class is bound on a node where the VM may not fit.
+**Why.** CDI compares the names exactly and ignores unknown ones silently, so a misspelt gate
+changes nothing. With ``HonorWaitForFirstConsumer`` misspelt, a volume of a first-consumer class is
+bound on a node where the VM may not fit.
 
 **Fix.** Write the name as CDI's documentation does, or remove the entry.
 """
@@ -23,7 +24,12 @@ NEWEST: Final = (1, 66)
     kinds=(CDI,),
     action=Action.WARN,
     at_admission=False,
-    sources=("kubevirt/containerized-data-importer:pkg/feature-gates/feature-gates.go#isFeatureGateEnabled",),
+    sources=(
+        (
+            "kubevirt/containerized-data-importer:pkg/feature-gates/"
+            "feature-gates.go#isFeatureGateEnabled"
+        ),
+    ),
 )
 def check(cdi: Object, _context: Context) -> Findings:
     running = parse_version(cdi.at("status", "observedVersion").text)

@@ -1,11 +1,11 @@
 """KubeVirt's certificate rotation uses deprecated fields.
 
-**Why.** ``caRotateInterval``, ``certRotateInterval`` and ``caOverlapInterval`` override ``ca`` and ``server``, so the
-newer fields have no effect next to them. KubeVirt rejects both together on updates but accepts them on creation. After
-such a creation KubeVirt rejects every further edit.
+**Why.** ``caRotateInterval``, ``certRotateInterval`` and ``caOverlapInterval`` override ``ca`` and
+``server``, so the newer fields have no effect next to them. KubeVirt rejects both together on
+updates but accepts them on creation. After such a creation KubeVirt rejects every further edit.
 
-**Fix.** Use only ``ca`` and ``server``: ``caRotateInterval`` is ``ca.duration``, ``certRotateInterval`` is
-``server.duration``, ``caOverlapInterval`` is ``ca.renewBefore``.
+**Fix.** Use only ``ca`` and ``server``: ``caRotateInterval`` is ``ca.duration``,
+``certRotateInterval`` is ``server.duration``, ``caOverlapInterval`` is ``ca.renewBefore``.
 """
 
 from typing import Final
@@ -27,13 +27,18 @@ _BLOCK: Final = cel_settings.cel_setting(Setting.CERTIFICATES)
             when=f"({cel.present(f'{_BLOCK}.?ca')} || {cel.present(f'{_BLOCK}.?server')})"
             f" && {cel.entries(_BLOCK)}[?item].orValue(null) != null",
             path=f"{cel_settings.cel_path(Setting.CERTIFICATES)} + '.' + item",
-            message="'this deprecated field overrides ca and server; KubeVirt rejects updates that set both. '"
-            " + 'Use the field of ca or server instead.'",
+            message=(
+                "'this deprecated field overrides ca and server; KubeVirt rejects updates that set "
+                "both. ' + 'Use the field of ca or server instead.'"
+            ),
             value=f"{cel.entries(_BLOCK)}[item]",
         ),
     ),
     sources=(
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
+        (
+            "kubevirt/kubevirt:pkg/virt-operator/webhooks/"
+            "kubevirt-update-admitter.go#validateCertificates"
+        ),
         "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",
     ),
 )
@@ -46,7 +51,10 @@ def check(kubevirt: Object, _context: Context) -> Findings:
         remedy = f"Use {group}.{role} instead."
         yield Finding(
             block[deprecated].path,
-            f"this deprecated field overrides ca and server; KubeVirt rejects updates that set both. {remedy}"
+            (
+                "this deprecated field overrides ca and server; KubeVirt rejects updates that set "
+                f"both. {remedy}"
+            )
             if mixed
             else f"this field is deprecated. {remedy}",
             value=(block[deprecated].value, mixed),

@@ -1,8 +1,9 @@
 """A certificate lifetime or its renewal margin is shorter than ten minutes.
 
-**Why.** Components load a new certificate with a delay, and every renewal rolls new trust out to all of them. With
-lifetimes of minutes they reject each other's certificates from time to time, which breaks migrations and consoles.
-HyperConverged rejects less than ten minutes. KubeVirt and CDI accept it.
+**Why.** Components load a new certificate with a delay, and every renewal rolls new trust out to
+all of them. With lifetimes of minutes they reject each other's certificates from time to time,
+which breaks migrations and consoles. HyperConverged rejects less than ten minutes. KubeVirt and CDI
+accept it.
 
 **Fix.** Write at least ``10m``. Lifetimes of hours or days are usual.
 """
@@ -11,9 +12,21 @@ from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
-from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    CDI,
+    HCO,
+    KUBEVIRT,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
-SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
+# hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
+SHORTEST = 10 * MINUTE
 
 
 @rule(
@@ -24,12 +37,19 @@ SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator
             each=f"(self.kind == '{HCO.kind}' ? {cel_certificates.WRITTEN_IN_VALID_GROUPS} : [])",
             when=f"{cel_durations.parsed('item.value')}.exists(time, time < {SHORTEST})",
             path=f"{cel_certificates.CERT_PATH} + item.path",
-            message=f"{cel.shown('item.value')}"
-            " + ' is less than 10m; components would reject each other\\'s certificates. Use hours.'",
+            message=(
+                f"{cel.shown('item.value')} + ' is less than 10m; components would reject each "
+                "other\\'s certificates. Use hours.'"
+            ),
             value="item.value",
         ),
     ),
-    sources=("kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",),
+    sources=(
+        (
+            "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/"
+            "validator.go#validateCertConfig"
+        ),
+    ),
 )
 def check(obj: Object, _context: Context) -> Findings:
     max_action = Action.DENY if kinds.of(obj) is HCO else Action.WARN
@@ -39,6 +59,7 @@ def check(obj: Object, _context: Context) -> Findings:
         if written.group not in invalid and written.value is not None and written.value < SHORTEST:
             yield Finding(
                 written.field.path,
-                f"{show(written.field.value)} is less than 10m; components would reject each other's certificates. Use hours.",
+                f"{show(written.field.value)} is less than 10m; components would reject each "
+                "other's certificates. Use hours.",
                 max_action=max_action,
             )

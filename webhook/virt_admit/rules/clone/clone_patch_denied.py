@@ -1,18 +1,31 @@
 """A clone would be a VM that the policy denies.
 
-**Why.** KubeVirt's controller creates the clone and applies the patches, and its requests are not reviewed. A fault that the
-policy denies to the user gets into the cluster.
+**Why.** KubeVirt's controller creates the clone and applies the patches, and its requests are not
+reviewed. A fault that the policy denies to the user gets into the cluster.
 
-**Fix.** Change the patch or the filter that the message names. If it names the source, correct the source first, or add
-a patch that removes the fault.
+**Fix.** Change the patch or the filter that the message names. If it names the source, correct the
+source first, or add a patch that removes the fault.
 
-The clone is judged as if its user created the VM in the same namespace. Only rules whose class is `deny` there count.
+The clone is judged as if its user created the VM in the same namespace. Only rules whose class is
+`deny` there count.
 """
 
 from collections.abc import Callable
 
 from virt_admit.model.kubevirt.instances import clones
-from virt_admit.rule import VM_CLONE, Action, Context, Finding, Findings, Judgement, Object, Path, Unseen, names, rule
+from virt_admit.rule import (
+    VM_CLONE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Judgement,
+    Object,
+    Path,
+    Unseen,
+    names,
+    rule,
+)
 
 SOURCE = Path("spec", "source", "name")
 
@@ -49,7 +62,8 @@ def check(clone: Object, context: Context) -> Findings:
 
 
 def _first(holds: Callable[[int], bool], count: int) -> int:
-    """Return a number of steps after which this holds, and does not hold after one step less; 0 if it holds from the start.
+    """Return a number of steps after which this holds, and does not hold after one step less; 0 if
+    it holds from the start.
 
     It holds after all of them. Bisection, because each question is a review of a VM.
     """
@@ -64,5 +78,11 @@ def _first(holds: Callable[[int], bool], count: int) -> int:
 
 def _message(path: Path, faults: str) -> str:
     if path == SOURCE:
-        return f"the policy denies this VM, and KubeVirt clones it unreviewed: {faults}. Correct the source, or add a patch."
-    return f"the policy denies the VM that this gives, and KubeVirt creates it unreviewed: {faults}. Change it."
+        return (
+            f"the policy denies this VM, and KubeVirt clones it unreviewed: {faults}. Correct the "
+            "source, or add a patch."
+        )
+    return (
+        f"the policy denies the VM that this gives, and KubeVirt creates it unreviewed: {faults}. "
+        "Change it."
+    )

@@ -1,9 +1,11 @@
 """KubeVirt, CDI or HyperConverged is not ready for long.
 
-**Why.** It says ``Available`` False, ``Degraded`` True, or ``Progressing`` for longer than an update takes. What waits for it,
-such as an update of the operators or a GitOps tool, does not go on. Running VMs are not affected by the condition itself.
+**Why.** It says ``Available`` False, ``Degraded`` True, or ``Progressing`` for longer than an
+update takes. What waits for it, such as an update of the operators or a GitOps tool, does not go
+on. Running VMs are not affected by the condition itself.
 
-**Fix.** Repair the pod that the finding names. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
+**Fix.** Repair the pod that the finding names. ``virt-admit upgrade`` has the whole reason, and the
+remedy with its command.
 """
 
 from virt_admit.forecasts.drain.control import component_states
@@ -43,8 +45,13 @@ def check(obj: Object, context: Context) -> Findings:
             yield from more_may_exist(context.cluster, kind)
     yield from more_may_exist(context.cluster, POD)
     for held in component_states.held(context.cluster):
-        if (held.obj.kind, held.obj.namespace, held.obj.name) == (obj.kind, obj.namespace, obj.name):
-            most = Action.AUDIT if held.silent else Action.DENY  # then the finding about the node is the one to act on
+        if (held.obj.kind, held.obj.namespace, held.obj.name) == (
+            obj.kind,
+            obj.namespace,
+            obj.name,
+        ):
+            # then the finding about the node is the one to act on
+            most = Action.AUDIT if held.silent else Action.DENY
             yield Finding(
                 held.path,
                 held.brief,

@@ -1,11 +1,11 @@
 """The cluster's eviction strategy lets VMs that cannot migrate block drains.
 
-**Why.** With ``LiveMigrate`` KubeVirt refuses the eviction of every VM and migrates it instead. A VM that cannot
-migrate never leaves its node. The drain of that node, and with it an upgrade of the cluster, waits until the VM is
-stopped.
+**Why.** With ``LiveMigrate`` KubeVirt refuses the eviction of every VM and migrates it instead. A
+VM that cannot migrate never leaves its node. The drain of that node, and with it an upgrade of the
+cluster, waits until the VM is stopped.
 
-**Fix.** Use ``LiveMigrateIfPossible`` here, or ``LiveMigrateIfPossible`` or ``None`` on those VMs. Restart them: a
-running VM keeps the strategy that it was started with.
+**Fix.** Use ``LiveMigrateIfPossible`` here, or ``LiveMigrateIfPossible`` or ``None`` on those VMs.
+Restart them: a running VM keeps the strategy that it was started with.
 """
 
 from collections.abc import Sequence
@@ -17,20 +17,37 @@ from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, names, rule, union
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    count,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(HCO, KUBEVIRT),
     reads=union(
-        vmis.READS, expand.STRATEGY_READS, changed_disks.DISK_READS, {VM: ("spec.template.spec.evictionStrategy",)}
+        vmis.READS,
+        expand.STRATEGY_READS,
+        changed_disks.DISK_READS,
+        {VM: ("spec.template.spec.evictionStrategy",)},
     ),
     action=Action.WARN,
     event="DrainBlocked",
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
-        "#admitLauncherPod",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "pod-eviction-admitter.go#admitLauncherPod"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -40,8 +57,9 @@ def check(obj: Object, context: Context) -> Findings:
     if blocking:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
-            f"{count(len(blocking), 'VM')} cannot live-migrate and would block drains and upgrades: "
-            f"{names((vmi.full_name for vmi in blocking), 50)}. {_remedy(blocking, context.cluster)}",
+            f"{count(len(blocking), 'VM')} cannot live-migrate and would block drains and "
+            f"upgrades: {names((vmi.full_name for vmi in blocking), 50)}. "
+            f"{_remedy(blocking, context.cluster)}",
             value=("LiveMigrate", len(blocking)),
         )
     if unseen:
@@ -56,7 +74,9 @@ def _remedy(blocking: Sequence[Object], cluster: Cluster) -> str:
 
 
 def _blocking_vms(cluster: Cluster) -> tuple[Sequence[Object], str]:
-    """Return the VMs that cannot migrate and follow the cluster's strategy, and what could not be read."""
+    """Return the VMs that cannot migrate and follow the cluster's strategy,
+    and what could not be read.
+    """
     blocking, unseen = [], ""
     for vmi in workload_updates.not_migratable(cluster):
         if vmi.at("spec", "evictionStrategy").value not in (None, "LiveMigrate"):

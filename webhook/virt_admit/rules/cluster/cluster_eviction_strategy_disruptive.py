@@ -1,12 +1,14 @@
-"""The cluster's eviction strategy stops VMs that could migrate, or waits for an external controller.
+"""The cluster's eviction strategy stops VMs that could migrate,
+or waits for an external controller.
 
-**Why.** With ``None`` every drain stops each VM that does not set its own strategy, although the cluster has other
-nodes. With ``External`` KubeVirt refuses evictions and leaves the VMs to a controller outside KubeVirt, such as Cluster
-API. VMs that no such controller handles block every drain.
+**Why.** With ``None`` every drain stops each VM that does not set its own strategy, although the
+cluster has other nodes. With ``External`` KubeVirt refuses evictions and leaves the VMs to a
+controller outside KubeVirt, such as Cluster API. VMs that no such controller handles block every
+drain.
 
-**Fix.** Set ``LiveMigrateIfPossible``: it migrates the VMs that can migrate and stops the rest. ``LiveMigrate`` never
-stops a VM. Controllers outside KubeVirt set ``External`` on the VMs that they handle. The cluster-wide value is right only
-if they handle every VM without its own strategy.
+**Fix.** Set ``LiveMigrateIfPossible``: it migrates the VMs that can migrate and stops the rest.
+``LiveMigrate`` never stops a VM. Controllers outside KubeVirt set ``External`` on the VMs that they
+handle. The cluster-wide value is right only if they handle every VM without its own strategy.
 """
 
 from virt_admit.model.kubevirt.settings import configuration
@@ -20,7 +22,10 @@ from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findi
     action=Action.WARN,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "pod-eviction-admitter.go"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -28,8 +33,9 @@ def check(obj: Object, context: Context) -> Findings:
     if strategy.value == "External":
         yield Finding(
             strategy.path,
-            "External leaves evictions to a controller outside KubeVirt. VMs that it does not handle block every drain. "
-            "Set LiveMigrateIfPossible here, and External only on its VMs.",
+            "External leaves evictions to a controller outside KubeVirt. VMs that it does not "
+            "handle block every drain. Set LiveMigrateIfPossible here, and External only on its "
+            "VMs.",
         )
     elif strategy.value == "None" and configuration.highly_available(context.cluster, obj):
         yield Finding(

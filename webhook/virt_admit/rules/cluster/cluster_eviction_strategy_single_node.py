@@ -1,7 +1,7 @@
 """The cluster's eviction strategy requires live migration in a cluster with a single node.
 
-**Why.** KubeVirt refuses to stop the VMs and has no node to migrate them to, so a drain never completes.
-HyperConverged chooses ``None`` for a single node.
+**Why.** KubeVirt refuses to stop the VMs and has no node to migrate them to, so a drain never
+completes. HyperConverged chooses ``None`` for a single node.
 
 **Fix.** Set ``None``. Set ``LiveMigrateIfPossible`` if you plan to add nodes.
 """
@@ -16,13 +16,22 @@ from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findi
     reads={HCO: (), NODE: ("metadata.labels",)},
     action=Action.WARN,
     sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/mutator/hyperConvergedMutator.go#mutateEvictionStrategy",
-        "kubevirt/hyperconverged-cluster-operator:pkg/internal/nodeinfo/nodeinfo.go#processNodeInfo",
+        (
+            "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/mutator/"
+            "hyperConvergedMutator.go#mutateEvictionStrategy"
+        ),
+        (
+            "kubevirt/hyperconverged-cluster-operator:pkg/internal/nodeinfo/"
+            "nodeinfo.go#processNodeInfo"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
     strategy = setting(obj, Setting.EVICTION_STRATEGY)
-    if strategy.value == "LiveMigrate" and configuration.highly_available(context.cluster, obj) is False:
+    if (
+        strategy.value == "LiveMigrate"
+        and configuration.highly_available(context.cluster, obj) is False
+    ):
         yield Finding(
             strategy.path,
             "the cluster has no other node to migrate VMs to, so a drain never completes. "

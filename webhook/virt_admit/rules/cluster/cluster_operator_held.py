@@ -1,10 +1,12 @@
 """The update of an operator of VMs, of their nodes or of their disks does not go on.
 
-**Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a ClusterServiceVersion that is
-not ready. The operator stays at its old release, also without its fixes. VMs run on.
+**Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a
+ClusterServiceVersion that is not ready. The operator stays at its old release, also without its
+fixes. VMs run on.
 
-**Fix.** End what the finding names: an object that is not upgradeable, a Deployment without a ready pod, a catalog that does
-not answer. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
+**Fix.** End what the finding names: an object that is not upgradeable, a Deployment without a ready
+pod, a catalog that does not answer. ``virt-admit upgrade`` has the whole reason, and the remedy
+with its command.
 """
 
 from virt_admit.model import messages
@@ -32,7 +34,10 @@ from virt_admit.rule import (
     event="UpdateHeld",
     at_admission=False,
     sources=(
-        "operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/operator.go#validateExistingCRs",
+        (
+            "operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/"
+            "operator.go#validateExistingCRs"
+        ),
         "openshift/openshift-docs#35054",
     ),
 )
@@ -42,7 +47,9 @@ def check(subscription: Object, context: Context) -> Findings:
             path = subscription.at("status", "currentCSV").path
             yield Finding(
                 path,
-                check.first_that_fits(path, f"{held.brief} {messages.advice_of(held.remedy)}", held.brief),
+                check.first_that_fits(
+                    path, f"{held.brief} {messages.advice_of(held.remedy)}", held.brief
+                ),
                 value=subscription.name,
                 problem=problem_of(ProblemCause.UPDATE_FAILING, subscription),
                 command=shell("virt-admit", "upgrade"),  # its remedy says what to check before

@@ -1,14 +1,16 @@
 """KubeVirt, CDI or HyperConverged is being deleted, but its operator is gone.
 
-**Why.** Only the operator removes the finalizer, so the object and its namespace stay. The webhooks that are left fail closed:
-VMs run on, but cannot be changed, deleted or migrated, and the finalizer cannot be removed either.
+**Why.** Only the operator removes the finalizer, so the object and its namespace stay. The webhooks
+that are left fail closed: VMs run on, but cannot be changed, deleted or migrated, and the finalizer
+cannot be removed either.
 
 **Fix.** KubeVirt: delete the webhook configurations and APIServices that the finding names, then
 the finalizer of virt-operator. Then install KubeVirt again. Do not bring virt-operator back before
 that: it would go on with the deletion, which removes all VMs. CDI and HyperConverged: do not remove
 the finalizer. What they own would be deleted: the disks of VMs with the definition of DataVolumes,
-or KubeVirt with all VMs. Check uninstallStrategy and ownerReferences before the operator comes back.
-To uninstall KubeVirt, delete the VMs, then the KubeVirt object. Delete the operator only after that.
+or KubeVirt with all VMs. Check uninstallStrategy and ownerReferences before the operator comes
+back. To uninstall KubeVirt, delete the VMs, then the KubeVirt object. Delete the operator only
+after that.
 """
 
 from virt_admit.model.kubernetes import kinds
@@ -56,7 +58,10 @@ def check(obj: Object, context: Context) -> Findings:
     if removed is not None:
         begin = f"{removed.reason}."
         effect = sentence(removed.effect) if removed.effect else ""
-        whole = (" ".join(filter(None, (begin, effect, sentence(removed.steps(width))))) for width in (150, 100, 50, 0))
+        whole = (
+            " ".join(filter(None, (begin, effect, sentence(removed.steps(width)))))
+            for width in (150, 100, 50, 0)
+        )
         message = check.first_that_fits(path, *whole, begin)
         yield Finding(
             path,

@@ -1,17 +1,28 @@
 """An update of OpenShift does not reach the nodes, or the next minor release is refused.
 
-**Why.** The cluster-version operator has not accepted the release, or an operator that comes before the nodes is degraded. No
-node, no pool and no VM is the cause, and the update does not go on by itself. While Upgradeable is
-False, another minor release is refused. Updates within the present one are accepted. It is reported if
-the channel goes beyond the present one.
+**Why.** The cluster-version operator has not accepted the release, or an operator that comes before
+the nodes is degraded. No node, no pool and no VM is the cause, and the update does not go on by
+itself. While Upgradeable is False, another minor release is refused. Updates within the present one
+are accepted. It is reported if the channel goes beyond the present one.
 
-**Fix.** Resolve what the ClusterVersion names. ``virt-admit upgrade`` has the remedy with its command.
+**Fix.** Resolve what the ClusterVersion names. ``virt-admit upgrade`` has the remedy with its
+command.
 """
 
 from virt_admit.model.commands import shell
 from virt_admit.model.messages import advice_of, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
-from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, Urgency, rule, union
+from virt_admit.rule import (
+    CLUSTER_VERSION,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -24,7 +35,10 @@ from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings,
     sources=(
         "openshift/cluster-version-operator:pkg/cvo/status.go#setReleaseAcceptedCondition",
         "openshift/cluster-version-operator:pkg/cvo/internal/operatorstatus.go#checkOperatorHealth",
-        "openshift/cluster-version-operator:pkg/payload/precondition/clusterversion/upgradeable.go#Run",
+        (
+            "openshift/cluster-version-operator:pkg/payload/precondition/clusterversion/"
+            "upgradeable.go#Run"
+        ),
     ),
 )
 def check(version: Object, context: Context) -> Findings:

@@ -1,7 +1,7 @@
 """Harvester refuses to start an upgrade, because a chart of it is not ready.
 
-**Why.** Its webhook wants every ManagedChart Ready, also those that are paused. A chart stays Modified
-while a field of one of its objects differs from the chart. Waiting does not change that.
+**Why.** Its webhook wants every ManagedChart Ready, also those that are paused. A chart stays
+Modified while a field of one of its objects differs from the chart. Waiting does not change that.
 
 **Fix.** Remove what the finding names. ``virt-admit upgrade`` says the same with its command.
 """

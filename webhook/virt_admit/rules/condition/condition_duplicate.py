@@ -1,7 +1,7 @@
 """A health check lists the same condition twice.
 
-**Why.** The shorter time wins, in either order, so the other entry is misleading. In a NodeHealthCheck the schema
-rejects the second entry.
+**Why.** The shorter time wins, in either order, so the other entry is misleading. In a
+NodeHealthCheck the schema rejects the second entry.
 
 **Fix.** Keep one entry for each pair of type and status.
 """
@@ -10,12 +10,27 @@ from typing import Any
 
 from virt_admit.model import cel
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
+from virt_admit.rule import (
+    CAPI_MHC,
+    MHC,
+    NHC,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Patch,
+    rule,
+    show,
+)
 
 
 def _complete(entry: str) -> str:
     """Return whether an entry has a type and a status, in CEL."""
-    parts = (f"{cel.is_text(f'{entry}.?{key}')} && {entry}.{key} != ''" for key in ("type", "status"))
+    parts = (
+        f"{cel.is_text(f'{entry}.?{key}')} && {entry}.{key} != ''" for key in ("type", "status")
+    )
     return f"(type({entry}) == map && {' && '.join(parts)})"
 
 
@@ -30,8 +45,10 @@ def _complete(entry: str) -> str:
             f" && {cel_checks.CONDITIONS}.filter(other, {_complete('other')}"
             " && other.type == item.type && other.status == item.status).size() > 1",
             path="'spec.unhealthyConditions'",
-            message="'type ' + item.type + ' with status ' + item.status + ' is listed twice; the shorter time wins. '"
-            " + 'Remove one of the two entries.'",
+            message=(
+                "'type ' + item.type + ' with status ' + item.status + ' is listed twice; the "
+                "shorter time wins. ' + 'Remove one of the two entries.'"
+            ),
             value="[item.type, item.status]",
         ),
     ),
@@ -47,12 +64,14 @@ def check(obj: Object, context: Context) -> Findings:
         if pair in seen:
             yield Finding(
                 condition.entry.path,
-                f"type {show(condition.type)} with status {show(condition.status)} is already listed; "
-                "the shorter time wins. Remove one of the two entries.",
+                f"type {show(condition.type)} with status {show(condition.status)} is already "
+                "listed; the shorter time wins. Remove one of the two entries.",
                 value=pair,
                 cause=Cause.DUPLICATE,
                 max_action=Action.DENY if view.kind is NHC else Action.WARN,
-                fix=(Patch("remove", condition.entry.path),) if seen[pair] == condition.entry.value else (),
+                fix=(Patch("remove", condition.entry.path),)
+                if seen[pair] == condition.entry.value
+                else (),
                 why="the same entry is listed before",
             )
         elif all(pair):

@@ -1,10 +1,11 @@
 """A condition of a health check has no type, status or time.
 
-**Why.** The schema of machine.openshift.io requires none of them. Without a time, remediation starts as soon as the
-condition appears. Without a type or a status, the condition never matches. YAML turns ``status: False`` into a boolean,
-which the schema rejects even in a termination handler.
+**Why.** The schema of machine.openshift.io requires none of them. Without a time, remediation
+starts as soon as the condition appears. Without a type or a status, the condition never matches.
+YAML turns ``status: False`` into a boolean, which the schema rejects even in a termination handler.
 
-**Fix.** Write all three, with the status in quotes: ``{type: Ready, status: "False", timeout: 300s}``.
+**Fix.** Write all three, with the status in quotes: ``{type: Ready, status: "False", timeout:
+300s}``.
 """
 
 from typing import Final
@@ -12,9 +13,25 @@ from typing import Final
 from virt_admit.model import cel
 from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import Condition, HealthCheck
-from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    CAPI_MHC,
+    MHC,
+    NHC,
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
-_NO_LIST: Final = "is not a list, so the schema rejects the check. Write each condition as an item: - type: Ready."
+_NO_LIST: Final = (
+    "is not a list, so the schema rejects the check. Write each condition as an item: - type: "
+    "Ready."
+)
 
 
 def _empty(key: str) -> str:
@@ -25,8 +42,8 @@ def _empty(key: str) -> str:
 def _never(key: str, expected: str) -> str:
     shown = cel.shown(f"item.?{key}.orValue(null)")
     return (
-        f"({cel.present(f'item.?{key}')} ? {shown} + ' never matches a condition. Write '"
-        f" : '{key} is missing, so the condition never matches. Write ') + {cel.text(f'{expected}.')}"
+        f"({cel.present(f'item.?{key}')} ? {shown} + ' never matches a condition. Write ' : '{key} "
+        f"is missing, so the condition never matches. Write ') + {cel.text(f'{expected}.')}"
     )
 
 
@@ -37,7 +54,10 @@ def _missing(conditions: str, path: str, only_if: str) -> tuple[cel.Denial, ...]
             each=conditions,
             when=f"{only_if} && type(item) != map",
             path=path,
-            message=f"{cel.shown('item')} + ' is not a condition. Write type, status and ' + {cel_checks.TIME_KEY} + '.'",
+            message=(
+                f"{cel.shown('item')} + ' is not a condition. Write type, status and ' + "
+                f"{cel_checks.TIME_KEY} + '.'"
+            ),
             value="item",
         ),
         *(
@@ -57,8 +77,11 @@ def _missing(conditions: str, path: str, only_if: str) -> tuple[cel.Denial, ...]
             each=conditions,
             when=f"{only_if} && type(item) == map && !{cel.present(cel_checks.TIME)}",
             path=f"{path} + '.' + {cel_checks.TIME_KEY}",
-            message=f"{cel_checks.TIME_KEY} + ' is missing and counts as 0s: remediation starts as soon as the condition '"
-            f" + 'appears. Write ' + {cel_checks.TIME_KEY} + ': ' + {cel_checks.USUAL_TIME} + '.'",
+            message=(
+                f"{cel_checks.TIME_KEY} + ' is missing and counts as 0s: remediation starts as "
+                f"soon as the condition ' + 'appears. Write ' + {cel_checks.TIME_KEY} + ': ' + "
+                f"{cel_checks.USUAL_TIME} + '.'"
+            ),
         ),
     )
 
@@ -79,7 +102,10 @@ def _missing(conditions: str, path: str, only_if: str) -> tuple[cel.Denial, ...]
         ),
         *(
             cel.Denial(
-                when=f"{cel_checks.OF_CLUSTER_API} && {cel.present(field)} && type({field}.orValue(null)) != list",
+                when=(
+                    f"{cel_checks.OF_CLUSTER_API} && {cel.present(field)} && "
+                    f"type({field}.orValue(null)) != list"
+                ),
                 path=path,
                 message=cel.text(_NO_LIST),
                 value=f"{field}.orValue(null)",
@@ -90,7 +116,12 @@ def _missing(conditions: str, path: str, only_if: str) -> tuple[cel.Denial, ...]
             )
         ),
     ),
-    sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
+    sources=(
+        (
+            "openshift/machine-api-operator:install/"
+            "0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml"
+        ),
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
@@ -98,7 +129,8 @@ def check(obj: Object, context: Context) -> Findings:
         if not view.handler:
             yield from _missing_parts(condition, view)
         elif not condition.status and (condition.entry["status"].present or view.kind is CAPI_MHC):
-            yield _never_matches(condition.entry["status"], '"True", in quotes')  # the schema rejects true
+            # the schema rejects true
+            yield _never_matches(condition.entry["status"], '"True", in quotes')
     for condition in view.machine_entries():
         yield from _missing_parts(condition, view)
     for field in (view.conditions, view.machine_conditions):
@@ -111,7 +143,9 @@ def check(obj: Object, context: Context) -> Findings:
 def _missing_parts(condition: Condition, view: HealthCheck) -> Findings:
     entry, key = condition.entry, view.time_key
     if not entry.is_map:
-        yield Finding(entry.path, f"{show(entry.value)} is not a condition. Write type, status and {key}.")
+        yield Finding(
+            entry.path, f"{show(entry.value)} is not a condition. Write type, status and {key}."
+        )
         return
     if not condition.type:
         yield _never_matches(entry["type"], "a type such as Ready")
@@ -120,8 +154,8 @@ def _missing_parts(condition: Condition, view: HealthCheck) -> Findings:
     if not condition.time.present:
         yield Finding(
             condition.time.path,
-            f"{key} is missing and counts as 0s: remediation starts as soon as the condition appears. "
-            f"Write {key}: {view.usual_time}.",
+            f"{key} is missing and counts as 0s: remediation starts as soon as the condition "
+            f"appears. Write {key}: {view.usual_time}.",
             cause=Cause.REQUIRED,
         )
 

@@ -1,10 +1,11 @@
 """A health check lists the healthy state of a node as unhealthy.
 
-**Why.** Controllers compare only type and status. Every healthy node reports ``Ready`` with status ``"True"`` and each
-pressure condition with status ``"False"``, so the check would remediate all nodes.
+**Why.** Controllers compare only type and status. Every healthy node reports ``Ready`` with status
+``"True"`` and each pressure condition with status ``"False"``, so the check would remediate all
+nodes.
 
-**Fix.** For ``Ready``, list the statuses ``"False"`` and ``"Unknown"``. For the pressure conditions and
-``NetworkUnavailable``, list ``"True"``.
+**Fix.** For ``Ready``, list the statuses ``"False"`` and ``"Unknown"``. For the pressure conditions
+and ``NetworkUnavailable``, list ``"True"``.
 """
 
 from virt_admit.model import cel
@@ -19,8 +20,11 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findin
     denials=(
         cel.Denial(
             each=cel_checks.CONDITIONS,
-            when=f"{cel.is_map('optional.of(item)')} && item.?type.orValue(null) in {health_checks.HEALTHY}"
-            f" && {health_checks.HEALTHY}[item.type] == item.?status.orValue(null)",
+            when=(
+                f"{cel.is_map('optional.of(item)')} && item.?type.orValue(null) in "
+                f"{health_checks.HEALTHY} && {health_checks.HEALTHY}[item.type] == "
+                "item.?status.orValue(null)"
+            ),
             path=f"{cel_checks.PATH} + '.status'",
             message="'every healthy node reports ' + item.type + '=' + item.status + "
             "', so the check would remediate all nodes.'",
@@ -28,16 +32,21 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findin
         ),
     ),
     sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go#needsRemediation"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
     for condition in context.cached(health_checks.view, obj).entries():
         if condition.well_known and condition.status == health_checks.HEALTHY[condition.type]:
-            suggestion = '"False" or "Unknown"' if condition.type == "Ready" else '"True" or "Unknown"'
+            suggestion = (
+                '"False" or "Unknown"' if condition.type == "Ready" else '"True" or "Unknown"'
+            )
             yield Finding(
                 condition.entry["status"].path,
-                f"every healthy node reports {condition.type}={condition.status}, so the check would remediate all nodes. "
-                f"Use {suggestion}.",
+                f"every healthy node reports {condition.type}={condition.status}, so the check "
+                f"would remediate all nodes. Use {suggestion}.",
                 value=(condition.type, condition.status),
             )

@@ -1,9 +1,10 @@
 """A condition of a health check has a status that no node reports.
 
-**Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare it exactly, so an
-entry with another value never matches. For custom conditions the rule only warns. Entries of type
-``NonexistentCondition`` are exempt: some fleets list one on purpose, so that the check only replaces machines whose
-node was deleted. The schema of Cluster API rejects every other status of a Machine condition.
+**Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare
+it exactly, so an entry with another value never matches. For custom conditions the rule only warns.
+Entries of type ``NonexistentCondition`` are exempt: some fleets list one on purpose, so that the
+check only replaces machines whose node was deleted. The schema of Cluster API rejects every other
+status of a Machine condition.
 
 **Fix.** Write one of the three, capitalized and in quotes.
 """
@@ -13,14 +14,26 @@ from typing import Final
 from virt_admit.model import cel
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, rule, show
+from virt_admit.rule import (
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    Patch,
+    rule,
+    show,
+)
 
 _UNKNOWN: Final = (
     f"type(item) == map && {cel.is_text('item.?status')} && item.status != ''"
     f" && !({cel.one_of('item.status', health_checks.STATUSES)})"
 )
 _MESSAGE: Final = (
-    '\'this is not a valid status, so the condition never matches. \' + \'Use exactly "True", "False" or "Unknown".\''
+    """'this is not a valid status, so the condition never matches. ' + 'Use exactly "True", """
+    """"False" or "Unknown".'"""
 )
 
 
@@ -55,7 +68,11 @@ def check(obj: Object, context: Context) -> Findings:
     if view.handler:
         return
     for condition in view.entries():
-        if condition.status and condition.status not in health_checks.STATUSES and not condition.inert:
+        if (
+            condition.status
+            and condition.status not in health_checks.STATUSES
+            and not condition.inert
+        ):
             yield Finding(
                 condition.entry["status"].path,
                 f"{show(condition.status)} is not a valid status, so the condition never matches. "

@@ -1,10 +1,11 @@
 """The time of an unhealthy condition is negative or not a valid duration.
 
-**Why.** Some values pass the schema and still cannot be decoded, such as ``9999999h``. One such value makes decoding of
-the whole list fail: every health check of that kind in the cluster stops working.
+**Why.** Some values pass the schema and still cannot be decoded, such as ``9999999h``. One such
+value makes decoding of the whole list fail: every health check of that kind in the cluster stops
+working.
 
-**Fix.** Write numbers with the units ``ms``, ``s``, ``m`` or ``h``, in quotes: ``300s``, ``1h30m``. Days have no unit.
-Cluster API v1beta2 takes whole seconds without quotes.
+**Fix.** Write numbers with the units ``ms``, ``s``, ``m`` or ``h``, in quotes: ``300s``, ``1h30m``.
+Days have no unit. Cluster API v1beta2 takes whole seconds without quotes.
 """
 
 from itertools import chain
@@ -25,8 +26,11 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findin
                 when=f"type(item) == map && {cel.present(cel_checks.TIME)}"
                 f" && !{cel_checks.valid_time(f'{cel_checks.TIME}.orValue(null)')}",
                 path=f"{path} + '.' + {cel_checks.TIME_KEY}",
-                message=f"{cel.shown(f'{cel_checks.TIME}.orValue(null)')} + ' is negative or not a valid time. '"
-                f" + 'One invalid time stops all health checks of this kind. Write ' + {cel_checks.USUAL_TIME} + '.'",
+                message=(
+                    f"{cel.shown(f'{cel_checks.TIME}.orValue(null)')} + ' is negative or not a "
+                    "valid time. ' + 'One invalid time stops all health checks of this kind. Write "
+                    f"' + {cel_checks.USUAL_TIME} + '.'"
+                ),
                 value=f"{cel_checks.TIME}.orValue(null)",
             )
             for conditions, path in (
@@ -35,7 +39,10 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findin
             )
         ),
     ),
-    sources=("k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON", "Go:time#ParseDuration"),
+    sources=(
+        "k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON",
+        "Go:time#ParseDuration",
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
@@ -46,7 +53,11 @@ def check(obj: Object, context: Context) -> Findings:
             except NegativeTime as error:
                 yield Finding(
                     condition.time.path,
-                    f"{error}: remediation starts as soon as the condition appears. Write {view.usual_time}.",
+                    f"{error}: remediation starts as soon as the condition appears. Write "
+                    f"{view.usual_time}.",
                 )
             except ValueError as error:
-                yield Finding(condition.time.path, f"{error}. One invalid time stops all health checks of this kind.")
+                yield Finding(
+                    condition.time.path,
+                    f"{error}. One invalid time stops all health checks of this kind.",
+                )

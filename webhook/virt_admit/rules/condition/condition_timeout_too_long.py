@@ -1,6 +1,7 @@
 """A health check waits more than an hour before it remediates a failed node.
 
-**Why.** Until then KubeVirt cannot start the node's virtual machines elsewhere, so they stay down at least that long.
+**Why.** Until then KubeVirt cannot start the node's virtual machines elsewhere, so they stay down
+at least that long.
 
 **Fix.** Write 300s. Clusters on slow hardware use up to 16 minutes.
 """
@@ -9,7 +10,16 @@ from dataclasses import dataclass
 
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, Findings, Object, duration, format_duration, rule
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    duration,
+    format_duration,
+    rule,
+)
 
 
 @dataclass(frozen=True)

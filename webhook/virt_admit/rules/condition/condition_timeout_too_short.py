@@ -1,8 +1,9 @@
 """A health check remediates nodes after an interruption that is too short to be a failure.
 
-**Why.** A node that stops reporting becomes ``Ready=Unknown`` after the grace period of the node controller. One late
-report is enough for that. A check that waits less than one more reporting period reboots or replaces healthy machines
-again and again. The worker latency profiles of OpenShift lengthen these periods.
+**Why.** A node that stops reporting becomes ``Ready=Unknown`` after the grace period of the node
+controller. One late report is enough for that. A check that waits less than one more reporting
+period reboots or replaces healthy machines again and again. The worker latency profiles of
+OpenShift lengthen these periods.
 
 **Fix.** Wait 300s, or at least the time that the message names.
 """
@@ -14,7 +15,18 @@ from virt_admit.forecasts.remediation import timeline
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
 from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, duration, format_duration, rule
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    duration,
+    format_duration,
+    rule,
+)
 
 _USUAL: Final = 5 * MINUTE
 
@@ -22,10 +34,16 @@ _USUAL: Final = 5 * MINUTE
 @dataclass(frozen=True)
 class Params:
     refused: int = duration("10s", "deny shorter times: one reporting period of the kubelet")
-    shortest: int = duration("60s", "warn about shorter times: the grace period of 50 s plus one period of 10 s")
-    medium: int = duration("140s", "the same for MediumUpdateAverageReaction: 2 min plus one period of 20 s")
+    shortest: int = duration(
+        "60s", "warn about shorter times: the grace period of 50 s plus one period of 10 s"
+    )
+    medium: int = duration(
+        "140s", "the same for MediumUpdateAverageReaction: 2 min plus one period of 20 s"
+    )
     low: int = duration(
-        "300s", "the same for LowUpdateSlowReaction: 5 min, without a further period so that the usual 300 s passes"
+        "300s",
+        "the same for LowUpdateSlowReaction: 5 min, without a further period so that the usual 300 "
+        "s passes",
     )
 
 
@@ -54,14 +72,17 @@ def check(obj: Object, context: Context[Params]) -> Findings:
             preferred = ", preferably 5m" if shortest < _USUAL else ""
             yield Finding(
                 condition.time.path,
-                f"{format_duration(time)} is too short to tell a brief interruption from a failure: healthy nodes would be "
-                f"remediated in a loop. Use at least {format_duration(shortest)}{preferred}.",
+                f"{format_duration(time)} is too short to tell a brief interruption from a "
+                "failure: healthy nodes would be remediated in a loop. Use at least "
+                f"{format_duration(shortest)}{preferred}.",
                 max_action=Action.DENY if time < params.refused else Action.WARN,
             )
 
 
 def _shortest(cluster: Cluster, params: Params) -> int:
-    """Return the shortest safe time for the cluster's latency profile; an unseen profile counts as the default."""
+    """Return the shortest safe time for the cluster's latency profile;
+    an unseen profile counts as the default.
+    """
     try:
         profile = timeline.latency_profile(cluster)
     except Unseen:

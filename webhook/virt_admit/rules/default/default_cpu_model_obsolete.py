@@ -1,9 +1,10 @@
 """The default CPU model is obsolete.
 
-**Why.** The node labeller removes obsolete models from all nodes. VMs that do not name their own model then find no
-node and do not start.
+**Why.** The node labeller removes obsolete models from all nodes. VMs that do not name their own
+model then find no node and do not start.
 
-**Fix.** Choose a model that the nodes offer, remove the default, or remove the model from the obsolete list.
+**Fix.** Choose a model that the nodes offer, remove the default, or remove the model from the
+obsolete list.
 """
 
 from typing import Final
@@ -18,8 +19,9 @@ _VALUE: Final = f"{cel_settings.cel_setting(Setting.DEFAULT_CPU_MODEL)}.orValue(
 _LISTED: Final = cel_settings.cel_setting(Setting.OBSOLETE_CPU_MODELS)
 _PREDEFINED: Final = f"[{', '.join(map(cel.text, sorted(configuration.PREDEFINED_OBSOLETE)))}]"
 _OBSOLETE: Final = (
-    f"(self.kind == '{KUBEVIRT.kind}' ? ({cel.entries(_LISTED)}.size() > 0 ? {cel.entries(_LISTED)}.map(model, model)"
-    f" : {_PREDEFINED}) : {_PREDEFINED} + {cel.items(_LISTED)})"
+    f"(self.kind == '{KUBEVIRT.kind}' ? ({cel.entries(_LISTED)}.size() > 0 ? "
+    f"{cel.entries(_LISTED)}.map(model, model) : {_PREDEFINED}) : {_PREDEFINED} + "
+    f"{cel.items(_LISTED)})"
 )
 
 
@@ -28,10 +30,15 @@ _OBSOLETE: Final = (
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when=f"{_VALUE} != null && {_VALUE} in {_OBSOLETE} && !({cel.one_of(_VALUE, _ON_THE_HOST)})",
+            when=(
+                f"{_VALUE} != null && {_VALUE} in {_OBSOLETE} && "
+                f"!({cel.one_of(_VALUE, _ON_THE_HOST)})"
+            ),
             path=cel_settings.cel_path(Setting.DEFAULT_CPU_MODEL),
-            message=f"{cel.shown(_VALUE)} + ' is obsolete, so no node offers it; VMs that do not name their own model could '"
-            " + 'not start. Choose another model.'",
+            message=(
+                f"{cel.shown(_VALUE)} + ' is obsolete, so no node offers it; VMs that do not name "
+                "their own model could ' + 'not start. Choose another model.'"
+            ),
             value=_VALUE,
         ),
     ),
@@ -48,6 +55,6 @@ def check(obj: Object, _context: Context) -> Findings:
         predefined = "predefined as " if model.text in configuration.PREDEFINED_OBSOLETE else ""
         yield Finding(
             model.path,
-            f"{show(model.text)} is {predefined}obsolete, so no node offers it; VMs that do not name their own model "
-            "could not start. Choose another model.",
+            f"{show(model.text)} is {predefined}obsolete, so no node offers it; VMs that do not "
+            "name their own model could not start. Choose another model.",
         )

@@ -1,15 +1,28 @@
 """Fewer than two nodes offer the default CPU model.
 
-**Why.** Every VM that does not name its own model needs this one. If no node offers it, none of these VMs starts. If
-only one node does, they start there and cannot migrate away. Names are compared exactly.
+**Why.** Every VM that does not name its own model needs this one. If no node offers it, none of
+these VMs starts. If only one node does, they start there and cannot migrate away. Names are
+compared exactly.
 
-**Fix.** Choose a model that at least two nodes carry as label ``cpu-model.node.kubevirt.io/…``, or ``host-model``.
+**Fix.** Choose a model that at least two nodes carry as label ``cpu-model.node.kubevirt.io/…``, or
+``host-model``.
 """
 
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    NODE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -31,11 +44,14 @@ def check(obj: Object, context: Context) -> Findings:
         return
     if nodes:
         message = (
-            f"only node {nodes[0]} offers {show(model)}; VMs that do not name their own model cannot migrate away. "
-            "Choose a model that at least 2 nodes offer."
+            f"only node {nodes[0]} offers {show(model)}; VMs that do not name their own model "
+            "cannot migrate away. Choose a model that at least 2 nodes offer."
         )
     else:
         alike = offers.alike(model)
         hint = f"Did you mean {alike[0]}?" if alike else "Choose a model that the nodes offer."
-        message = f"no node offers {show(model)}; VMs that do not name their own model cannot start. {hint}"
+        message = (
+            f"no node offers {show(model)}; VMs that do not name their own model cannot start. "
+            f"{hint}"
+        )
     yield Finding(field.path, message)

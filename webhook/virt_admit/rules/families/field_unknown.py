@@ -1,11 +1,13 @@
 """{subject} uses a field that does not exist.
 
-**Why.** The API server drops a field that the schema does not define, so the setting has no effect. ``kubectl`` rejects
-such a file by default. Other clients and GitOps tools lose the setting without an error. Only ``virt-admit check`` can
-find this, because the API server drops the field before it calls the webhook.
+**Why.** The API server drops a field that the schema does not define, so the setting has no effect.
+``kubectl`` rejects such a file by default. Other clients and GitOps tools lose the setting without
+an error. Only ``virt-admit check`` can find this, because the API server drops the field before it
+calls the webhook.
 
-**Fix.** Use the field that the message names, or remove it. A field counts as unknown only if no API version and no
-release that virt-admit has a table of defines it. A newer release may define it.{more}
+**Fix.** Use the field that the message names, or remove it. A field counts as unknown only if no
+API version and no release that virt-admit has a table of defines it. A newer release may define
+it.{more}
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +29,18 @@ from virt_admit.model.kubernetes.kinds import (
     VMI,
     VMIRS,
 )
-from virt_admit.rule import Action, Cause, Context, Finding, Findings, Kind, Object, Path, Rule, rule
+from virt_admit.rule import (
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Kind,
+    Object,
+    Path,
+    Rule,
+    rule,
+)
 
 
 def no_other_version(_: Object) -> Iterator[Path]:
@@ -37,14 +50,16 @@ def no_other_version(_: Object) -> Iterator[Path]:
 
 def other_capi_version(check: Object) -> Iterator[Path]:
     """Yield what capi-mhc-field-wrong-version reports."""
-    from virt_admit.model.remediation import capi_versions  # noqa: PLC0415 - the other kinds do without
+    # the other kinds do without
+    from virt_admit.model.remediation import capi_versions  # noqa: PLC0415
 
     return (field.path for field, _ in capi_versions.foreign_fields(check))
 
 
 def other_hco_version(hco: Object) -> Iterator[Path]:
     """Yield what hco-field-wrong-version reports."""
-    from virt_admit.model.kubevirt.settings import hco_versions  # noqa: PLC0415 - the other kinds do without
+    # the other kinds do without
+    from virt_admit.model.kubevirt.settings import hco_versions  # noqa: PLC0415
 
     return (field.path for field in hco_versions.foreign_fields(hco))
 
@@ -79,7 +94,9 @@ def unknown_field(
         for unknown in unknown_fields.find(obj):
             if unknown.path[:2] not in wrong_version:
                 yield Finding(
-                    unknown.path, check.first_that_fits(unknown.path, *unknown.messages), cause=Cause.FORBIDDEN
+                    unknown.path,
+                    check.first_that_fits(unknown.path, *unknown.messages),
+                    cause=Cause.FORBIDDEN,
                 )
 
     return check
@@ -90,7 +107,8 @@ RULES = (
         "capi-mhc-field-unknown",
         (CAPI_MHC,),
         "A Cluster API MachineHealthCheck",
-        "kubernetes-sigs/cluster-api:core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",
+        "kubernetes-sigs/cluster-api:core/config/crd/bases/"
+        "cluster.x-k8s.io_machinehealthchecks.yaml",
         other_capi_version,
         " The rule capi-mhc-field-wrong-version\nreports the fields of the other version.",
     ),
@@ -125,19 +143,22 @@ RULES = (
         "mhc-field-unknown",
         (MHC,),
         "A MachineHealthCheck",
-        "openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",
+        "openshift/machine-api-operator:install/"
+        "0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",
     ),
     unknown_field(
         "nhc-field-unknown",
         (NHC,),
         "A NodeHealthCheck",
-        "medik8s/node-healthcheck-operator:config/crd/bases/remediation.medik8s.io_nodehealthchecks.yaml",
+        "medik8s/node-healthcheck-operator:config/crd/bases/"
+        "remediation.medik8s.io_nodehealthchecks.yaml",
     ),
     unknown_field(
         "nm-field-unknown",
         (NM, NM_KUBEVIRT),
         "A NodeMaintenance",
-        "medik8s/node-maintenance-operator:config/crd/bases/nodemaintenance.medik8s.io_nodemaintenances.yaml",
+        "medik8s/node-maintenance-operator:config/crd/bases/"
+        "nodemaintenance.medik8s.io_nodemaintenances.yaml",
     ),
     unknown_field(
         "pool-field-unknown",
@@ -168,6 +189,7 @@ RULES = (
         "vmirs-field-unknown",
         (VMIRS,),
         "A VirtualMachineInstanceReplicaSet",
-        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineInstanceReplicaSetSpec",
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/"
+        "types.go#VirtualMachineInstanceReplicaSetSpec",
     ),
 )

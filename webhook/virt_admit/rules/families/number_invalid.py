@@ -1,4 +1,6 @@
-"""Numbers of workload updates and of migrations that KubeVirt or its operators cannot use. Each row has its own page."""
+"""Numbers of workload updates and of migrations that KubeVirt or its operators cannot use.
+Each row has its own page.
+"""
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -81,7 +83,9 @@ def invalid_number(
     denials: tuple[cel.Denial, ...],
     unreadable: str = "",
 ) -> Rule:
-    """Declare the rule of one number. Its messages get ``{value}`` as the user wrote it, and ``{number}``.
+    """Declare the rule of one number.
+
+    Its messages get ``{value}`` as the user wrote it, and ``{number}``.
 
     Args:
         read: raises ValueError for what is not such a number.
@@ -110,8 +114,9 @@ RULES = (
         "batch-eviction-interval-invalid",
         page="""The interval between eviction batches is not a positive duration.
 
-**Why.** Without a pause KubeVirt evicts one batch right after the other and stops nearly all VMs at once. The schema
-accepts any string: HyperConverged rejects a malformed duration, KubeVirt only on updates.
+**Why.** Without a pause KubeVirt evicts one batch right after the other and stops nearly all VMs at
+once. The schema accepts any string: HyperConverged rejects a malformed duration, KubeVirt only on
+updates.
 
 **Fix.** Write a duration such as ``1m0s``, which is the default.
 """,
@@ -129,7 +134,9 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
                 " leaves no pause: all batches of VMs are evicted at once. Use 1m0s.",
             ),
         ),
-        sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+        sources=(
+            "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
+        ),
     ),
     invalid_number(
         "batch-eviction-size-invalid",
@@ -137,7 +144,8 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
 
 **Why.** With 0 or less KubeVirt never evicts a VM, although ``Evict`` looks enabled.
 
-**Fix.** Write at least 1, or remove the field for the default of 10. To disable evictions, remove ``Evict``.
+**Fix.** Write at least 1, or remove the field for the default of 10. To disable evictions, remove
+``Evict``.
 """,
         kinds=(HCO, KUBEVIRT),
         fields=lambda obj: (workload_updates.block(obj)["batchEvictionSize"],),
@@ -151,17 +159,20 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
                 _UPDATES_PATH,
                 "batchEvictionSize",
                 "type(number) == int && number >= 1",
-                " is not a positive integer; KubeVirt never evicts a VM with less than 1. Use at least 1.",
+                " is not a positive integer; KubeVirt never evicts a VM with less than 1. Use at "
+                "least 1.",
             ),
         ),
-        sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+        sources=(
+            "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
+        ),
     ),
     invalid_number(
         "migration-bandwidth-invalid",
         page="""The migration bandwidth is negative or not a valid quantity.
 
-**Why.** The schema accepts a minus sign. virt-launcher then cannot build the parameters of the migration, and every
-migration fails. A value that is not a quantity stops the operator.
+**Why.** The schema accepts a minus sign. virt-launcher then cannot build the parameters of the
+migration, and every migration fails. A value that is not a quantity stops the operator.
 
 **Fix.** Write bytes per second with a unit, such as ``64Mi`` or ``1Gi``. ``0`` means no limit.
 """,
@@ -175,33 +186,47 @@ migration fails. A value that is not a quantity stops the operator.
                 _LIMITS,
                 _LIMITS_PATH,
                 BANDWIDTH,
-                f"(type(number) == int ? self.kind != 'HyperConverged' && number >= 0 : type(number) == string"
-                f" && number.size() <= {LONGEST} && number.matches({_QUANTITY}) && !number.matches('^-[0.]*[1-9]'))",
-                " is negative or not a quantity, so every migration fails. Use 64Mi, or 0 for no limit.",
+                "(type(number) == int ? self.kind != 'HyperConverged' && number >= 0 : "
+                f"type(number) == string && number.size() <= {LONGEST} && "
+                f"number.matches({_QUANTITY}) && !number.matches('^-[0.]*[1-9]'))",
+                " is negative or not a quantity, so every migration fails. Use 64Mi, or 0 for no "
+                "limit.",
             ),
         ),
         sources=(
-            "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#hcLiveMigrationToKv",
+            (
+                "kubevirt/hyperconverged-cluster-operator:controllers/handlers/"
+                "kubevirt.go#hcLiveMigrationToKv"
+            ),
             "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/vcpu/vcpu.go#QuantityToByte",
-            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+            (
+                "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+                "migrationpolicy-admitter.go#Admit"
+            ),
         ),
     ),
     invalid_number(
         "migration-parallel-limit-invalid",
         page="""A limit of parallel migrations is not a positive integer.
 
-**Why.** With a limit of 0 no live migration starts, and every drain of a node with ``LiveMigrate`` VMs hangs. The
-schema accepts a negative number, but the operators cannot decode it: virt-operator cannot read a KubeVirt that was
-created with one.
+**Why.** With a limit of 0 no live migration starts, and every drain of a node with ``LiveMigrate``
+VMs hangs. The schema accepts a negative number, but the operators cannot decode it: virt-operator
+cannot read a KubeVirt that was created with one.
 
 **Fix.** Write at least 1, or remove the field for the default.
 """,
         kinds=(HCO, KUBEVIRT),
-        fields=lambda obj: (migration_limits.block(obj)[PER_CLUSTER], migration_limits.block(obj)[PER_NODE]),
+        fields=lambda obj: (
+            migration_limits.block(obj)[PER_CLUSTER],
+            migration_limits.block(obj)[PER_NODE],
+        ),
         read=int32,
         least=1,
         too_small="0 means that no live migration starts and every drain hangs. Use at least 1.",
-        unreadable=f"the operators cannot read {{value}}. Use an integer from 1 to {MAX_INT32}, without quotes.",
+        unreadable=(
+            f"the operators cannot read {{value}}. Use an integer from 1 to {MAX_INT32}, without "
+            "quotes."
+        ),
         denials=(
             *(
                 _denial(
@@ -209,7 +234,8 @@ created with one.
                     _LIMITS_PATH,
                     name,
                     f"type(number) == int && number >= 1 && number <= {MAX_INT32}",
-                    f" is not a limit: with 0 every drain hangs. Use an integer from 1 to {MAX_INT32}, without quotes.",
+                    " is not a limit: with 0 every drain hangs. Use an integer from 1 to "
+                    f"{MAX_INT32}, without quotes.",
                 )
                 for name in (PER_CLUSTER, PER_NODE)
             ),
@@ -220,7 +246,8 @@ created with one.
         "migration-timeout-invalid",
         page="""A migration timeout is negative or not an integer.
 
-**Why.** A negative timeout expires immediately: KubeVirt cancels every migration, and drains never complete.
+**Why.** A negative timeout expires immediately: KubeVirt cancels every migration, and drains never
+complete.
 
 **Fix.** Write seconds as a positive integer, or remove the field for the default.
 """,
@@ -228,7 +255,10 @@ created with one.
         fields=migration_limits.timeouts,
         read=integer,
         least=0,
-        too_small="{number} is negative, so every migration is cancelled at once. Use a positive number of seconds.",
+        too_small=(
+            "{number} is negative, so every migration is cancelled at once. Use a positive number "
+            "of seconds."
+        ),
         unreadable="{value} is not an integer. Write a number of seconds, without unit or quotes.",
         denials=(
             *(
@@ -242,14 +272,24 @@ created with one.
                 )
                 for name, others in (
                     (COMPLETION_TIMEOUT, ""),
-                    (PROGRESS_TIMEOUT, " || self.kind == 'MigrationPolicy'"),  # a policy has no such field
+                    # a policy has no such field
+                    (PROGRESS_TIMEOUT, " || self.kind == 'MigrationPolicy'"),
                 )
             ),
         ),
         sources=(
-            "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
-            "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
-            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+            (
+                "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/"
+                "live-migration-source.go#shouldTriggerTimeout"
+            ),
+            (
+                "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/"
+                "live-migration-source.go#isMigrationProgressing"
+            ),
+            (
+                "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+                "migrationpolicy-admitter.go#Admit"
+            ),
         ),
     ),
 )

@@ -1,9 +1,11 @@
 """A NodeHealthCheck selects a node for which the fence agent has no parameters.
 
-**Why.** The operator looks parameters up by the exact node name. For a node without them the agent runs without an
-address, or not at all. The remediation neither fails nor is repeated, so the node and its VMs stay as they are.
+**Why.** The operator looks parameters up by the exact node name. For a node without them the agent
+runs without an address, or not at all. The remediation neither fails nor is repeated, so the node
+and its VMs stay as they are.
 
-**Fix.** Add the node to each entry of ``nodeparameters``, add a Secret in ``nodeSecretNames``, or do not select the node.
+**Fix.** Add the node to each entry of ``nodeparameters``, add a Secret in ``nodeSecretNames``, or
+do not select the node.
 """
 
 from virt_admit.forecasts.remediation import remediation_steps
@@ -19,7 +21,12 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Path, Un
     kinds=(FAR_TEMPLATE, NHC),
     reads={NHC: (), NODE: ("metadata.labels",), FAR_TEMPLATE: ()},
     action=Action.WARN,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
+    sources=(
+        (
+            "medik8s/"
+            "fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams"
+        ),
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     return _of_template(obj, context) if kinds.of(obj) is FAR_TEMPLATE else _of_check(obj, context)
@@ -49,12 +56,14 @@ def _of_check(nhc: Object, context: Context) -> Findings:
                 yield from _gaps(template, selection, "this check selects", step.reference.path)
 
 
-def _gaps(template: Object, nodes: Selection, selected_by: str, path: Path | None = None) -> Findings:
+def _gaps(
+    template: Object, nodes: Selection, selected_by: str, path: Path | None = None
+) -> Findings:
     for parameter, missing in far_gaps(template, (node.name for node in nodes.objects)):
         yield Finding(
             path or parameter.path,
-            f"no {parameter.path[-1]} for {names(missing, 80)}, which {selected_by}: fencing would fail silently. "
-            "Add a value or a Secret.",
+            f"no {parameter.path[-1]} for {names(missing, 80)}, which {selected_by}: fencing would "
+            "fail silently. Add a value or a Secret.",
             value=(parameter.path[-1], *missing),
         )
     if nodes.unseen and far_spec(template)["nodeparameters"].map:

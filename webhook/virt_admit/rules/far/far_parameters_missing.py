@@ -1,10 +1,11 @@
 """A fence agent has no parameter that differs between nodes.
 
-**Why.** Without an address for each node the agent cannot fence, or it fences the same machine for every unhealthy node.
-The operator's webhook rejects this.
+**Why.** Without an address for each node the agent cannot fence, or it fences the same machine for
+every unhealthy node. The operator's webhook rejects this.
 
-**Fix.** Add the parameters that differ to ``nodeparameters``, or write ``{{.NodeName}}`` into a shared value or into one of the
-shared Secret. Operators since 0.7 reject a template that has nothing but a Secret for each node.
+**Fix.** Add the parameters that differ to ``nodeparameters``, or write ``{{.NodeName}}`` into a
+shared value or into one of the shared Secret. Operators since 0.7 reject a template that has
+nothing but a Secret for each node.
 """
 
 from typing import Final
@@ -25,20 +26,28 @@ def _missing(of: str) -> str:
     return " && ".join(
         (
             cel.is_map(spec),
-            f"!({cel.is_text(f'{spec}.?sharedSecretName')} && {spec}.?sharedSecretName.orValue('') != '')",
+            (
+                f"!({cel.is_text(f'{spec}.?sharedSecretName')} && "
+                f"{spec}.?sharedSecretName.orValue('') != '')"
+            ),
             f"{cel.entries(f'{spec}.?nodeSecretNames')}.size() == 0",
             f"!({shared}.size() > 0 && {by_node}.size() > 0)",
             f"!{by_node}.exists(name, type({by_node}[name]) == map && {by_node}[name].size() > 0)",
-            f"!{shared}.exists(name, type({shared}[name]) == string && {shared}[name].contains('{{{{'))",
+            (
+                f"!{shared}.exists(name, type({shared}[name]) == string && "
+                f"{shared}[name].contains('{{{{'))"
+            ),
         )
     )
 
 
 _KNOWN: Final = (
-    f"oldObject != null && {_missing('oldObject')} && {_shared('self')}.all(name, name in {_shared('oldObject')})"
-    f" && {_shared('oldObject')}.all(name, name in {_shared('self')})"
+    f"oldObject != null && {_missing('oldObject')} && {_shared('self')}.all(name, name in "
+    f"{_shared('oldObject')}) && {_shared('oldObject')}.all(name, name in {_shared('self')})"
 )
-"""Whether an update keeps the fault. The keys of a map have no order in CEL, so they cannot be the value of a finding."""
+"""Whether an update keeps the fault. The keys of a map have no order in CEL,
+so they cannot be the value of a finding.
+"""
 
 
 @rule(
@@ -48,11 +57,18 @@ _KNOWN: Final = (
         cel.Denial(
             when=f"{_missing('self')} && !({_KNOWN})",
             path="'spec.template.spec.sharedparameters'",
-            message="'the fence agent cannot determine which machine to fence. Add nodeparameters, or write '"
-            " + '{{.NodeName}} into a shared value.'",
+            message=(
+                "'the fence agent cannot determine which machine to fence. Add nodeparameters, or "
+                "write ' + '{{.NodeName}} into a shared value.'"
+            ),
         ),
     ),
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
+    sources=(
+        (
+            "medik8s/"
+            "fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams"
+        ),
+    ),
 )
 def check(template: Object, _context: Context) -> Findings:
     spec = far_spec(template)
@@ -69,12 +85,14 @@ def check(template: Object, _context: Context) -> Findings:
     if any("{{" in value for value in shared.texts.values()):
         return
     problem = (
-        "the fence agent has the same parameters for every node" if shared.map else "the fence agent has no parameters"
+        "the fence agent has the same parameters for every node"
+        if shared.map
+        else "the fence agent has no parameters"
     )
     yield Finding(
         shared.path,
-        f"{problem}, so it cannot determine which machine to fence. Add nodeparameters, or write {{{{.NodeName}}}} into a "
-        "shared value.",
+        f"{problem}, so it cannot determine which machine to fence. Add nodeparameters, or write "
+        "{{.NodeName}} into a shared value.",
         cause=Cause.INVALID if shared.map else Cause.REQUIRED,
         value=tuple(shared.map),
     )

@@ -1,15 +1,27 @@
 """A template contains the password of a fence agent in plain text.
 
-**Why.** Every user who can read the template, an audit log or a backup can use the password to switch all nodes off.
+**Why.** Every user who can read the template, an audit log or a backup can use the password to
+switch all nodes off.
 
-**Fix.** Move the password into a Secret. Set the name of the Secret in ``sharedSecretName``, or per node in
-``nodeSecretNames``.
+**Fix.** Move the password into a Secret. Set the name of the Secret in ``sharedSecretName``, or per
+node in ``nodeSecretNames``.
 """
 
 from dataclasses import dataclass
 
 from virt_admit.model.remediation.remediators import far_parameters
-from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Field, Finding, Findings, Object, param, rule
+from virt_admit.rule import (
+    FAR_TEMPLATE,
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    param,
+    rule,
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,9 @@ class Params:
     kinds=(FAR_TEMPLATE,),
     params=Params(),
     action=Action.WARN,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#collectAllSecretParams",),
+    sources=(
+        "medik8s/fence-agents-remediation:fenceagentsremediation_params.go#collectAllSecretParams",
+    ),
 )
 def check(template: Object, context: Context[Params]) -> Findings:
     credentials = context.params.parameters
@@ -41,8 +55,8 @@ def check(template: Object, context: Context[Params]) -> Findings:
         if (name in credentials or f"--{name}" in credentials) and _has_value(value):
             yield Finding(
                 value.path,
-                "this credential is in plain text: every reader of the template can use it to switch nodes off. Move "
-                "it into a Secret (sharedSecretName or nodeSecretNames).",
+                "this credential is in plain text: every reader of the template can use it to "
+                "switch nodes off. Move it into a Secret (sharedSecretName or nodeSecretNames).",
                 value=name,  # never the credential
                 cause=Cause.FORBIDDEN,
             )

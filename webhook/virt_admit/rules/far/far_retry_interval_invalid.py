@@ -1,7 +1,7 @@
 """The ``retryinterval`` of a fence agent is not a valid duration.
 
-**Why.** The schema rejects other types and notations. Some values pass it and cannot be decoded, such as ``9999999h``. Then
-the operator cannot read any template of the cluster.
+**Why.** The schema rejects other types and notations. Some values pass it and cannot be decoded,
+such as ``9999999h``. Then the operator cannot read any template of the cluster.
 
 **Fix.** Write a duration in quotes, such as ``5s``, the default.
 """
@@ -9,7 +9,16 @@ the operator cannot read any template of the cluster.
 from virt_admit.model import cel_durations
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, parse_duration, rule
+from virt_admit.rule import (
+    FAR_TEMPLATE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    parse_duration,
+    rule,
+)
 
 
 @rule(
@@ -24,7 +33,10 @@ from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Ob
         ),
     ),
     sources=(
-        "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
+        (
+            "medik8s/fence-agents-remediation:config/crd/bases/"
+            "fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml"
+        ),
         "k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON",
     ),
 )

@@ -1,7 +1,8 @@
 """The sample of nodes for the fencing test is not a valid number or percentage.
 
-**Why.** The operator checks the agent's status on ``statusValidationSample`` nodes. The schema accepts only an integer of
-0 or more, or a string from ``0%`` to ``100%``. The API server rejects other values, so only ``check`` reports this.
+**Why.** The operator checks the agent's status on ``statusValidationSample`` nodes. The schema
+accepts only an integer of 0 or more, or a string from ``0%`` to ``100%``. The API server rejects
+other values, so only ``check`` reports this.
 
 **Fix.** Write a value such as ``5`` or ``"20%"``.
 """
@@ -29,12 +30,19 @@ _VALID: Final = (
         cel.Denial(
             when=f"{cel.present(_SAMPLE)} && !{_VALID}",
             path="'spec.statusValidationSample'",
-            message=f"{cel.shown(_VALUE)} + ' is neither an integer of 0 or more nor a percentage without leading zeros. '"
-            " + 'Write a value such as 5 or \"20%\".'",
+            message=(
+                f"{cel.shown(_VALUE)} + ' is neither an integer of 0 or more nor a percentage "
+                """without leading zeros. ' + 'Write a value such as 5 or "20%".'"""
+            ),
             value=_VALUE,
         ),
     ),
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediationtemplates CRD, x-kubernetes-validations",),
+    sources=(
+        (
+            "medik8s/fence-agents-remediation:fenceagentsremediationtemplates CRD, "
+            "x-kubernetes-validations"
+        ),
+    ),
 )
 def check(template: Object, _context: Context) -> Findings:
     sample = template.at("spec", "statusValidationSample")
@@ -44,6 +52,6 @@ def check(template: Object, _context: Context) -> Findings:
     if sample.text is None or not PERCENT.fullmatch(sample.text):
         yield Finding(
             sample.path,
-            f"{show(sample.value)} is neither an integer of 0 or more nor a percentage without leading zeros. "
-            'Write a value such as 5 or "20%".',
+            f"{show(sample.value)} is neither an integer of 0 or more nor a percentage without "
+            'leading zeros. Write a value such as 5 or "20%".',
         )

@@ -1,7 +1,7 @@
 """The ``timeout`` of a fence agent is zero or not a valid duration.
 
-**Why.** With 0 the operator stops the agent before it fences the node. If one value is not a valid duration, the operator
-cannot read any template of the cluster.
+**Why.** With 0 the operator stops the agent before it fences the node. If one value is not a valid
+duration, the operator cannot read any template of the cluster.
 
 **Fix.** Write more time than the slowest management board needs. The default is 60s.
 """
@@ -11,7 +11,16 @@ from typing import Final
 from virt_admit.model import cel_durations
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, parse_duration, rule
+from virt_admit.rule import (
+    FAR_TEMPLATE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    parse_duration,
+    rule,
+)
 
 _TIMEOUT: Final = "self.?spec.?template.?spec.?timeout"
 _PATH: Final = "'spec.template.spec.timeout'"

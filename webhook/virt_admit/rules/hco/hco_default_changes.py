@@ -1,8 +1,9 @@
 """The next release of HyperConverged changes a default of migrations that this object relies on.
 
-**Why.** From 1.19 on one migration leaves a node at a time instead of two, and a migration may take 20 s for each GiB
-instead of 150 s. Drains and upgrades take longer, and migrations of busy VMs end earlier. HyperConverged stores the
-defaults when it is created: a stored limit stays, a stored time-out of 150 s becomes 20 s.
+**Why.** From 1.19 on one migration leaves a node at a time instead of two, and a migration may take
+20 s for each GiB instead of 150 s. Drains and upgrades take longer, and migrations of busy VMs end
+earlier. HyperConverged stores the defaults when it is created: a stored limit stays, a stored
+time-out of 150 s becomes 20 s.
 
 **Fix.** Set the fields in ``liveMigrationConfig`` to the values that you want.
 """
@@ -13,7 +14,9 @@ from virt_admit.model.kubevirt.settings.running_release import running_hyperconv
 from virt_admit.rule import HCO, Action, Context, Field, Finding, Findings, Object, rule
 
 REPLACED = {"completionTimeoutPerGiB": 150}
-"""Stored values that the operator replaces when it is upgraded to 1.19 (assets/upgradePatches.json)."""
+"""Stored values that the operator replaces when it is upgraded to 1.19
+(assets/upgradePatches.json).
+"""
 REPLACED_BY = "1.19"
 
 
@@ -23,7 +26,10 @@ REPLACED_BY = "1.19"
     at_admission=False,
     target={releases.HYPERCONVERGED: "1.19", releases.KUBEVIRT: "1.9"},
     sources=(
-        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#LiveMigrationConfigurations",
+        (
+            "kubevirt/hyperconverged-cluster-operator:api/v1beta1/"
+            "hyperconverged_types.go#LiveMigrationConfigurations"
+        ),
         "kubevirt/hyperconverged-cluster-operator:assets/upgradePatches.json",
     ),
 )
@@ -32,7 +38,10 @@ def check(hco: Object, context: Context) -> Findings:
     if not target:
         return
     running = running_hyperconverged(hco, target)
-    before, after = (releases.about(releases.HYPERCONVERGED, each)["migration_limits"] for each in (running, target))
+    before, after = (
+        releases.about(releases.HYPERCONVERGED, each)["migration_limits"]
+        for each in (running, target)
+    )
     limits = setting(hco, Setting.MIGRATIONS)
     for key, value in after.items():
         field, old = limits[key], before.get(key, value)
@@ -40,15 +49,19 @@ def check(hco: Object, context: Context) -> Findings:
             continue
         if not field.present:
             message = (
-                f"HyperConverged {target} changes this default from {old} to {value}. Set the value that you want."
+                f"HyperConverged {target} changes this default from {old} to {value}. Set the "
+                "value that you want."
             )
             yield Finding(field.path, message)
         elif _is_replaced(field, key, target):
             message = (
-                f"HyperConverged {target} replaces the stored {old} by {value}. Use another value, such as {old + 1}."
+                f"HyperConverged {target} replaces the stored {old} by {value}. Use another value, "
+                f"such as {old + 1}."
             )
             yield Finding(field.path, message)
 
 
 def _is_replaced(field: Field, key: str, target: str) -> bool:
-    return releases.order(target) >= releases.order(REPLACED_BY) and field.integer == REPLACED.get(key)
+    return releases.order(target) >= releases.order(REPLACED_BY) and field.integer == REPLACED.get(
+        key
+    )

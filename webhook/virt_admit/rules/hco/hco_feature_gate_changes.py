@@ -1,7 +1,7 @@
 """The next release of HyperConverged changes a feature gate that is in use.
 
-**Why.** HyperConverged replaces feature gates by fields and then ignores the gate. The feature keeps its default, or the
-operator warns until the gate is removed.
+**Why.** HyperConverged replaces feature gates by fields and then ignores the gate. The feature
+keeps its default, or the operator warns until the gate is removed.
 
 **Fix.** Set the field that replaces the gate, and remove the gate.
 """
@@ -22,7 +22,10 @@ DEPRECATED = "deprecated"
     target={releases.HYPERCONVERGED: "1.16", releases.KUBEVIRT: "1.6"},
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/featuregatedetails/feature-gates.json",
-        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedFeatureGates",
+        (
+            "kubevirt/hyperconverged-cluster-operator:api/v1beta1/"
+            "hyperconverged_types.go#HyperConvergedFeatureGates"
+        ),
     ),
 )
 def check(hco: Object, context: Context) -> Findings:

@@ -1,9 +1,10 @@
 """A jsonpatch annotation of HyperConverged overrides checked settings, or is not valid.
 
-**Why.** HyperConverged applies the patch in ``kubevirt.kubevirt.io/jsonpatch`` to the KubeVirt resource that it writes.
-A patch of updates, migrations, evictions, CPU models or certificates replaces the settings that virt-admit checked in
-HyperConverged. A malformed JSON Patch, or one with a path outside ``/spec/``, stops the operator. An ``add`` of a path
-that an earlier operation set replaces the whole value (RFC 6902); the two are not merged.
+**Why.** HyperConverged applies the patch in ``kubevirt.kubevirt.io/jsonpatch`` to the KubeVirt
+resource that it writes. A patch of updates, migrations, evictions, CPU models or certificates
+replaces the settings that virt-admit checked in HyperConverged. A malformed JSON Patch, or one with
+a path outside ``/spec/``, stops the operator. An ``add`` of a path that an earlier operation set
+replaces the whole value (RFC 6902); the two are not merged.
 
 **Fix.** Set the field of HyperConverged instead, if it has one. Write one operation for each path.
 """
@@ -56,8 +57,9 @@ def check(hco: Object, _context: Context) -> Findings:
     if outside:
         yield Finding(
             annotation.path,
-            f"HyperConverged rejects this whole patch and stops, because it may only change paths below {SPEC}. "
-            f"Remove or correct {names([cut(path, 60) or '(empty)' for path in outside], 70)}",
+            "HyperConverged rejects this whole patch and stops, because it may only change paths "
+            f"below {SPEC}. Remove or correct "
+            f"{names([cut(path, 60) or '(empty)' for path in outside], 70)}",
         )
         return
     replaced = list(dict.fromkeys(_replaced(operations)))
@@ -89,7 +91,9 @@ def _operations(text: str) -> list[tuple[str, str]] | None:
         return None
     operations: list[tuple[str, str]] = []
     for step in steps:
-        operation, path = (step.get("op"), step.get("path")) if isinstance(step, dict) else (None, None)
+        operation, path = (
+            (step.get("op"), step.get("path")) if isinstance(step, dict) else (None, None)
+        )
         if operation not in OPERATIONS or not isinstance(path, str):
             return None
         operations.append((operation, path))

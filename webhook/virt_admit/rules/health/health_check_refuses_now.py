@@ -1,13 +1,16 @@
 """A health check reports that it remediates nothing now.
 
-**Why.** More of its machines or nodes are unhealthy than its limit allows, or the owner of a Machine does not replace it. The
-check looks as if it worked. But VMs on a node that is lost now never start elsewhere, until an administrator acts.
+**Why.** More of its machines or nodes are unhealthy than its limit allows, or the owner of a
+Machine does not replace it. The check looks as if it worked. But VMs on a node that is lost now
+never start elsewhere, until an administrator acts.
 
-The status counts if it is of the present spec and of the same number of objects. A NodeHealthCheck that is disabled has
-rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and ``remediation-template-invalid``.
+The status counts if it is of the present spec and of the same number of objects. A NodeHealthCheck
+that is disabled has rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and
+``remediation-template-invalid``.
 
-**Fix.** Repair as many of the unhealthy machines and nodes as are above the limit. ``virt-admit explain``
-names them. Do not raise the limit for them: the check would then act on a fault of the whole cluster.
+**Fix.** Repair as many of the unhealthy machines and nodes as are above the limit.
+``virt-admit explain`` names them. Do not raise the limit for them: the check would then act on a
+fault of the whole cluster.
 """
 
 from virt_admit.forecasts.remediation import control_plane_deadlocks, reported_status
@@ -26,9 +29,18 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
     event="RemediationRefused",
     at_admission=False,
     sources=(
-        "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile",
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go",
-        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#reconcile",
+        (
+            "medik8s/node-healthcheck-operator:internal/controller/"
+            "nodehealthcheck_controller.go#Reconcile"
+        ),
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go"
+        ),
+        (
+            "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/"
+            "machinehealthcheck_controller.go#reconcile"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -46,10 +58,14 @@ def check(obj: Object, context: Context) -> Findings:
             repair = f"Repair {refused.surplus} of them, then it acts on the {others}."
         message = f"{counts}, so it remediates nothing now{refused.limit}. {repair}"
         yield Finding(path, message, command=_explain(obj, view))
-    stuck = control_plane_deadlocks.deadlocks(context.cluster)  # machine-without-node says it of the Machine
+    # machine-without-node says it of the Machine
+    stuck = control_plane_deadlocks.deadlocks(context.cluster)
     refusals = reported_status.refusals(view, selection, context.cluster)
     for left in (each for each in refusals if each.machine.full_name not in stuck):
-        waits = f"{cut(left.owner, 60)} has not remediated machine {left.machine.name[:63]} {cut(left.lasts, 60)}"
+        waits = (
+            f"{cut(left.owner, 60)} has not remediated machine {left.machine.name[:63]} "
+            f"{cut(left.lasts, 60)}"
+        )
         see = about("describe", left.machine, CAPI_MACHINE)
         yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name, command=see)
 

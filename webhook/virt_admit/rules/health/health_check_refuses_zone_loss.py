@@ -1,8 +1,9 @@
 """The limit of a health check stops all remediation when its largest zone is lost.
 
-**Why.** A health check counts a node as unhealthy from the first second of its condition. When a zone is lost, all of its
-nodes become unhealthy at the same moment. If they exceed the limit, the check remediates none of them, and VMs on them never
-start elsewhere until an administrator acts. Often the limit is meant to do that: then leave the finding.
+**Why.** A health check counts a node as unhealthy from the first second of its condition. When a
+zone is lost, all of its nodes become unhealthy at the same moment. If they exceed the limit, the
+check remediates none of them, and VMs on them never start elsewhere until an administrator acts.
+Often the limit is meant to do that: then leave the finding.
 
 **Fix.** Use a limit that covers the largest zone, or one health check for each zone.
 """
@@ -22,9 +23,15 @@ from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, c
     event="RemediationRefused",
     at_admission=False,
     sources=(
-        "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile",
+        (
+            "medik8s/node-healthcheck-operator:internal/controller/"
+            "nodehealthcheck_controller.go#Reconcile"
+        ),
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck#isAllowedRemediation",
-        "kubernetes-sigs/cluster-api:internal/controllers/machinehealthcheck/machinehealthcheck_controller.go",
+        (
+            "kubernetes-sigs/cluster-api:internal/controllers/machinehealthcheck/"
+            "machinehealthcheck_controller.go"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -34,7 +41,9 @@ def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit = view.range if view.range.present else view.limit
     path = limit.path if limit.present else obj["spec"].path
-    yield Finding(path, check.first_that_fits(path, *_messages(view, limit, found)), value=found.zone)
+    yield Finding(
+        path, check.first_that_fits(path, *_messages(view, limit, found)), value=found.zone
+    )
 
 
 def _messages(view: HealthCheck, limit: Field, found: RefusedZone) -> tuple[str, str]:
@@ -42,7 +51,9 @@ def _messages(view: HealthCheck, limit: Field, found: RefusedZone) -> tuple[str,
     word = f"{limit.path[-1]} {show(limit.value)}" if limit.present else "the default limit"
     zone = cut(found.zone, 40)
     problem = f"zone {zone} has {found.selected} of {found.total} selected {subject}: if it is lost"
-    value = f"[1-{found.selected}]" if view.range.present else str(zone_limits.least_limit(view, found))
+    value = (
+        f"[1-{found.selected}]" if view.range.present else str(zone_limits.least_limit(view, found))
+    )
     remedy = f"Use a limit of {value} or one check for each zone."
     return (
         f"{problem}, {word} refuses every remediation, so its VMs never restart. {remedy}",

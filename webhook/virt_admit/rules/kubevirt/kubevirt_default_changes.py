@@ -1,11 +1,11 @@
 """The update changes a default that this KubeVirt relies on, or skips a release.
 
-**Why.** A setting that is absent follows the default of the release. Since 1.6 changes of a VM are applied to the running
-guest, where earlier releases waited for a restart. Since 1.9 the features of beta gates are on by default. KubeVirt
-supports updates from one minor release to the next alone.
+**Why.** A setting that is absent follows the default of the release. Since 1.6 changes of a VM are
+applied to the running guest, where earlier releases waited for a restart. Since 1.9 the features of
+beta gates are on by default. KubeVirt supports updates from one minor release to the next alone.
 
-**Fix.** Update to each minor release in turn. Set the field to the value that you want before the upgrade. Add the gates
-of unwanted features to ``disabledFeatureGates``.
+**Fix.** Update to each minor release in turn. Set the field to the value that you want before the
+upgrade. Add the gates of unwanted features to ``disabledFeatureGates``.
 """
 
 from virt_admit.model import releases
@@ -32,12 +32,18 @@ def check(kubevirt: Object, context: Context) -> Findings:
         return
     yield from _skipped(kubevirt, target)
     running = running_release(kubevirt, target)
-    before, after = releases.about(releases.KUBEVIRT, running), releases.about(releases.KUBEVIRT, target)
+    before, after = (
+        releases.about(releases.KUBEVIRT, running),
+        releases.about(releases.KUBEVIRT, target),
+    )
     for path, value in after["defaults"].items():
         old, field = before["defaults"].get(path, value), kubevirt.at(*path.split("."))
         if old != value and not field.present:
             remedy = f"Set {field.path[-1]}: {old} to keep it."
-            yield Finding(field.path, f"KubeVirt {target} changes this default from {old} to {value}. {remedy}")
+            yield Finding(
+                field.path,
+                f"KubeVirt {target} changes this default from {old} to {value}. {remedy}",
+            )
     if after["beta_is_on"] and not before["beta_is_on"]:
         yield from _gates_that_turn_on(kubevirt, after["gates"], target)
 
@@ -51,8 +57,8 @@ def _skipped(kubevirt: Object, target: str) -> Findings:
     if running.major == major and running.minor + 1 < minor:
         yield Finding(
             field.path,
-            f"an update from {running.major}.{running.minor} to {target} skips minor releases, which KubeVirt does not "
-            f"support. Update to {major}.{running.minor + 1} first.",
+            f"an update from {running.major}.{running.minor} to {target} skips minor releases, "
+            f"which KubeVirt does not support. Update to {major}.{running.minor + 1} first.",
             value=target,
         )
 
@@ -62,7 +68,12 @@ def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) ->
     new = sorted(gate for gate, state in gates.items() if state == "Beta" and gate not in named)
     if not new:
         return
-    path = kubevirt.at("spec", "configuration", "developerConfiguration", "disabledFeatureGates").path
-    start, remedy = f"KubeVirt {target} turns on {len(new)} beta features", "Disable the unwanted ones."
+    path = kubevirt.at(
+        "spec", "configuration", "developerConfiguration", "disabledFeatureGates"
+    ).path
+    start, remedy = (
+        f"KubeVirt {target} turns on {len(new)} beta features",
+        "Disable the unwanted ones.",
+    )
     width = check.room(path) - len(f"{start}: . {remedy}")
     yield Finding(path, f"{start}: {names(new, width)}. {remedy}", value=", ".join(new))

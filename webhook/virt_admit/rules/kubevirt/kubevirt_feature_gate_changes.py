@@ -1,7 +1,8 @@
 """The next release changes a feature gate that is in use.
 
-**Why.** A gate of a feature that has graduated does nothing any more: the feature cannot be disabled. The feature of a
-discontinued gate is removed, and KubeVirt rejects VMs that use it. A gate that the release does not know is ignored.
+**Why.** A gate of a feature that has graduated does nothing any more: the feature cannot be
+disabled. The feature of a discontinued gate is removed, and KubeVirt rejects VMs that use it. A
+gate that the release does not know is ignored.
 
 **Fix.** Remove the gate after the upgrade. Replace a discontinued feature before the upgrade.
 """
@@ -39,17 +40,30 @@ def check(obj: Object, context: Context) -> Findings:
 def _finding(gate: NamedGate, state: str, target: str) -> Findings:
     kubevirt = f"KubeVirt {target}"
     if state == "GA" and gate.enabled:
-        message = f"{kubevirt} always has the feature {gate.name}, so this gate does nothing. Remove it."
+        message = (
+            f"{kubevirt} always has the feature {gate.name}, so this gate does nothing. Remove it."
+        )
         yield Finding(gate.path, message, value=gate.name, max_action=Action.AUDIT)
     elif state == "GA":
-        message = f"{kubevirt} always has the feature {gate.name}: it can no longer be disabled. Prepare for it."
+        message = (
+            f"{kubevirt} always has the feature {gate.name}: it can no longer be disabled. Prepare "
+            "for it."
+        )
         yield Finding(gate.path, message, value=gate.name)
     elif state == "Deprecated" and gate.enabled:
-        message = f"{kubevirt} deprecates the feature gate {gate.name}; a later release removes it. Plan a replacement."
+        message = (
+            f"{kubevirt} deprecates the feature gate {gate.name}; a later release removes it. Plan "
+            "a replacement."
+        )
         yield Finding(gate.path, message, value=gate.name)
     elif state == "Discontinued" and gate.enabled:
-        message = f"{kubevirt} removes the feature of the gate {gate.name}. Stop using the feature before the upgrade."
+        message = (
+            f"{kubevirt} removes the feature of the gate {gate.name}. Stop using the feature "
+            "before the upgrade."
+        )
         yield Finding(gate.path, message, value=gate.name)
     elif not state and gate.enabled:
-        message = f"{kubevirt} does not know the feature gate {gate.name} and ignores it. Remove it."
+        message = (
+            f"{kubevirt} does not know the feature gate {gate.name} and ignores it. Remove it."
+        )
         yield Finding(gate.path, message, value=gate.name)

@@ -1,9 +1,9 @@
 """A feature gate has a name that no release knows, or the running KubeVirt has removed its feature.
 
-**Why.** KubeVirt and HyperConverged ignore unknown feature gates silently, so a misspelt gate changes nothing. Names of
-KubeVirt's gates are compared exactly; those of HyperConverged in any case. A gate whose feature was removed does nothing
-either, and KubeVirt rejects VMs that use the feature. What HyperConverged writes into its KubeVirt is not judged: its JSON
-patch for KubeVirt is.
+**Why.** KubeVirt and HyperConverged ignore unknown feature gates silently, so a misspelt gate
+changes nothing. Names of KubeVirt's gates are compared exactly; those of HyperConverged in any
+case. A gate whose feature was removed does nothing either, and KubeVirt rejects VMs that use the
+feature. What HyperConverged writes into its KubeVirt is not judged: its JSON patch for KubeVirt is.
 
 **Fix.** Write the name as the documentation of the release does, or remove the entry.
 """
@@ -17,7 +17,19 @@ from virt_admit.model.kubevirt.settings import feature_gates, versions
 from virt_admit.model.kubevirt.settings.feature_gates import JSON_PATCH, NamedGate
 from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.messages import did_you_mean
-from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Cluster, Context, Finding, Findings, Object, cut, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    Action,
+    Cause,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    cut,
+    rule,
+)
 
 _INSTEAD: Final = {
     "ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes.",
@@ -40,9 +52,13 @@ def check(obj: Object, context: Context) -> Findings:
     if is_managed(obj) or _may_know_others(obj):
         return
     yield from _removed(obj, context.cluster)
-    yield from _findings(feature_gates.kubevirt_gates(obj), releases.kubevirt_gates(), "KubeVirt", exact=True)
+    yield from _findings(
+        feature_gates.kubevirt_gates(obj), releases.kubevirt_gates(), "KubeVirt", exact=True
+    )
     if obj.kind == HCO.kind:  # the schema of v1beta1 has a field for each gate
-        listed = (gate for gate in feature_gates.hyperconverged_gates(obj) if gate.path[-1] == "name")
+        listed = (
+            gate for gate in feature_gates.hyperconverged_gates(obj) if gate.path[-1] == "name"
+        )
         yield from _findings(listed, releases.hyperconverged_gates(), "HyperConverged", exact=False)
 
 
@@ -57,14 +73,16 @@ def _removed(obj: Object, cluster: Cluster) -> Findings:
         if gate.enabled and states.get(gate.name) == "Discontinued":
             yield Finding(
                 gate.path,
-                f"KubeVirt {release} has removed the feature of {gate.name}, so this gate does nothing. "
-                f"{_INSTEAD.get(gate.name, 'Remove it.')}",
+                f"KubeVirt {release} has removed the feature of {gate.name}, so this gate does "
+                f"nothing. {_INSTEAD.get(gate.name, 'Remove it.')}",
                 value=gate.name,
                 cause=Cause.NOT_SUPPORTED,
             )
 
 
-def _findings(gates: Iterable[NamedGate], known: Iterable[str], owner: str, *, exact: bool) -> Findings:
+def _findings(
+    gates: Iterable[NamedGate], known: Iterable[str], owner: str, *, exact: bool
+) -> Findings:
     every = sorted(known)
     words = {word if exact else word.lower() for word in every}
     for gate in gates:
@@ -85,9 +103,13 @@ _OLDEST: Final = versions.Version(1, 0)
 
 
 def _may_know_others(obj: Object) -> bool:
-    """Whether the operator that wrote the status is newer or older than the tables, so that it may know other gates."""
+    """Whether the operator that wrote the status is newer or older than the tables,
+    so that it may know other gates.
+    """
     if obj.kind == KUBEVIRT.kind:
         running = versions.parse_version(obj.at("status", "observedKubeVirtVersion").text)
         return running is not None and (running[:2] > versions.NEWEST[:2] or running < _OLDEST)
     operator = versions.hco_release(obj)
-    return operator is not None and operator[:2] > releases.order(releases.releases(releases.HYPERCONVERGED)[-1])
+    return operator is not None and operator[:2] > releases.order(
+        releases.releases(releases.HYPERCONVERGED)[-1]
+    )

@@ -1,10 +1,10 @@
 """A field is set that the next release of KubeVirt no longer has.
 
-**Why.** The API server drops a field that the schema of the new release does not have, without a message. What the field
-asked for no longer happens.
+**Why.** The API server drops a field that the schema of the new release does not have, without a
+message. What the field asked for no longer happens.
 
-**Fix.** Remove the field, and set what replaces it. Between 1.5 and 1.9 one field was removed: ``basePolicy`` of a pool,
-which ``sortPolicy`` replaces.
+**Fix.** Remove the field, and set what replaces it. Between 1.5 and 1.9 one field was removed:
+``basePolicy`` of a pool, which ``sortPolicy`` replaces.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,9 @@ from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Ob
     action=Action.WARN,
     at_admission=False,
     target={releases.KUBEVIRT: "1.6"},
-    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/validations_generated.go",),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/validations_generated.go",
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     target = context.target.kubevirt
@@ -27,12 +29,17 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for written, release in releases.removed_fields(releases.KUBEVIRT, obj.kind, target):
         for field in _at(obj.root, written.split(".")):
-            message = f"KubeVirt {release} removed this field, and the API server drops it silently. Remove it."
+            message = (
+                f"KubeVirt {release} removed this field, and the API server drops it silently. "
+                "Remove it."
+            )
             yield Finding(field.path, message, value=field.path[-1], cause=Cause.NOT_SUPPORTED)
 
 
 def _at(field: Field, steps: list[str]) -> Iterator[Field]:
-    """Yield each present field at the path; ``[]`` after a name means every item of a list or a map."""
+    """Yield each present field at the path; ``[]`` after a name means every item of a list or a
+    map.
+    """
     if not steps:
         yield field
         return

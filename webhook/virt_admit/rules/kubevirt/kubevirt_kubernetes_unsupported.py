@@ -1,7 +1,8 @@
 """KubeVirt and Kubernetes would not go together after the upgrade.
 
-**Why.** A release of KubeVirt is built for three releases of Kubernetes and tested with them alone. With a newer one its API
-calls may be gone, and launcher pods may fail on what the kubelet changed; with an older one it uses what is not there yet.
+**Why.** A release of KubeVirt is built for three releases of Kubernetes and tested with them alone.
+With a newer one its API calls may be gone, and launcher pods may fail on what the kubelet changed;
+with an older one it uses what is not there yet.
 
 **Fix.** Update the one that lags behind first, by one minor release at a time.
 """
@@ -47,6 +48,13 @@ def check(kubevirt: Object, context: Context) -> Findings:
     if releases.order(kubernetes) < releases.order(first):
         yield Finding(field.path, f"{pair}. Update Kubernetes first.", value=kubernetes)
     elif releases.order(kubernetes) > releases.order(last):
-        newer = next((one for one in SUPPORTED if releases.order(SUPPORTED[one][1]) >= releases.order(kubernetes)), "")
+        newer = next(
+            (
+                one
+                for one in SUPPORTED
+                if releases.order(SUPPORTED[one][1]) >= releases.order(kubernetes)
+            ),
+            "",
+        )
         remedy = f"Update KubeVirt to {newer} first" if newer else f"Stay at Kubernetes {last}"
         yield Finding(field.path, f"{pair}. {remedy}.", value=kubernetes)

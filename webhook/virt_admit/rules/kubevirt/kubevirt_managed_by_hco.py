@@ -1,9 +1,11 @@
 """A KubeVirt or CDI that HyperConverged manages is edited directly.
 
-**Why.** HyperConverged writes the whole spec of these resources and restores it within minutes. The edit seems to work
-and is then lost. ``check`` also reports a file with the label of HyperConverged, because applying it is such an edit.
+**Why.** HyperConverged writes the whole spec of these resources and restores it within minutes. The
+edit seems to work and is then lost. ``check`` also reports a file with the label of HyperConverged,
+because applying it is such an edit.
 
-**Fix.** Edit HyperConverged. Use its ``…/jsonpatch`` annotations for settings that it does not have.
+**Fix.** Edit HyperConverged. Use its ``…/jsonpatch`` annotations for settings that it does not
+have.
 """
 
 from dataclasses import dataclass
@@ -34,7 +36,10 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     old = context.old
     from_file = old is None and not context.user  # check without --old; every request has a user
     changed = old is not None and obj["spec"].value != old["spec"].value
-    if not (changed or (from_file and obj["spec"].map)) or obj.labels.get(MANAGED_BY) != HCO_OPERATOR:
+    if (
+        not (changed or (from_file and obj["spec"].map))
+        or obj.labels.get(MANAGED_BY) != HCO_OPERATOR
+    ):
         return
     if not any(fnmatchcase(context.user, operator) for operator in context.params.operators):
         yield Finding(

@@ -1,10 +1,12 @@
 """An update of KubeVirt does not end.
 
-**Why.** virt-operator goes on after virt-handler of every node is replaced and ready, and a node that does not report keeps
-its old one. VMs run on, and KubeVirt stays ``Progressing`` and ``Degraded``: these say only that the update is under way.
+**Why.** virt-operator goes on after virt-handler of every node is replaced and ready, and a node
+that does not report keeps its old one. VMs run on, and KubeVirt stays ``Progressing`` and
+``Degraded``: these say only that the update is under way.
 
-**Fix.** Bring the node back. If it stays away, make sure that it is off, and delete its Machine, or else its Node: the update
-then goes on by itself. Do not edit the DaemonSet: virt-operator sets it back.
+**Fix.** Bring the node back. If it stays away, make sure that it is off, and delete its Machine, or
+else its Node: the update then goes on by itself. Do not edit the DaemonSet: virt-operator sets it
+back.
 """
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
@@ -36,9 +38,14 @@ from virt_admit.rule import (
 )
 def check(kubevirt: Object, context: Context) -> Findings:
     held = kubevirt_updates.held(context.cluster)
-    if held is not None and (held.kubevirt.namespace, held.kubevirt.name) == (kubevirt.namespace, kubevirt.name):
+    if held is not None and (held.kubevirt.namespace, held.kubevirt.name) == (
+        kubevirt.namespace,
+        kubevirt.name,
+    ):
         path = kubevirt.condition("Progressing")["status"].path
         problem = problem_of(ProblemCause.COMPONENT, kubevirt)
-        yield Finding(path, held.brief, value=held.nodes, problem=problem, command=command_of(held.remedy))
+        yield Finding(
+            path, held.brief, value=held.nodes, problem=problem, command=command_of(held.remedy)
+        )
     elif kubevirt_updates.is_under_way(kubevirt):
         yield from more_may_exist(context.cluster, NODE)

@@ -1,7 +1,8 @@
 """A LimitRange refuses every new pod of a VM that runs.
 
-**Why.** Its pod was made before the LimitRange, or before a change of it. The VM runs on, but a migration or a restart of it
-does not begin: the API server refuses the new pod. So a drain of its node hangs, and after the loss of its node it stays off.
+**Why.** Its pod was made before the LimitRange, or before a change of it. The VM runs on, but a
+migration or a restart of it does not begin: the API server refuses the new pod. So a drain of its
+node hangs, and after the loss of its node it stays off.
 
 **Fix.** Raise what the message names in the LimitRange, or change what the VM asks for.
 """
@@ -60,7 +61,9 @@ def check(limits: Object, context: Context) -> Findings:
         except Unseen as missing:
             migration, unseen = "", unseen or missing.what
         start = quotas.start_refusal(vmi, (), context.cluster) if vmis.owner(vmi, VM.kind) else None
-        restart = _why(limits, start.reason.removesuffix(f": {quotas.EACH}") if start is not None else "")
+        restart = _why(
+            limits, start.reason.removesuffix(f": {quotas.EACH}") if start is not None else ""
+        )
         what = " and ".join(["its migration"] * bool(migration) + ["its restart"] * bool(restart))
         if what:
             refused.setdefault(what, {})[vmi.name] = migration or restart
@@ -70,8 +73,9 @@ def check(limits: Object, context: Context) -> Findings:
         path = limits.at("spec", "limits").path
         yield Finding(
             path,
-            f"{why}: the new pod of VM {name[:63]}{more} is refused, so that {what} never begin{'s' * (' and ' not in what)}. "
-            "Raise it in the LimitRange, or change what the VM asks for.",
+            f"{why}: the new pod of VM {name[:63]}{more} is refused, so that {what} never "
+            f"begin{'s' * (' and ' not in what)}. Raise it in the LimitRange, or change what the "
+            "VM asks for.",
             value=sorted(reasons),
             problem=problem_of(ProblemCause.LIMIT_RANGE, limits),
         )
@@ -82,5 +86,7 @@ def check(limits: Object, context: Context) -> Findings:
 def _why(limits: Object, said: str) -> str:
     """Return what a LimitRange refuses of a pod; empty: it refuses nothing, or another one does."""
     whose, _, why = said.partition(": ")
-    is_own = whose.startswith("LimitRange ") and limits.name in whose.removeprefix("LimitRange ").split(", ")
+    is_own = whose.startswith("LimitRange ") and limits.name in whose.removeprefix(
+        "LimitRange "
+    ).split(", ")
     return why if is_own else ""

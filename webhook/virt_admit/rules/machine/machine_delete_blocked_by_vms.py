@@ -1,16 +1,26 @@
 """A machine is deleted although a VM blocks the drain of its node or finds no room.
 
-**Why.** The deletion drains the node first and respects disruption budgets even if the node is unreachable. A VM that
-must live-migrate and cannot, or that waits for a controller outside KubeVirt, stays on the node. The machine then
-stays in ``Deleting``.
+**Why.** The deletion drains the node first and respects disruption budgets even if the node is
+unreachable. A VM that must live-migrate and cannot, or that waits for a controller outside
+KubeVirt, stays on the node. The machine then stays in ``Deleting``.
 
-**Fix.** Fix what keeps the VM from migrating, or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and
-restart it, or stop it.
+**Fix.** Fix what keeps the VM from migrating, or set ``evictionStrategy: LiveMigrateIfPossible`` or
+``None`` and restart it, or stop it.
 """
 
 from virt_admit.forecasts.drain import capacity, machine_vms
 from virt_admit.model.remediation import machines
-from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, Operation, names, rule
+from virt_admit.rule import (
+    MACHINE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    names,
+    rule,
+)
 
 
 @rule(
@@ -19,7 +29,9 @@ from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object,
     operations=(Operation.DELETE,),
     action=Action.WARN,
     event="DrainBlocked",
-    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",),
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",
+    ),
 )
 def check(machine: Object, context: Context) -> Findings:
     evictions = machine_vms.evictions(machine, context.cluster)
@@ -31,7 +43,9 @@ def check(machine: Object, context: Context) -> Findings:
             value=machine.name,
         )
     yield from evictions.unseen
-    if evictions.reactions and (short := capacity.shortage(context.cluster, machines.node_name(machine))):
+    if evictions.reactions and (
+        short := capacity.shortage(context.cluster, machines.node_name(machine))
+    ):
         yield Finding(
             machine.metadata["name"].path,
             f"the drain of its node finds no {short.text}. {short.remedy}, or stop VMs.",

@@ -1,8 +1,8 @@
 """A machine is excluded from draining.
 
-**Why.** When the machine is deleted, also by a health check or by scaling down, its node is switched off without a
-drain. VMs are cut off instead of migrating. Only the key of the annotation counts: the value ``"false"`` does not
-disable it.
+**Why.** When the machine is deleted, also by a health check or by scaling down, its node is
+switched off without a drain. VMs are cut off instead of migrating. Only the key of the annotation
+counts: the value ``"false"`` does not disable it.
 
 **Fix.** Remove ``machine.openshift.io/exclude-node-draining``, unless the node is already lost.
 """
@@ -28,5 +28,6 @@ def check(machine: Object, context: Context) -> Findings:
         affected = f" ({names((vmi.full_name for vmi in known), 45)})" if known else ""
         yield Finding(
             annotation.path,
-            f"with any value the machine is deleted without a drain, which cuts off its VMs{affected}. Remove the annotation.",
+            "with any value the machine is deleted without a drain, which cuts off its "
+            f"VMs{affected}. Remove the annotation.",
         )

@@ -1,16 +1,28 @@
 """A pre-drain hook blocks the remediation of a machine that a MachineHealthCheck watches.
 
-**Why.** Remediation deletes the machine, and the deletion waits before the drain until the owner of the hook removes
-it. Until then a failed machine is not replaced and its volumes stay attached.
+**Why.** Remediation deletes the machine, and the deletion waits before the drain until the owner of
+the hook removes it. Until then a failed machine is not replaced and its volumes stay attached.
 
-**Fix.** Make sure that the owner of the hook also removes it for failed nodes, or exclude the machine from health
-checks.
+**Fix.** Make sure that the owner of the hook also removes it for failed nodes, or exclude the
+machine from health checks.
 """
 
 from typing import Final
 
 from virt_admit.model.remediation import check_scope, machines
-from virt_admit.rule import MACHINE, MHC, Action, Context, Finding, Findings, Object, names, rule, show, union
+from virt_admit.rule import (
+    MACHINE,
+    MHC,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    names,
+    rule,
+    show,
+    union,
+)
 
 _OPERATOR: Final = "clusteroperator/"
 """Owner prefix of the cluster operators, such as etcd. They remove their hooks in time."""

@@ -1,14 +1,17 @@
 """A Machine has no node, long after it was created.
 
-**Why.** Its node never comes: no host or instance is free, or the host does not start, or its kubelet does not join. The room
-for VMs that it was made for is missing. A MachineSet that is scaled down later may delete a Machine that works instead.
+**Why.** Its node never comes: no host or instance is free, or the host does not start, or its
+kubelet does not join. The room for VMs that it was made for is missing. A MachineSet that is scaled
+down later may delete a Machine that works instead.
 
-Cluster API itself may wait: its controllers need a node too, and one that does not tolerate the taints of control-plane nodes
-finds none when the last other node is replaced.
+Cluster API itself may wait: its controllers need a node too, and one that does not tolerate the
+taints of control-plane nodes finds none when the last other node is replaced.
 
-An hour is enough, or twice the time of the slowest Machine whose node came. A Machine that is being deleted does not count.
+An hour is enough, or twice the time of the slowest Machine whose node came. A Machine that is being
+deleted does not count.
 
-**Fix.** Provide what it waits for. Or mark it for deletion, and lower the replicas of its MachineSet: it is deleted first then.
+**Fix.** Provide what it waits for. Or mark it for deletion, and lower the replicas of its
+MachineSet: it is deleted first then.
 """
 
 from collections.abc import Mapping
@@ -54,7 +57,10 @@ _REPLICAS = ("spec.replicas", "status.readyReplicas")
     event="MachineWithoutNode",
     at_admission=False,
     sources=(
-        "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#Create",
+        (
+            "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/"
+            "actuator.go#Create"
+        ),
         "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
         "kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_status.go",
         "kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_deletion_order.go",
@@ -68,19 +74,32 @@ def check(machine: Object, context: Context) -> Findings:
         yield Finding(path, message, value=machine.name, command=command_of(stuck.remedy))
         return
     is_capi = kinds.of(machine) is CAPI_MACHINE
-    stalled = stalled_machines.of_cluster(context.cluster).get(machine.full_name) if is_capi else None
+    stalled = (
+        stalled_machines.of_cluster(context.cluster).get(machine.full_name) if is_capi else None
+    )
     if stalled is not None:
-        message = check.first_that_fits(path, f"{sentence(stalled.why)} {advice_of(stalled.remedy)}", stalled.why)
+        message = check.first_that_fits(
+            path, f"{sentence(stalled.why)} {advice_of(stalled.remedy)}", stalled.why
+        )
         yield Finding(path, message, value=machine.name, command=command_of(stalled.remedy))
         return
-    late = context.cluster.cached(_late_of_capi if is_capi else _late_of_openshift).get(machine.full_name)
+    late = context.cluster.cached(_late_of_capi if is_capi else _late_of_openshift).get(
+        machine.full_name
+    )
     if late is not None and late.certain:
         owner = _set_of(machine, context)
         has = _count(owner)
         provide = "Register another host" if late.shortage else "Provide what it waits for"
         key = _CAPI_FIRST if is_capi else machines.DELETE_ANNOTATIONS[0]
-        instead = f", or mark it with {key} and lower the replicas of {_scaled(machine, owner)}" if owner else ""
-        ways = (f"{sentence(late.why)}{has} {provide}{instead}.", f"{sentence(late.why)} {provide}.")
+        instead = (
+            f", or mark it with {key} and lower the replicas of {_scaled(machine, owner)}"
+            if owner
+            else ""
+        )
+        ways = (
+            f"{sentence(late.why)}{has} {provide}{instead}.",
+            f"{sentence(late.why)} {provide}.",
+        )
         command = about("describe", machine, CAPI_MACHINE if is_capi else MACHINE)
         yield Finding(path, check.first_that_fits(path, *ways), value=machine.name, command=command)
 
@@ -95,7 +114,10 @@ def _late_of_openshift(cluster: Cluster) -> Mapping[str, OverdueMachine]:
 
 def _set_of(machine: Object, context: Context) -> Object | None:
     """Return the MachineSet of a Machine, as far as it is known."""
-    owner, kind = machine.controller, CAPI_MACHINE_SET if kinds.of(machine) is CAPI_MACHINE else MACHINE_SET
+    owner, kind = (
+        machine.controller,
+        CAPI_MACHINE_SET if kinds.of(machine) is CAPI_MACHINE else MACHINE_SET,
+    )
     if owner is None or owner["kind"].text != kind.kind:
         return None
     known = context.cluster.known(kind, machine.namespace)
@@ -103,7 +125,9 @@ def _set_of(machine: Object, context: Context) -> Object | None:
 
 
 def _scaled(machine: Object, owner: Object) -> str:
-    """Return what an administrator scales: a MachineDeployment sets the replicas of its MachineSets."""
+    """Return what an administrator scales: a MachineDeployment sets the replicas of its
+    MachineSets.
+    """
     deployment = machine_pools.owner_key(machine)[1]
     return f"MachineDeployment {deployment}" if deployment else f"MachineSet {owner.name}"
 
@@ -111,5 +135,12 @@ def _scaled(machine: Object, owner: Object) -> str:
 def _count(owner: Object | None) -> str:
     if owner is None:
         return ""
-    wanted, ready = owner.at("spec", "replicas").integer, owner.at("status", "readyReplicas").integer
-    return f" MachineSet {owner.name} has {ready} of {wanted}." if wanted is not None and ready is not None else ""
+    wanted, ready = (
+        owner.at("spec", "replicas").integer,
+        owner.at("status", "readyReplicas").integer,
+    )
+    return (
+        f" MachineSet {owner.name} has {ready} of {wanted}."
+        if wanted is not None and ready is not None
+        else ""
+    )

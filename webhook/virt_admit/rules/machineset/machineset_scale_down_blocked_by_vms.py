@@ -1,7 +1,8 @@
-"""A MachineSet scales down although a VM blocks the drain of a machine to be deleted or finds no room.
+"""A MachineSet scales down although a VM blocks the drain of a machine to be deleted or finds no
+room.
 
-**Why.** A machine is drained before it is deleted. A VM that must live-migrate and cannot, or that waits for a
-controller outside KubeVirt, blocks the drain. The machine then stays in ``Deleting``.
+**Why.** A machine is drained before it is deleted. A VM that must live-migrate and cannot, or that
+waits for a controller outside KubeVirt, blocks the drain. The machine then stays in ``Deleting``.
 
 **Fix.** Mark other machines for deletion, fix what keeps the VM from migrating, or stop it.
 """
@@ -11,7 +12,18 @@ from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.rule import MACHINE_SET, Action, Context, Finding, Findings, Object, Operation, names, rule, union
+from virt_admit.rule import (
+    MACHINE_SET,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -57,5 +69,9 @@ def check(obj: Object, context: Context) -> Findings:
 
 
 def _deleted_first(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
-    """Return the machines that are deleted first: all of them without replicas, else those that are marked."""
-    return tuple(machine for machine in members.objects if change.after == 0 or machines.goes_first(machine))
+    """Return the machines that are deleted first: all of them without replicas,
+    else those that are marked.
+    """
+    return tuple(
+        machine for machine in members.objects if change.after == 0 or machines.goes_first(machine)
+    )

@@ -1,7 +1,7 @@
 """A MachineSet scales down so far that a health check no longer remediates.
 
-**Why.** A MachineHealthCheck rounds its percentage down. With the machines that remain the limit becomes 0, so the
-check still counts unhealthy machines but silently stops remediating them.
+**Why.** A MachineHealthCheck rounds its percentage down. With the machines that remain the limit
+becomes 0, so the check still counts unhealthy machines but silently stops remediating them.
 
 **Fix.** Write an absolute number in ``maxUnhealthy`` of the health check, such as 1 for small sets.
 """
@@ -11,7 +11,19 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.remediation import check_scope, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.rule import MACHINE_SET, MHC, Action, Context, Finding, Findings, Object, Operation, names, rule, union
+from virt_admit.rule import (
+    MACHINE_SET,
+    MHC,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -21,7 +33,10 @@ from virt_admit.rule import MACHINE_SET, MHC, Action, Context, Finding, Findings
     subresources=("scale",),
     action=Action.WARN,
     sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go#getMaxUnhealthy"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -39,8 +54,8 @@ def check(obj: Object, context: Context) -> Findings:
     if disabled:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"with so few machines maxUnhealthy of {names(disabled, 60)} rounds down to 0, so nothing is remediated. "
-            "Set an absolute number there, such as 1.",
+            f"with so few machines maxUnhealthy of {names(disabled, 60)} rounds down to 0, so "
+            "nothing is remediated. Set an absolute number there, such as 1.",
         )
     watches.demand_all()
 
@@ -51,5 +66,7 @@ def _is_disabled(watch: WatchedNodes, members: Selection, change: ScaleDown) -> 
     if limit is None or not limit.percent or selected.isdisjoint(members.positions):
         return False
     remaining = len(selected - members.positions) + change.after
-    before, after = (allowed_unhealthy(limit, size, watch.check.limit_of) for size in (len(selected), remaining))
+    before, after = (
+        allowed_unhealthy(limit, size, watch.check.limit_of) for size in (len(selected), remaining)
+    )
     return before > 0 and after == 0

@@ -1,7 +1,7 @@
 """A MachineHealthCheck is active while the cluster is being updated.
 
-**Why.** Nodes reboot during an update, so the check can mistake them for failed nodes. A NodeHealthCheck pauses until
-the update is complete. A MachineHealthCheck does not.
+**Why.** Nodes reboot during an update, so the check can mistake them for failed nodes. A
+NodeHealthCheck pauses until the update is complete. A MachineHealthCheck does not.
 
 **Fix.** Annotate the check with ``cluster.x-k8s.io/paused: ""`` until the update is complete.
 """
@@ -25,7 +25,7 @@ def check(obj: Object, context: Context) -> Findings:
     if version is not None and version.condition("Progressing")["status"].text == "True":
         yield Finding(
             obj.metadata["annotations"].path,
-            "the cluster is being updated: the check may delete machines whose nodes are only rebooting. "
-            f'Set {health_checks.PAUSED}: "" until the update is complete.',
+            "the cluster is being updated: the check may delete machines whose nodes are only "
+            f'rebooting. Set {health_checks.PAUSED}: "" until the update is complete.',
             value=obj["spec"].value,
         )

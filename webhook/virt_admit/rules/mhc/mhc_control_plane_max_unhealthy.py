@@ -1,9 +1,11 @@
 """A MachineHealthCheck can delete more than one control-plane machine at a time.
 
-**Why.** Several unhealthy control-plane machines mean a problem in etcd or a running update. Deleting machines then can
-cost etcd its quorum, and the cluster with it. The controller gives control-plane machines no special treatment.
+**Why.** Several unhealthy control-plane machines mean a problem in etcd or a running update.
+Deleting machines then can cost etcd its quorum, and the cluster with it. The controller gives
+control-plane machines no special treatment.
 
-**Fix.** Write ``maxUnhealthy: 1``, as documented. Do not use a percentage, because it grows with the control plane.
+**Fix.** Write ``maxUnhealthy: 1``, as documented. Do not use a percentage, because it grows with
+the control plane.
 """
 
 from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
@@ -32,15 +34,15 @@ def check(obj: Object, context: Context) -> Findings:
     if allowed > 1:
         yield Finding(
             view.limit.path,
-            f"{limit} allows deleting {allowed} control-plane machines at a time, which can cost etcd its quorum. "
-            "Write maxUnhealthy: 1.",
+            f"{limit} allows deleting {allowed} control-plane machines at a time, which can cost "
+            "etcd its quorum. Write maxUnhealthy: 1.",
             value=str(limit),
         )
     elif allowed == 1 and masters == len(selection):
         yield Finding(
             view.limit.path,
-            f"{limit} allows deleting 1 control-plane machine today, but more when the control plane grows. "
-            "Write maxUnhealthy: 1.",
+            f"{limit} allows deleting 1 control-plane machine today, but more when the control "
+            "plane grows. Write maxUnhealthy: 1.",
             value=str(limit),
             max_action=Action.WARN,
         )

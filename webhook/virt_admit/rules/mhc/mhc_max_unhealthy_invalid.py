@@ -1,8 +1,9 @@
 """The limit of a MachineHealthCheck is neither a number of machines nor a percentage.
 
-**Why.** The schema of machine.openshift.io checks strings only, that of Cluster API nothing. With a negative number the
-check never remediates. An integer above 32 bits stops every MachineHealthCheck of the cluster. With a string that the
-controller cannot parse, every reconcile fails. OpenShift reads digits in quotes as a number; Cluster API rejects them.
+**Why.** The schema of machine.openshift.io checks strings only, that of Cluster API nothing. With a
+negative number the check never remediates. An integer above 32 bits stops every MachineHealthCheck
+of the cluster. With a string that the controller cannot parse, every reconcile fails. OpenShift
+reads digits in quotes as a number; Cluster API rejects them.
 
 **Fix.** Write an integer without quotes, or a percentage from ``"0%"`` to ``"100%"``.
 """
@@ -33,15 +34,27 @@ _VALID: Final = (
     denials=(
         cel.Denial(
             when=f"{cel.present(cel_checks.LIMIT)} && !{_VALID}",
-            path=f"({cel_checks.V1BETA2} ? 'spec.remediation.triggerIf.unhealthyLessThanOrEqualTo' : 'spec.maxUnhealthy')",
-            message=f"{cel.shown(_VALUE)} + ' is neither an integer of 0 or more nor a percentage up to 100%, so the check '"
-            f" + 'would remediate nothing or everything. ' + {cel.text(_REMEDY)}",
+            path=(
+                f"({cel_checks.V1BETA2} ? 'spec.remediation.triggerIf.unhealthyLessThanOrEqualTo' "
+                ": 'spec.maxUnhealthy')"
+            ),
+            message=(
+                f"{cel.shown(_VALUE)} + ' is neither an integer of 0 or more nor a percentage up "
+                "to 100%, so the check ' + 'would remediate nothing or everything. ' + "
+                f"{cel.text(_REMEDY)}"
+            ),
             value=_VALUE,
         ),
     ),
     sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
-        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go#getMaxUnhealthy"
+        ),
+        (
+            "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/"
+            "machinehealthcheck_controller.go#getMaxUnhealthy"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -49,5 +62,7 @@ def check(obj: Object, context: Context) -> Findings:
     try:
         view.read_limit()
     except LimitError as error:
-        effect = _EFFECT.get(error.fault, ". The controller cannot read the limit, so it remediates nothing.")
+        effect = _EFFECT.get(
+            error.fault, ". The controller cannot read the limit, so it remediates nothing."
+        )
         yield Finding(view.limit.path, f"{error}{effect}")

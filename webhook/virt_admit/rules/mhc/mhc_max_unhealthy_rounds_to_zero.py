@@ -1,7 +1,7 @@
 """A percentage limit of a MachineHealthCheck rounds down to zero machines.
 
-**Why.** MachineHealthChecks round down: 40% of 2 machines is 0, so the check never remediates. A NodeHealthCheck rounds
-up.
+**Why.** MachineHealthChecks round down: 40% of 2 machines is 0, so the check never remediates. A
+NodeHealthCheck rounds up.
 
 **Fix.** Write an absolute number, such as 1 for small sets.
 """
@@ -16,13 +16,22 @@ from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, O
     reads=machines.SELECT_READS,
     action=Action.WARN,
     sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go#getMaxUnhealthy"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit = view.known_limit()
-    if limit is None or not limit.percent or limit.number in (0, 100) or view.range.present or view.handler:
+    if (
+        limit is None
+        or not limit.percent
+        or limit.number in (0, 100)
+        or view.range.present
+        or view.handler
+    ):
         return
     selection = context.cached(check_scope.selected, obj)
     if allowed_unhealthy(limit, len(selection), view.limit_of) == 0:
@@ -30,6 +39,7 @@ def check(obj: Object, context: Context) -> Findings:
         if selection.positions:
             yield Finding(
                 view.limit.path,
-                f"{limit} of {count(len(selection), 'machine')} rounds down to 0, so nothing is ever remediated. Write 1.",
+                f"{limit} of {count(len(selection), 'machine')} rounds down to 0, so nothing is "
+                "ever remediated. Write 1.",
                 value=str(limit),
             )

@@ -1,7 +1,7 @@
 """A MachineHealthCheck can remediate all of its machines at once.
 
-**Why.** When a zone or a network fails, every node stops reporting although its machine is intact. Without a limit the
-check deletes all machines, and no capacity remains.
+**Why.** When a zone or a network fails, every node stops reporting although its machine is intact.
+Without a limit the check deletes all machines, and no capacity remains.
 
 **Fix.** Set ``maxUnhealthy`` below the number of machines; 40% is usual.
 """
@@ -10,7 +10,18 @@ from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, allowed_unh
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Field, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    CAPI_MHC,
+    MHC,
+    Action,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -44,7 +55,8 @@ def check(obj: Object, context: Context) -> Findings:
         written, remedy = show(field.value), "Lower its upper end."
     yield Finding(
         field.path,
-        f"{written} sets no limit: a zone or network outage would {verb} {affected} at once. {remedy}",
+        f"{written} sets no limit: a zone or network outage would {verb} {affected} at once. "
+        f"{remedy}",
         value=str(limit),
     )
 
@@ -66,5 +78,8 @@ def _is_control_plane(view: HealthCheck, selection: Selection) -> bool:
     Another rule covers it, and in Cluster API its controller protects the quorum.
     """
     if view.kind is CAPI_MHC:
-        return any(requirement.key == machines.CAPI_CONTROL_PLANE_LABEL for requirement in view.selector.requirements)
+        return any(
+            requirement.key == machines.CAPI_CONTROL_PLANE_LABEL
+            for requirement in view.selector.requirements
+        )
     return machines.selects_control_plane(view.selector) or bool(machines.control_plane(selection))

@@ -1,15 +1,28 @@
 """A MachineHealthCheck disables every NodeHealthCheck of the cluster.
 
-**Why.** The Node Health Check operator tolerates no MachineHealthCheck except the built-in termination handler. While
-another one exists, in any namespace and even paused, it disables all NodeHealthChecks.
+**Why.** The Node Health Check operator tolerates no MachineHealthCheck except the built-in
+termination handler. While another one exists, in any namespace and even paused, it disables all
+NodeHealthChecks.
 
-**Fix.** Use one of the two kinds. To move from NodeHealthCheck to MachineHealthCheck, delete the NodeHealthChecks
-afterwards.
+**Fix.** Use one of the two kinds. To move from NodeHealthCheck to MachineHealthCheck, delete the
+NodeHealthChecks afterwards.
 """
 
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import MHC, NHC, Action, Context, Finding, Findings, Object, Unseen, gather, names, rule
+from virt_admit.rule import (
+    MHC,
+    NHC,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    gather,
+    names,
+    rule,
+)
 
 
 @rule(
@@ -27,8 +40,8 @@ def check(obj: Object, context: Context) -> Findings:
     if disabled:
         yield Finding(
             obj.metadata["name"].path,
-            f"this check disables every NodeHealthCheck ({names(disabled, 60)}), even while it is paused. "
-            "Use only one of the two kinds.",
+            f"this check disables every NodeHealthCheck ({names(disabled, 60)}), even while it is "
+            "paused. Use only one of the two kinds.",
             value=view.conditions.value,
         )
     elif unseen:

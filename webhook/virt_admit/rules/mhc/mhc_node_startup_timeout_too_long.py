@@ -9,7 +9,18 @@ MachineWithNoRunningPhase fires after an hour.
 from dataclasses import dataclass
 
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, duration, format_duration, rule
+from virt_admit.rule import (
+    CAPI_MHC,
+    MHC,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    duration,
+    format_duration,
+    rule,
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +32,9 @@ class Params:
     kinds=(MHC, CAPI_MHC),
     action=Action.WARN,
     params=Params(),
-    sources=("openshift/machine-api-operator:install/0000_90_machine-api-operator_04_alertrules.yaml",),
+    sources=(
+        "openshift/machine-api-operator:install/0000_90_machine-api-operator_04_alertrules.yaml",
+    ),
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     view = context.cached(health_checks.view, obj)
@@ -29,5 +42,6 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     if time is not None and time > context.params.longest and not view.handler:
         yield Finding(
             view.startup.path,
-            f"a machine that never becomes a node is replaced only after {format_duration(time)}. Use 10m to 40m.",
+            f"a machine that never becomes a node is replaced only after {format_duration(time)}. "
+            "Use 10m to 40m.",
         )

@@ -1,17 +1,18 @@
 """A MachineHealthCheck remediates machines before they can become nodes.
 
-**Why.** A machine takes minutes to boot and to join the cluster. With a shorter time, the check deletes it and its
-owner creates it again, in a loop. A check with a remediation template or with the annotation ``external-baremetal``
-instead reboots hosts that are still starting. Cluster API drops fractions of a second: less than one second becomes 0,
-which turns the start-up check off.
+**Why.** A machine takes minutes to boot and to join the cluster. With a shorter time, the check
+deletes it and its owner creates it again, in a loop. A check with a remediation template or with
+the annotation ``external-baremetal`` instead reboots hosts that are still starting. Cluster API
+drops fractions of a second: less than one second becomes 0, which turns the start-up check off.
 
-A bare metal host tests its hardware at each start and is often provisioned again, so even the default of 10 minutes is
-too short for it. virt-admit recognizes bare metal by the platform, by instance types such as ``c5.metal``, and by the
-providers Metal3 and Tinkerbell. It also compares the creation times of the existing machines and of their nodes: the
-time is too short if at least half of them took longer.
+A bare metal host tests its hardware at each start and is often provisioned again, so even the
+default of 10 minutes is too short for it. virt-admit recognizes bare metal by the platform, by
+instance types such as ``c5.metal``, and by the providers Metal3 and Tinkerbell. It also compares
+the creation times of the existing machines and of their nodes: the time is too short if at least
+half of them took longer.
 
-**Fix.** Write 10m, the default. Bare metal needs 20m or more, and always more than the slowest machine took. ``"0"``
-turns the start-up check off.
+**Fix.** Write 10m, the default. Bare metal needs 20m or more, and always more than the slowest
+machine took. ``"0"`` turns the start-up check off.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,9 @@ from virt_admit.rule import (
 class Params:
     refused: int = duration("30s", "deny shorter times: the minimum of Cluster API")
     shortest: int = duration("5m", "warn about shorter times: half of the default")
-    bare_metal: int = duration("20m", "warn about shorter times on bare metal, where a host boots for minutes")
+    bare_metal: int = duration(
+        "20m", "warn about shorter times on bare metal, where a host boots for minutes"
+    )
 
 
 @rule(
@@ -51,8 +54,14 @@ class Params:
     sources=(
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
         "kubernetes-sigs/cluster-api:api/core/v1beta2/conversion.go#ConvertToSeconds",
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#remediate",
-        "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#remediateIfNeeded",
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go#remediate"
+        ),
+        (
+            "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/"
+            "actuator.go#remediateIfNeeded"
+        ),
         "openshift/managed-cluster-config:deploy/osd-machine-api",
     ),
 )
@@ -82,13 +91,16 @@ def _too_short(view: HealthCheck, time: int, params: Params) -> Finding:
     preferred = ", preferably 10m" if params.shortest < health_checks.DEFAULT_STARTUP else ""
     return Finding(
         view.startup.path,
-        f"{format_duration(time)} {effect}. Use at least {format_duration(params.shortest)}{preferred}.",
+        f"{format_duration(time)} {effect}. Use at least "
+        f"{format_duration(params.shortest)}{preferred}.",
         max_action=Action.DENY if time < params.refused else Action.WARN,
     )
 
 
 def _consequence(view: HealthCheck) -> str:
-    """Return what the check does to a machine that has no node in time (machinehealthcheck_controller.go#remediate)."""
+    """Return what the check does to a machine that has no node in time
+    (machinehealthcheck_controller.go#remediate).
+    """
     if view.template.present:
         (step,) = remediation_steps.steps(view)
         return f"{cut(step.remediator, 40)} would act on machines that are still starting"

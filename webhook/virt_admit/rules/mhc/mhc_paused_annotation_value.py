@@ -2,7 +2,8 @@
 
 **Why.** The annotation ``cluster.x-k8s.io/paused`` pauses a check with any value, even ``"false"``.
 
-**Fix.** To resume, remove the annotation: ``kubectl annotate machinehealthcheck NAME cluster.x-k8s.io/paused-``.
+**Fix.** To resume, remove the annotation: ``kubectl annotate machinehealthcheck NAME
+cluster.x-k8s.io/paused-``.
 """
 
 from virt_admit.model.remediation import health_checks

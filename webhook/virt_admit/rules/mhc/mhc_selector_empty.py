@@ -1,10 +1,10 @@
 """A MachineHealthCheck selects every machine.
 
-**Why.** The schema of machine.openshift.io admits a check without a selector or with an empty one. Such a check deletes
-any unhealthy machine of its namespace, including control-plane machines.
+**Why.** The schema of machine.openshift.io admits a check without a selector or with an empty one.
+Such a check deletes any unhealthy machine of its namespace, including control-plane machines.
 
-**Fix.** Select a label that only the intended machines have, such as ``machine.openshift.io/cluster-api-machineset:
-<name of the set>``.
+**Fix.** Select a label that only the intended machines have, such as
+``machine.openshift.io/cluster-api-machineset: <name of the set>``.
 """
 
 from virt_admit.model import cel
@@ -20,23 +20,32 @@ from virt_admit.rule import CAPI_MHC, MHC, Action, Cause, Context, Finding, Find
             when=f"{cel_checks.EMPTY_SELECTOR}"
             f" && !(self.apiVersion.startsWith('machine.openshift.io/') && {cel_checks.HANDLER})",
             path="'spec.selector'",
-            message="'an empty selector selects every machine, including the control plane. Add a label to matchLabels, '"
-            " + 'such as '"
-            " + (self.apiVersion.startsWith('machine.openshift.io/') ? 'machine.openshift.io/cluster-api-machineset'"
-            " : 'cluster.x-k8s.io/deployment-name') + '.'",
+            message=(
+                "'an empty selector selects every machine, including the control plane. Add a "
+                "label to matchLabels, ' + 'such as ' + "
+                "(self.apiVersion.startsWith('machine.openshift.io/') ? "
+                "'machine.openshift.io/cluster-api-machineset' : "
+                "'cluster.x-k8s.io/deployment-name') + '.'"
+            ),
         ),
     ),
     sources=(
-        "openshift/api:machine/v1beta1/tests/machinehealthchecks.machine.openshift.io/AAA_ungated.yaml",
+        (
+            "openshift/api:machine/v1beta1/tests/machinehealthchecks.machine.openshift.io/"
+            "AAA_ungated.yaml"
+        ),
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     exempt = view.handler and view.kind is MHC  # Cluster API's own webhook exempts none
-    if view.selector.empty and not view.selector.pruned and not exempt:  # mhc-selector-invalid reports null
+    # mhc-selector-invalid reports null
+    if view.selector.empty and not view.selector.pruned and not exempt:
         label = (
-            "machine.openshift.io/cluster-api-machineset" if view.kind is MHC else "cluster.x-k8s.io/deployment-name"
+            "machine.openshift.io/cluster-api-machineset"
+            if view.kind is MHC
+            else "cluster.x-k8s.io/deployment-name"
         )
         yield Finding(
             view.selector_field.path,

@@ -1,13 +1,25 @@
 """A MachineHealthCheck selects control-plane machines together with others.
 
-**Why.** The two groups need different limits. Only one control-plane machine may be replaced at a time, and only while
-the others are healthy. A shared limit is too loose for the control plane or too strict for the workers.
+**Why.** The two groups need different limits. Only one control-plane machine may be replaced at a
+time, and only while the others are healthy. A shared limit is too loose for the control plane or
+too strict for the workers.
 
 **Fix.** Use one check per role.
 """
 
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import MACHINE, MHC, Action, Context, Finding, Findings, Object, count, names, rule
+from virt_admit.rule import (
+    MACHINE,
+    MHC,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    count,
+    names,
+    rule,
+)
 
 
 @rule(
@@ -30,8 +42,8 @@ def check(obj: Object, context: Context) -> Findings:
         machine_names = names((machine.name for machine in masters.objects), 60)
         yield Finding(
             view.selector_field.path,
-            f"selects control-plane machines ({machine_names}) and {count(other_count, 'other')}, so both share one limit. "
-            "Use one check per role.",
+            f"selects control-plane machines ({machine_names}) and {count(other_count, 'other')}, "
+            "so both share one limit. Use one check per role.",
         )
     else:
         selection.demand_all()

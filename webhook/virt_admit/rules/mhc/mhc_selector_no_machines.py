@@ -1,7 +1,8 @@
 """A MachineHealthCheck selects no machine.
 
-**Why.** The check only considers Machines in its own namespace, and none of them matches its selector. The machines may
-appear later, or a label is misspelled and a failed node is never remediated.
+**Why.** The check only considers Machines in its own namespace, and none of them matches its
+selector. The machines may appear later, or a label is misspelled and a failed node is never
+remediated.
 
 **Fix.** Compare with ``kubectl get machines --show-labels`` in the namespace of the check.
 """
@@ -15,7 +16,10 @@ from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, O
     reads=machines.SELECT_READS,
     action=Action.WARN,
     sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMachinesFromMHC",
+        (
+            "openshift/machine-api-operator:pkg/controller/machinehealthcheck/"
+            "machinehealthcheck_controller.go#getMachinesFromMHC"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -27,6 +31,6 @@ def check(obj: Object, context: Context) -> Findings:
         selection.demand_all()
         yield Finding(
             view.selector_field.path,
-            f"matches no Machine in namespace {obj.namespace or 'default'}, so the check has no effect. "
-            "Compare with kubectl get machines --show-labels.",
+            f"matches no Machine in namespace {obj.namespace or 'default'}, so the check has no "
+            "effect. Compare with kubectl get machines --show-labels.",
         )

@@ -1,7 +1,7 @@
 """A MachineHealthCheck is outside the namespace that its controller watches.
 
-**Why.** The controllers of the Machine API watch one namespace. The API server accepts a check in another namespace,
-but the check never acts.
+**Why.** The controllers of the Machine API watch one namespace. The API server accepts a check in
+another namespace, but the check never acts.
 
 **Fix.** Create it in ``openshift-machine-api``, where the Machines are.
 """
@@ -15,7 +15,9 @@ from virt_admit.rule import MHC, Action, Context, Finding, Findings, Object, par
 
 @dataclass(frozen=True)
 class Params:
-    namespace: str = param("openshift-machine-api", "the namespace that the controllers of the Machine API watch")
+    namespace: str = param(
+        "openshift-machine-api", "the namespace that the controllers of the Machine API watch"
+    )
 
 
 @rule(
@@ -24,11 +26,15 @@ class Params:
     params=Params(),
     denials=(
         cel.Denial(
-            when="self.metadata.?namespace.orValue('') != '' && self.metadata.namespace != params.namespace"
-            f" && !({cel_checks.HANDLER})",
+            when=(
+                "self.metadata.?namespace.orValue('') != '' && self.metadata.namespace != "
+                f"params.namespace && !({cel_checks.HANDLER})"
+            ),
             path="'metadata.namespace'",
-            message="'no controller watches MachineHealthChecks in this namespace, so it would never act. Create it in '"
-            " + params.namespace + '.'",
+            message=(
+                "'no controller watches MachineHealthChecks in this namespace, so it would never "
+                "act. Create it in ' + params.namespace + '.'"
+            ),
             value="self.metadata.namespace",
         ),
     ),
@@ -36,10 +42,14 @@ class Params:
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     watched = context.params.namespace
-    if obj.namespace and obj.namespace != watched and not context.cached(health_checks.view, obj).handler:
+    if (
+        obj.namespace
+        and obj.namespace != watched
+        and not context.cached(health_checks.view, obj).handler
+    ):
         yield Finding(
             obj.metadata["namespace"].path,
-            f"no controller watches MachineHealthChecks in namespace {obj.namespace}, so it would never act. "
-            f"Create it in {watched}.",
+            f"no controller watches MachineHealthChecks in namespace {obj.namespace}, so it would "
+            f"never act. Create it in {watched}.",
             value=obj.namespace,
         )

@@ -1,11 +1,13 @@
 """An update of the nodes never reaches the migration limit of the cluster.
 
-**Why.** KubeVirt starts at most ``parallelOutboundMigrationsPerNode`` migrations from one node. An upgrade drains a few
-nodes at once: on OpenShift ``maxUnavailable`` of the MachineConfigPools, by default one node for each pool. If the product
-is below ``parallelMigrationsPerCluster``, drains are slower than the cluster limit suggests. The defaults of KubeVirt and
-HyperConverged are left alone, and so is a cluster where one node runs all VMs.
+**Why.** KubeVirt starts at most ``parallelOutboundMigrationsPerNode`` migrations from one node. An
+upgrade drains a few nodes at once: on OpenShift ``maxUnavailable`` of the MachineConfigPools, by
+default one node for each pool. If the product is below ``parallelMigrationsPerCluster``, drains are
+slower than the cluster limit suggests. The defaults of KubeVirt and HyperConverged are left alone,
+and so is a cluster where one node runs all VMs.
 
-**Fix.** If the network has the bandwidth, raise ``parallelOutboundMigrationsPerNode`` or ``maxUnavailable``.
+**Fix.** If the network has the bandwidth, raise ``parallelOutboundMigrationsPerNode`` or
+``maxUnavailable``.
 """
 
 from typing import Final
@@ -18,11 +20,23 @@ from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
-from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    Action,
+    Cluster,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    rule,
+)
 
 _DEFAULTS: Final = ((5, 2), (5, 1))
 """For the cluster and for a node: of KubeVirt and HyperConverged, and of HyperConverged since 1.19
-(kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedSpec)."""
+(kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedSpec).
+"""
 
 
 @rule(
@@ -50,16 +64,19 @@ def check(obj: Object, context: Context) -> Findings:
     if at_once and at_once * outbound < limit:
         yield Finding(
             block[PER_CLUSTER].path,
-            f"an update of the nodes starts {count(at_once * outbound, 'migration')} at once, not {limit}: {outbound} for each "
-            f"node × {at_once} {what}. Raise the limit for each node.",
+            f"an update of the nodes starts {count(at_once * outbound, 'migration')} at once, not "
+            f"{limit}: {outbound} for each node × {at_once} {what}. Raise the limit for each node.",
             value=(limit, outbound, at_once),
             problem=problem,
         )
 
 
 def _same_for_both(obj: Object) -> ProblemId:
-    """Return the id of the problem: HyperConverged and the KubeVirt object that it writes have the same one."""
-    written = obj.name.startswith("kubevirt-kubevirt-")  # by HyperConverged, whose name follows the first prefix
+    """Return the id of the problem: HyperConverged and the KubeVirt object that it writes have the
+    same one.
+    """
+    # by HyperConverged, whose name follows the first prefix
+    written = obj.name.startswith("kubevirt-kubevirt-")
     name = obj.name.removeprefix("kubevirt-") if written else obj.name
     return ProblemId("MigrationLimitUnreachable", obj.namespace, name)
 
@@ -71,7 +88,9 @@ def _limit(field: Field, default: int) -> int | None:
 
 
 def _draining(cluster: Cluster) -> tuple[int, str]:
-    """Return how many nodes can be drained at once: those of the pools, else all nodes that run VMs."""
+    """Return how many nodes can be drained at once: those of the pools,
+    else all nodes that run VMs.
+    """
     at_once = machine_pools.draining_at_once(cluster)
     if at_once is not None:
         return at_once, "drained at once (maxUnavailable)"

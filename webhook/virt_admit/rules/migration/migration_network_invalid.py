@@ -1,7 +1,7 @@
 """The migration network is not a valid NetworkAttachmentDefinition name.
 
-**Why.** KubeVirt writes the value as network annotation ``<value>@migration0`` on the virt-handler pods of every
-node. With an empty or malformed name these pods do not get their network.
+**Why.** KubeVirt writes the value as network annotation ``<value>@migration0`` on the virt-handler
+pods of every node. With an empty or malformed name these pods do not get their network.
 
 **Fix.** Write ``name`` or ``namespace/name``, or remove the field.
 """
@@ -21,12 +21,18 @@ _NETWORK: Final = f"{cel_settings.cel_setting(Setting.MIGRATIONS)}.?network"
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when=f"{cel.present(_NETWORK)} && !({cel.is_text(_NETWORK)}"
-            f" && {_NETWORK}.orValue('').matches({cel.text(f'^(?:{migration_limits.NETWORK.pattern})$')})"
-            f" && {_NETWORK}.orValue('').split('/').all(part, part.size() <= {migration_limits.LONGEST_NAME}))",
+            when=(
+                f"{cel.present(_NETWORK)} && !({cel.is_text(_NETWORK)} && "
+                f"{_NETWORK}.orValue('').matches("
+                f"{cel.text(f'^(?:{migration_limits.NETWORK.pattern})$')}) && "
+                f"{_NETWORK}.orValue('').split('/').all(part, part.size() <= "
+                f"{migration_limits.LONGEST_NAME}))"
+            ),
             path=f"{cel_settings.cel_path(Setting.MIGRATIONS)} + '.network'",
-            message="'this is not a valid network name; virt-handler pods would get no network. Write name or namespace/name '"
-            " + 'in lower case, or remove the field.'",
+            message=(
+                "'this is not a valid network name; virt-handler pods would get no network. Write "
+                "name or namespace/name ' + 'in lower case, or remove the field.'"
+            ),
             value=f"{_NETWORK}.orValue(null)",
         ),
     ),
@@ -37,6 +43,6 @@ def check(obj: Object, _context: Context) -> Findings:
     if network.present and migration_limits.network(obj) is None:
         yield Finding(
             network.path,
-            f"{show(network.value)} is not a valid network name; virt-handler pods would get no network. "
-            "Write name or namespace/name in lower case, or remove the field.",
+            f"{show(network.value)} is not a valid network name; virt-handler pods would get no "
+            "network. Write name or namespace/name in lower case, or remove the field.",
         )

@@ -1,10 +1,10 @@
 """The migration network does not exist.
 
-**Why.** The virt-handler pods of every node join this network. After the change none of them can start again, and a
-node without virt-handler can neither run nor migrate VMs.
+**Why.** The virt-handler pods of every node join this network. After the change none of them can
+start again, and a node without virt-handler can neither run nor migrate VMs.
 
-**Fix.** Create the NetworkAttachmentDefinition first. Without a namespace in the value, KubeVirt looks it up in the
-namespace of this resource.
+**Fix.** Create the NetworkAttachmentDefinition first. Without a namespace in the value, KubeVirt
+looks it up in the namespace of this resource.
 """
 
 from virt_admit.model.kubernetes.reads import NAME
@@ -27,6 +27,6 @@ def check(obj: Object, context: Context) -> Findings:
     if context.cluster.get(NAD, namespace, name) is None:
         yield Finding(
             migration_limits.block(obj)["network"].path,
-            f"NetworkAttachmentDefinition {namespace}/{name} does not exist, so virt-handler could not start on any node. "
-            "Create it first or correct the name.",
+            f"NetworkAttachmentDefinition {namespace}/{name} does not exist, so virt-handler could "
+            "not start on any node. Create it first or correct the name.",
         )

@@ -1,9 +1,10 @@
 """The migration limit of a node is higher than the limit of the cluster.
 
-**Why.** KubeVirt checks the limit of the cluster first, so a node never reaches its own limit. A drain is not faster
-than ``parallelMigrationsPerCluster`` allows.
+**Why.** KubeVirt checks the limit of the cluster first, so a node never reaches its own limit. A
+drain is not faster than ``parallelMigrationsPerCluster`` allows.
 
-**Fix.** Raise ``parallelMigrationsPerCluster``, whose default is 5, or lower ``parallelOutboundMigrationsPerNode``.
+**Fix.** Raise ``parallelMigrationsPerCluster``, whose default is 5, or lower
+``parallelOutboundMigrationsPerNode``.
 """
 
 from virt_admit.model.kubevirt.settings import migration_limits
@@ -23,7 +24,7 @@ def check(obj: Object, _context: Context) -> Findings:
         return
     yield Finding(
         outbound.path,
-        f"{outbound.integer} migrations per node are never reached, because the cluster limit is {limit}. "
-        f"Use at most {limit} or raise {migration_limits.PER_CLUSTER}.",
+        f"{outbound.integer} migrations per node are never reached, because the cluster limit is "
+        f"{limit}. Use at most {limit} or raise {migration_limits.PER_CLUSTER}.",
         value=(outbound.integer, limit),
     )

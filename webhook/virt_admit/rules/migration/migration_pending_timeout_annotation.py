@@ -1,8 +1,8 @@
 """A migration carries a test annotation of KubeVirt.
 
-**Why.** The annotations replace the timeout after which KubeVirt cancels a migration whose target pod is pending. The
-default is 300 s if the pod cannot be scheduled and 900 s otherwise. KubeVirt silently ignores a value that is not an
-integer.
+**Why.** The annotations replace the timeout after which KubeVirt cancels a migration whose target
+pod is pending. The default is 300 s if the pod cannot be scheduled and 900 s otherwise. KubeVirt
+silently ignores a value that is not an integer.
 
 **Fix.** Remove the annotation.
 """
@@ -29,9 +29,14 @@ def check(migration: Object, _context: Context) -> Findings:
         if not annotation.present:
             continue
         if integer(annotation.value) is None:
-            message = f"{show(annotation.value)} is not an integer, so KubeVirt ignores this test annotation."
+            message = (
+                f"{show(annotation.value)} is not an integer, so KubeVirt ignores this test "
+                "annotation."
+            )
         else:
-            message = f"this test annotation replaces the {seconds} s timeout of pending migrations."
+            message = (
+                f"this test annotation replaces the {seconds} s timeout of pending migrations."
+            )
         yield Finding(
             annotation.path,
             f"{message} Remove it.",

@@ -71,7 +71,9 @@ def check(plan: Object, context: Context) -> Findings:
             path, kind = each["type"].path, each["type"].text
             image = vddk_validators.unpulled(plan, context.cluster) if kind == _NOT_PULLED else None
             command = image.command if image is not None else about("describe", plan, FORKLIFT_PLAN)
-            texts = _of_image(plan, image, since) if image is not None else _texts(plan, each, since)
+            texts = (
+                _of_image(plan, image, since) if image is not None else _texts(plan, each, since)
+            )
             yield Finding(path, check.first_that_fits(path, *texts), value=kind, command=command)
 
 
@@ -90,7 +92,9 @@ def _texts(plan: Object, condition: Field, since: str) -> Iterator[str]:
     for length, width in ((240, 120), (120, 80), (60, 40)):
         about_them = f"names {names(items, width)}" if items else "is True"
         words = f": {cut_middle(said, length)}" if said else ""
-        yield f"its migrations cannot start, as condition {kind} {about_them}{since}{words}. {remedy}"
+        yield (
+            f"its migrations cannot start, as condition {kind} {about_them}{since}{words}. {remedy}"
+        )
     yield f"its migrations cannot start, as condition {kind} is True. {remedy}"
 
 

@@ -1,10 +1,10 @@
 """The experimental options of a migration policy contradict each other or are out of range.
 
-**Why.** KubeVirt rejects such a policy. The stall detector controls the downtime itself, so ``downtimeTuning`` is not
-allowed next to it. Each factor of the stall detector has a range.
+**Why.** KubeVirt rejects such a policy. The stall detector controls the downtime itself, so
+``downtimeTuning`` is not allowed next to it. Each factor of the stall detector has a range.
 
-**Fix.** Keep either ``stallDetector`` or ``downtimeTuning``. Write factors within their range, with at most three
-decimals.
+**Fix.** Keep either ``stallDetector`` or ``downtimeTuning``. Write factors within their range, with
+at most three decimals.
 """
 
 from fractions import Fraction
@@ -13,7 +13,18 @@ from typing import Final
 from virt_admit.model import cel
 from virt_admit.model.kubernetes.quantities import QUANTITY, parse_quantity
 from virt_admit.model.kubernetes.units import LONGEST
-from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    MIGRATION_POLICY,
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
 ONE = Fraction(1)
 THOUSANDTH = Fraction(1, 1000)
@@ -23,12 +34,16 @@ RANGES: dict[str, tuple[Fraction, Fraction | None, str]] = {
     "patienceWindowDecayFactor": (Fraction(0), ONE, "from 0 to 1"),
     "completionTimeoutFactor": (ONE, None, "at least 1"),
 }
-"""The minimum, the maximum and the description of each factor. KubeVirt accepts at most three decimals."""
+"""The minimum, the maximum and the description of each factor.
+KubeVirt accepts at most three decimals.
+"""
 TOLERANCE = Fraction(1, 10**9)  # migrationpolicy-admitter.go#validateScalarFloatPrecision
 
 _EXPERIMENTAL: Final = "self.?spec.?experimental"
 _LONGEST: Final = 100
-"""Characters of a number that CEL reads; ``double()`` fails for more than 308 digits. Longer ones are not refused."""
+"""Characters of a number that CEL reads; ``double()`` fails for more than 308 digits.
+Longer ones are not refused.
+"""
 _BELOW_ONE: Final = "{'n': 1000000000.0, 'u': 1000000.0, 'm': 1000.0}"
 _ABOVE_ONE: Final = (
     "{'': 1.0, "
@@ -45,24 +60,33 @@ _NUMBER: Final = (
     f" : double(v.find('^[+-]?[0-9.]+')) * {_ABOVE_ONE}[v.find('[kKMGTPE]i?$')])"
 )
 _ROUND: Final = (
-    "(x >= 1000000.0 || x <= -1000000.0 || [x * 1000.0].all(y, [y - double(int(y < 0.0 ? y - 0.5 : y + 0.5))]"
-    ".all(rest, rest <= 0.000001 && rest >= -0.000001)))"
+    "(x >= 1000000.0 || x <= -1000000.0 || [x * 1000.0].all(y, [y - double(int(y < 0.0 ? y - 0.5 : "
+    "y + 0.5))].all(rest, rest <= 0.000001 && rest >= -0.000001)))"
 )
 """Whether a number has at most three decimals. Larger ones have no digits left for them."""
 
 
 def _denial(name: str, minimum: Fraction, maximum: Fraction | None, allowed: str) -> cel.Denial:
     """Return the denial of a factor in CEL."""
-    field, value = f"{_EXPERIMENTAL}.?stallDetector.?{name}", f"{_EXPERIMENTAL}.?stallDetector.?{name}.orValue(null)"
+    field, value = (
+        f"{_EXPERIMENTAL}.?stallDetector.?{name}",
+        f"{_EXPERIMENTAL}.?stallDetector.?{name}.orValue(null)",
+    )
     fits = f"x >= {float(minimum)}" + ("" if maximum is None else f" && x <= {float(maximum)}")
     return cel.Denial(
-        when=f"{cel.present(field)} && ![dyn({value})].exists(v, type(v) == int || (type(v) == string"
-        f" && v.size() <= {LONGEST} && v.matches({cel.text(f'^(?:{QUANTITY.pattern})$')})))"
-        f" || [dyn({value})].filter(v, type(v) == int || (type(v) == string && v.size() <= {_LONGEST}"
-        f" && v.matches({cel.text(f'^(?:{QUANTITY.pattern})$')}))).map(v, {_NUMBER}).exists(x, !({fits} && {_ROUND}))",
+        when=(
+            f"{cel.present(field)} && ![dyn({value})].exists(v, type(v) == int || (type(v) == "
+            f"string && v.size() <= {LONGEST} && "
+            f"v.matches({cel.text(f'^(?:{QUANTITY.pattern})$')}))) || [dyn({value})].filter(v, "
+            f"type(v) == int || (type(v) == string && v.size() <= {_LONGEST} && "
+            f"v.matches({cel.text(f'^(?:{QUANTITY.pattern})$')}))).map(v, {_NUMBER}).exists(x, "
+            f"!({fits} && {_ROUND}))"
+        ),
         path=f"'spec.experimental.stallDetector.{name}'",
-        message=f"{cel.shown(value)} + ' is not a number in quotes, is out of range or has more than 3 decimals. '"
-        f" + 'Use a number in quotes, {allowed}, with at most 3 decimals.'",
+        message=(
+            f"{cel.shown(value)} + ' is not a number in quotes, is out of range or has more than 3 "
+            f"decimals. ' + 'Use a number in quotes, {allowed}, with at most 3 decimals.'"
+        ),
         value=value,
     )
 
@@ -72,14 +96,27 @@ def _denial(name: str, minimum: Fraction, maximum: Fraction | None, allowed: str
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when=f"{cel.present(f'{_EXPERIMENTAL}.?stallDetector')} && {cel.present(f'{_EXPERIMENTAL}.?downtimeTuning')}",
+            when=(
+                f"{cel.present(f'{_EXPERIMENTAL}.?stallDetector')} && "
+                f"{cel.present(f'{_EXPERIMENTAL}.?downtimeTuning')}"
+            ),
             path="'spec.experimental'",
-            message="'KubeVirt rejects stallDetector together with downtimeTuning. Remove one of them.'",
-            value=f"[{_EXPERIMENTAL}.?stallDetector.orValue(null), {_EXPERIMENTAL}.?downtimeTuning.orValue(null)]",
+            message=(
+                "'KubeVirt rejects stallDetector together with downtimeTuning. Remove one of them.'"
+            ),
+            value=(
+                f"[{_EXPERIMENTAL}.?stallDetector.orValue(null), "
+                f"{_EXPERIMENTAL}.?downtimeTuning.orValue(null)]"
+            ),
         ),
         *(_denial(name, *allowed) for name, allowed in RANGES.items()),
     ),
-    sources=("kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",),
+    sources=(
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "migrationpolicy-admitter.go#Admit"
+        ),
+    ),
 )
 def check(policy: Object, _context: Context) -> Findings:
     experimental = policy["spec"]["experimental"]
@@ -95,7 +132,10 @@ def check(policy: Object, _context: Context) -> Findings:
         factor = detector[name]
         problem = _problem(factor, minimum, maximum) if factor.present else ""
         if problem:
-            yield Finding(factor.path, f"{problem}. Use a number in quotes, {allowed}, with at most 3 decimals.")
+            yield Finding(
+                factor.path,
+                f"{problem}. Use a number in quotes, {allowed}, with at most 3 decimals.",
+            )
 
 
 def _problem(factor: Field, minimum: Fraction, maximum: Fraction | None) -> str:

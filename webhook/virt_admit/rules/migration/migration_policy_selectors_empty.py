@@ -1,16 +1,26 @@
 """A migration policy has no selector labels, or none that the API server accepts.
 
-**Why.** A policy without labels in its selectors matches every VM of the cluster with the lowest rank. It silently
-replaces the cluster limits for all VMs that no other policy matches. The API server rejects a policy without
-``selectors``. It also rejects ``matchLabels`` and ``matchExpressions``, because a selector maps labels to strings.
+**Why.** A policy without labels in its selectors matches every VM of the cluster with the lowest
+rank. It silently replaces the cluster limits for all VMs that no other policy matches. The API
+server rejects a policy without ``selectors``. It also rejects ``matchLabels`` and
+``matchExpressions``, because a selector maps labels to strings.
 
-**Fix.** Select labels of namespaces or of VMs. Write them directly in the selector, without ``matchLabels``. The value
-``""`` matches only an empty label. It is not a wildcard.
+**Fix.** Select labels of namespaces or of VMs. Write them directly in the selector, without
+``matchLabels``. The value ``""`` matches only an empty label. It is not a wildcard.
 """
 
 from virt_admit.model import cel
 from virt_admit.model.kubevirt.settings import migration_policies
-from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Finding, Findings, Object, rule
+from virt_admit.rule import (
+    MIGRATION_POLICY,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+)
 
 
 @rule(
@@ -20,7 +30,9 @@ from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Finding, F
         cel.Denial(
             when=f"!({cel.is_map('self.?spec.?selectors')})",
             path="'spec.selectors'",
-            message="'the API server requires this field. Write labels of namespaces or VMs in it.'",
+            message=(
+                "'the API server requires this field. Write labels of namespaces or VMs in it.'"
+            ),
             value="self.?spec.?selectors.orValue(null)",
         ),
     ),
@@ -50,6 +62,7 @@ def check(policy: Object, _context: Context) -> Findings:
     if not nested and not any(migration_policies.labels(policy)):
         yield Finding(
             selectors.path,
-            "no selector has a label, so this policy applies to every VM. Select labels of namespaces or VMs.",
+            "no selector has a label, so this policy applies to every VM. Select labels of "
+            "namespaces or VMs.",
             max_action=Action.WARN,
         )

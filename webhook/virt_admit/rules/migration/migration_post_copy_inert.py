@@ -1,21 +1,35 @@
 """Post-copy is allowed, but the workload disruption that it needs is not.
 
-**Why.** A migration switches to post-copy only after its timeout and only if it may disrupt the guest. With
-``allowWorkloadDisruption: false`` it never does, and ``allowPostCopy`` has no effect. The schema of HyperConverged
-sets that value to false since release 1.19, so ``allowPostCopy`` alone no longer has an effect.
+**Why.** A migration switches to post-copy only after its timeout and only if it may disrupt the
+guest. With ``allowWorkloadDisruption: false`` it never does, and ``allowPostCopy`` has no effect.
+The schema of HyperConverged sets that value to false since release 1.19, so ``allowPostCopy`` alone
+no longer has an effect.
 
 **Fix.** Set ``allowWorkloadDisruption: true`` as well, or remove ``allowPostCopy``.
 """
 
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import HCO, KUBEVIRT, MIGRATION_POLICY, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    MIGRATION_POLICY,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+)
 
 
 @rule(
     kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
     action=Action.WARN,
     sources=(
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldAssistMigrationToComplete",
+        (
+            "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/"
+            "live-migration-source.go#shouldAssistMigrationToComplete"
+        ),
         "kubevirt/kubevirt:pkg/virt-config/virt-config.go#GetMigrationConfiguration",
         "kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",
     ),

@@ -1,11 +1,12 @@
 """A VM migrates again and again without success.
 
-**Why.** KubeVirt repeats migrations for drains and updates forever, and each attempt takes five minutes or more.
-Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps only the five newest attempts. A migration
-whose target pod is on the node of the VM cannot succeed either: its scheduler ignores the anti-affinity of the pod.
+**Why.** KubeVirt repeats migrations for drains and updates forever, and each attempt takes five
+minutes or more. Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps
+only the five newest attempts. A migration whose target pod is on the node of the VM cannot succeed
+either: its scheduler ignores the anti-affinity of the pod.
 
-**Fix.** Remove the cause: an obsolete CPU model, no other node that fits, or limits that are too low for the VM. Only
-``scan`` and ``check`` report this.
+**Fix.** Remove the cause: an obsolete CPU model, no other node that fits, or limits that are too
+low for the VM. Only ``scan`` and ``check`` report this.
 """
 
 from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
@@ -68,14 +69,21 @@ def check(vmi: Object, context: Context) -> Findings:
         marked = evacuation_marks.way_to_stay(vmi, state, context.cluster)
         place = no_target.nowhere_to_go(vmi, context.cluster)
         reason = _for_mark(vmi, place) if marked else _reason(vmi, failed[-1], place, context)
-        restart = virtctl("restart", vmi.name, vms.namespace_of(vmi)) if reason.endswith("Restart the VM.") else ""
+        restart = (
+            virtctl("restart", vmi.name, vms.namespace_of(vmi))
+            if reason.endswith("Restart the VM.")
+            else ""
+        )
         yield Finding(
             vmi["status"]["migrationState"].path,
-            f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
+            f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: "
+            f"{reason}",
             value=len(failed),
             problem=_problem(vmi, context),
             # no words of a failure are taken for a command
-            command=evacuate_cancel(vmi, context.cluster) if marked else restart or _command(vmi, place, context),
+            command=evacuate_cancel(vmi, context.cluster)
+            if marked
+            else restart or _command(vmi, place, context),
         )
     yield from more_may_exist(context.cluster, VMIM)
 
@@ -92,14 +100,21 @@ def _for_mark(vmi: Object, place: Problem | None) -> str:
     """Return why migrations are repeated away from a node that no drain empties."""
     node = vmi.at("status", "nodeName").text
     why = f"; {cut(place.reason, 150)}" if place is not None else ""
-    mark = f"status.evacuationNodeName still marks the VMI for eviction from {node}, which is not cordoned{why}"
+    mark = (
+        f"status.evacuationNodeName still marks the VMI for eviction from {node}, which is not "
+        f"cordoned{why}"
+    )
     return f"{mark}. If it is to stay, remove that mark; migrations that are deleted come back."
 
 
 def _problem(vmi: Object, context: Context) -> ProblemId:
-    """Return the problem for which a drain is blocked too: more than the last failure may explain it."""
+    """Return the problem for which a drain is blocked too:
+    more than the last failure may explain it.
+    """
     blocking = vm_outcomes.forecast(vmi, context.cluster).problems
-    return next(filter(None, (one.id for one in blocking)), problem_of(ProblemCause.MIGRATION_FAILS, vmi))
+    return next(
+        filter(None, (one.id for one in blocking)), problem_of(ProblemCause.MIGRATION_FAILS, vmi)
+    )
 
 
 def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) -> str:
@@ -108,10 +123,15 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         return f"CPU model {model} is obsolete. Choose another model."
     if place is not None:
         return f"{place.reason}; {place.remedy}"
-    failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
+    failure = migration_failures.essence(
+        last.at("status", "migrationState", "failureReason").text or ""
+    )
     if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)
-        return f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 200)}. Restart the VM."
+        return (
+            f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 200)}. Restart the "
+            "VM."
+        )
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
         remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])
@@ -127,4 +147,7 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     if migration_failures.failed_before_handover(last):  # no time-out of the copy has a part in it
         see = shell("virt-admit", "explain", f"vm/{vmi.name}", "-n", vms.namespace_of(vmi))
         return f"the target pod of {last.name} found no node or did not start. See {see}."
-    return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."
+    return (
+        f"no reason is reported. Check migration {last.name} and the migration timeouts and "
+        "bandwidth."
+    )

@@ -1,7 +1,7 @@
 """The minimum CPU model has no effect.
 
-**Why.** No component reads the field. HyperConverged ignores it since release 1.17, KubeVirt marks it as deprecated,
-and the node labeller no longer filters CPU features by it.
+**Why.** No component reads the field. HyperConverged ignores it since release 1.17, KubeVirt marks
+it as deprecated, and the node labeller no longer filters CPU features by it.
 
 **Fix.** Remove the field. To keep VMs off old nodes, name a CPU model or a feature in the VM.
 """
@@ -21,4 +21,7 @@ from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, O
 def check(obj: Object, _context: Context) -> Findings:
     model = setting(obj, Setting.MIN_CPU_MODEL)
     if model.text:
-        yield Finding(model.path, f"{show(model.text)} has no effect: KubeVirt no longer reads this field. Remove it.")
+        yield Finding(
+            model.path,
+            f"{show(model.text)} has no effect: KubeVirt no longer reads this field. Remove it.",
+        )

@@ -1,10 +1,11 @@
 """A namespace stays Terminating for long.
 
-**Why.** The namespace controller waits for objects in it that have finalizers, or it cannot delete some. No VM can be created
-or migrated in the namespace meanwhile, and none with its name can be made.
+**Why.** The namespace controller waits for objects in it that have finalizers, or it cannot delete
+some. No VM can be created or migrated in the namespace meanwhile, and none with its name can be
+made.
 
-**Fix.** Repair what keeps the objects that the finding names. Do not remove the finalizer of the namespace itself: its objects
-would be left behind.
+**Fix.** Repair what keeps the objects that the finding names. Do not remove the finalizer of the
+namespace itself: its objects would be left behind.
 """
 
 from collections.abc import Iterator
@@ -37,7 +38,10 @@ from virt_admit.rule import (
     at_admission=False,
     of_deleted=True,
     sources=(
-        "kubernetes/kubernetes:pkg/controller/namespace/deletion/namespaced_resources_deleter.go#deleteAllContent",
+        (
+            "kubernetes/kubernetes:pkg/controller/namespace/deletion/"
+            "namespaced_resources_deleter.go#deleteAllContent"
+        ),
         "kubernetes/kubernetes:pkg/controller/namespace/deletion/status_condition_utils.go",
     ),
 )

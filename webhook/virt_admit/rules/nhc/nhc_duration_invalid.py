@@ -1,6 +1,7 @@
 """A NodeHealthCheck has a value that is not a valid duration.
 
-**Why.** One invalid value makes the whole list of NodeHealthChecks unreadable for the operator, so all of them stop.
+**Why.** One invalid value makes the whole list of NodeHealthChecks unreadable for the operator, so
+all of them stop.
 
 **Fix.** Write numbers with the units ``ms``, ``s``, ``m`` or ``h``, such as ``90s`` or ``1h30m``.
 """

@@ -20,14 +20,25 @@ _STEPS: Final = cel.items("self.?spec.?escalatingRemediations")
     denials=(
         cel.Denial(
             each=_STEPS,
-            when=f"type(item) == map && type(item.?order.orValue(null)) == int && {_STEPS}.filter(step, "
-            "type(step) == map && step.?order.orValue(null) == item.order).size() > 1",
+            when=(
+                "type(item) == map && type(item.?order.orValue(null)) == int && "
+                f"{_STEPS}.filter(step, type(step) == map && step.?order.orValue(null) == "
+                "item.order).size() > 1"
+            ),
             path="'spec.escalatingRemediations.order'",
-            message="'another step also has this order, so their sequence would be random. Give each step its own order.'",
+            message=(
+                "'another step also has this order, so their sequence would be random. Give each "
+                "step its own order.'"
+            ),
             value="item.order",
         ),
     ),
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsUniqueOrder",),
+    sources=(
+        (
+            "medik8s/"
+            "node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsUniqueOrder"
+        ),
+    ),
 )
 def check(obj: Object, _context: Context) -> Findings:
     seen: set[int] = set()
@@ -36,7 +47,8 @@ def check(obj: Object, _context: Context) -> Findings:
         if order is not None and order in seen:
             yield Finding(
                 step.order.path,
-                f"another step also has order {order}, so their sequence would be random. Give each step its own order.",
+                f"another step also has order {order}, so their sequence would be random. Give "
+                "each step its own order.",
                 cause=Cause.DUPLICATE,
             )
         elif order is not None:

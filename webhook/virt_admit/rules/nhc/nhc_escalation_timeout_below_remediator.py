@@ -1,7 +1,8 @@
 """A step of an escalation ends before its remediator can finish.
 
-**Why.** The operator then cancels the remediator and starts the next one. Self Node Remediation must wait until the
-node has certainly rebooted (about 3 min). A fence agent is retried (about 5 min).
+**Why.** The operator then cancels the remediator and starts the next one. Self Node Remediation
+must wait until the node has certainly rebooted (about 3 min). A fence agent is retried (about 5
+min).
 
 **Fix.** Set a timeout longer than the time that the message names.
 """
@@ -9,7 +10,17 @@ node has certainly rebooted (about 3 min). A fence agent is retried (about 5 min
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, SNR_TEMPLATE
 from virt_admit.model.remediation import check_scope, remediators
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, format_duration, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    format_duration,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -35,7 +46,8 @@ def check(obj: Object, context: Context) -> Findings:
         if needed is not None and timeout < needed:
             yield Finding(
                 step.timeout.path,
-                f"{format_duration(timeout)} is less than the {format_duration(needed)} that {step.remediator} may need: "
-                "the operator would cancel it and start the next step. Use a longer timeout.",
+                f"{format_duration(timeout)} is less than the {format_duration(needed)} that "
+                f"{step.remediator} may need: the operator would cancel it and start the next "
+                "step. Use a longer timeout.",
                 value=(timeout, needed),
             )

@@ -1,9 +1,11 @@
 """A step of an escalation has a timeout of less than one minute.
 
-**Why.** No remediator finishes that fast; the next one would start while the first still acts on the node. The operator
-rejects such a check. A timeout that is not a valid duration makes all NodeHealthChecks of the cluster unreadable.
+**Why.** No remediator finishes that fast; the next one would start while the first still acts on
+the node. The operator rejects such a check. A timeout that is not a valid duration makes all
+NodeHealthChecks of the cluster unreadable.
 
-**Fix.** Use the time that the remediator needs plus a margin: 5m for Self Node Remediation, 10m for fence agents.
+**Fix.** Use the time that the remediator needs plus a margin: 5m for Self Node Remediation, 10m for
+fence agents.
 """
 
 from typing import Final
@@ -12,7 +14,17 @@ from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes.kinds import NHC
 from virt_admit.model.kubernetes.units import DURATION, MINUTE
-from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, format_duration, parse_duration, rule
+from virt_admit.rule import (
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    format_duration,
+    parse_duration,
+    rule,
+)
 
 _STEPS: Final = cel.items("self.?spec.?escalatingRemediations")
 _WITH_TIME: Final = "type(item) == map && item.?timeout.orValue(null) != null"
@@ -32,7 +44,10 @@ _PATH: Final = "'spec.escalatingRemediations.timeout'"
         ),
         cel.Denial(
             each=_STEPS,
-            when=f"{_WITH_TIME} && {cel_durations.parsed('item.timeout', DURATION)}.exists(time, time < {MINUTE})",
+            when=(
+                f"{_WITH_TIME} && {cel_durations.parsed('item.timeout', DURATION)}.exists(time, "
+                f"time < {MINUTE})"
+            ),
             path=_PATH,
             message=f"{cel.shown('item.timeout')}"
             " + ' is less than 1m, so the operator rejects it. Use at least 1m, preferably 5m.'",
@@ -47,13 +62,22 @@ _PATH: Final = "'spec.escalatingRemediations.timeout'"
             value="item.timeout",
         ),
     ),
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsTimeout",),
+    sources=(
+        (
+            "medik8s/"
+            "node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsTimeout"
+        ),
+    ),
 )
 def check(obj: Object, _context: Context) -> Findings:
     for step in remediation_steps.escalation(obj):
         timeout = step.timeout
         if not timeout.present:
-            yield Finding(timeout.path, "timeout is missing; a step needs at least 1m. Write 5m.", cause=Cause.REQUIRED)
+            yield Finding(
+                timeout.path,
+                "timeout is missing; a step needs at least 1m. Write 5m.",
+                cause=Cause.REQUIRED,
+            )
             continue
         try:
             nanoseconds = parse_duration(timeout.value, DURATION)
@@ -64,4 +88,7 @@ def check(obj: Object, _context: Context) -> Findings:
                     "Use at least 1m, preferably 5m.",
                 )
         except ValueError as error:
-            yield Finding(timeout.path, f"{error}. One invalid time stops every NodeHealthCheck of the cluster.")
+            yield Finding(
+                timeout.path,
+                f"{error}. One invalid time stops every NodeHealthCheck of the cluster.",
+            )

@@ -1,6 +1,7 @@
 """An escalation continues after the machine is deleted.
 
-**Why.** Machine deletion removes the machine and its node, so later steps have nothing to remediate.
+**Why.** Machine deletion removes the machine and its node, so later steps have nothing to
+remediate.
 
 **Fix.** Give MachineDeletionRemediationTemplate the highest ``order``.
 """
@@ -25,7 +26,7 @@ def check(obj: Object, _context: Context) -> Findings:
         if step.kind is MDR_TEMPLATE and order is not None and order < last:
             yield Finding(
                 step.order.path,
-                "machine deletion is not the last step, so later steps find neither machine nor node. "
-                "Give it the highest order.",
+                "machine deletion is not the last step, so later steps find neither machine nor "
+                "node. Give it the highest order.",
                 value=(order, last),
             )

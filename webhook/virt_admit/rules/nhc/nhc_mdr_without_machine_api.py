@@ -1,9 +1,9 @@
 """A NodeHealthCheck deletes machines of nodes that have none.
 
-**Why.** MachineDeletionRemediation looks up the Machine in the annotation ``machine.openshift.io/machine`` of the Node.
-Nodes that were added without the Machine API have no Machine. On platform None the Machine API does not run at all.
-The remediator also does nothing for a Machine without a controller, which nothing would create again. The VMs stay on
-the failed node.
+**Why.** MachineDeletionRemediation looks up the Machine in the annotation
+``machine.openshift.io/machine`` of the Node. Nodes that were added without the Machine API have no
+Machine. On platform None the Machine API does not run at all. The remediator also does nothing for
+a Machine without a controller, which nothing would create again. The VMs stay on the failed node.
 
 **Fix.** Use Self Node Remediation or fence agents.
 """
@@ -22,7 +22,10 @@ _INSTEAD = "Use SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate."
     action=Action.WARN,
     sources=(
         "Workload Availability, Fencing and remediation 1.7.3",
-        "medik8s/machine-deletion-remediation:internal/controller/machinedeletionremediation_controller.go#getMachine",
+        (
+            "medik8s/machine-deletion-remediation:internal/controller/"
+            "machinedeletionremediation_controller.go#getMachine"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -37,7 +40,8 @@ def check(obj: Object, context: Context) -> Findings:
         for step in steps:
             yield Finding(
                 step.reference.path,
-                f"nodes have no machines to delete on platform None, so nothing is remediated. {_INSTEAD}",
+                "nodes have no machines to delete on platform None, so nothing is remediated. "
+                f"{_INSTEAD}",
             )
         return
     refused = machine_deletion.refused(context.cached(check_scope.selected, obj), context.cluster)

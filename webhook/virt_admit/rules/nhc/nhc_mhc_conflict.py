@@ -1,8 +1,9 @@
 """A NodeHealthCheck is disabled because a MachineHealthCheck exists.
 
-**Why.** The built-in termination handler is the only MachineHealthCheck that the operator tolerates. While another one
-exists, in any namespace and even paused, the operator disables every NodeHealthCheck
-(ConflictingMachineHealthCheckDetected). Nodes that only this check covers are not remediated.
+**Why.** The built-in termination handler is the only MachineHealthCheck that the operator
+tolerates. While another one exists, in any namespace and even paused, the operator disables every
+NodeHealthCheck (ConflictingMachineHealthCheckDetected). Nodes that only this check covers are not
+remediated.
 
 **Fix.** Delete the MachineHealthCheck, or do not use NodeHealthChecks.
 """

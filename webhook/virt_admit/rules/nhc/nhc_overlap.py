@@ -1,7 +1,8 @@
 """Two NodeHealthChecks select the same node.
 
-**Why.** Each check counts against its own limit and calls its own remediators. One reboots an unhealthy node while the
-other replaces it. Together they can remediate more nodes than either limit allows.
+**Why.** Each check counts against its own limit and calls its own remediators. One reboots an
+unhealthy node while the other replaces it. Together they can remediate more nodes than either limit
+allows.
 
 **Fix.** Use selectors that have no node in common.
 """

@@ -1,7 +1,8 @@
 """A NodeHealthCheck has no remediation or two.
 
-**Why.** The operator needs exactly one of ``remediationTemplate`` and ``escalatingRemediations`` and rejects the check
-otherwise. The first example of its own documentation sets both and is rejected.
+**Why.** The operator needs exactly one of ``remediationTemplate`` and ``escalatingRemediations``
+and rejects the check otherwise. The first example of its own documentation sets both and is
+rejected.
 
 **Fix.** Keep one of the two fields.
 """
@@ -18,24 +19,36 @@ from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Obje
             when=f"({cel.present('self.?spec.?remediationTemplate')})"
             f" == ({cel.items('self.?spec.?escalatingRemediations')}.size() > 0)",
             path="'spec.remediationTemplate'",
-            message=f"{cel.present('self.?spec.?remediationTemplate')}"
-            " ? 'remediationTemplate and escalatingRemediations are both set; the operator rejects that. Keep one of them.'"
-            " : 'no remediation is set; the operator rejects that. Set remediationTemplate or escalatingRemediations.'",
+            message=(
+                f"{cel.present('self.?spec.?remediationTemplate')} ? 'remediationTemplate and "
+                "escalatingRemediations are both set; the operator rejects that. Keep one of "
+                "them.' : 'no remediation is set; the operator rejects that. Set "
+                "remediationTemplate or escalatingRemediations.'"
+            ),
             value=f"{cel.present('self.?spec.?remediationTemplate')}",
         ),
     ),
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateMutualRemediations",),
+    sources=(
+        "medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateMutualRemediations",
+    ),
 )
 def check(obj: Object, _context: Context) -> Findings:
-    template, steps = obj.at("spec", "remediationTemplate"), obj.at("spec", "escalatingRemediations")
+    template, steps = (
+        obj.at("spec", "remediationTemplate"),
+        obj.at("spec", "escalatingRemediations"),
+    )
     escalates = any(True for _ in steps.items())
     if template.present and escalates:
         message = (
-            "remediationTemplate and escalatingRemediations are both set; the operator rejects that. Keep one of them."
+            "remediationTemplate and escalatingRemediations are both set; the operator rejects "
+            "that. Keep one of them."
         )
         cause = Cause.FORBIDDEN
     elif not template.present and not escalates:
-        message = "no remediation is set; the operator rejects that. Set remediationTemplate or escalatingRemediations."
+        message = (
+            "no remediation is set; the operator rejects that. Set remediationTemplate or "
+            "escalatingRemediations."
+        )
         cause = Cause.REQUIRED
     else:
         return

@@ -1,8 +1,8 @@
 """A NodeHealthCheck selects control-plane nodes and workers together.
 
-**Why.** The control plane is remediated one node at a time, workers as many as the limit allows. One limit cannot fit
-both. In a compact cluster, where control-plane nodes are also workers, a check for "workers" can stop the control
-plane.
+**Why.** The control plane is remediated one node at a time, workers as many as the limit allows.
+One limit cannot fit both. In a compact cluster, where control-plane nodes are also workers, a check
+for "workers" can stop the control plane.
 
 **Fix.** Use one check per role. For workers: ``node-role.kubernetes.io/control-plane`` and
 ``node-role.kubernetes.io/master`` with ``DoesNotExist``.
@@ -29,12 +29,16 @@ def check(obj: Object, context: Context) -> Findings:
     remedy = "Use one check per role: exclude control-plane and master with DoesNotExist."
     if 0 < len(masters) < len(selection):
         yield Finding(
-            path, f"selects control-plane nodes ({names(masters, 50)}) and workers, so both share one limit. {remedy}"
+            path,
+            f"selects control-plane nodes ({names(masters, 50)}) and workers, so both share one "
+            f"limit. {remedy}",
         )
         return
     selection.demand_all()
     if masters and _requires_workers(nhc):
-        yield Finding(path, f"these workers are also the control plane: {names(masters, 60)}. {remedy}")
+        yield Finding(
+            path, f"these workers are also the control plane: {names(masters, 60)}. {remedy}"
+        )
 
 
 def _requires_workers(nhc: HealthCheck) -> bool:

@@ -23,5 +23,6 @@ def check(obj: Object, context: Context) -> Findings:
     nodes.demand_all()
     yield Finding(
         nhc.selector_field.path,
-        "no node has these labels, so the check watches nothing. Compare with kubectl get nodes --show-labels.",
+        "no node has these labels, so the check watches nothing. Compare with kubectl get nodes "
+        "--show-labels.",
     )

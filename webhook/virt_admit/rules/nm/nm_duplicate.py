@@ -1,14 +1,27 @@
 """A node has two NodeMaintenance objects.
 
-**Why.** Deleting either NodeMaintenance of a node uncordons it, even while the other one still exists. The operators
-of ``nodemaintenance.medik8s.io`` and of the older ``nodemaintenance.kubevirt.io`` revert each other's changes, and
-the webhook of each sees only its own API group.
+**Why.** Deleting either NodeMaintenance of a node uncordons it, even while the other one still
+exists. The operators of ``nodemaintenance.medik8s.io`` and of the older
+``nodemaintenance.kubevirt.io`` revert each other's changes, and the webhook of each sees only its
+own API group.
 
 **Fix.** Use the existing one, or wait until it is deleted.
 """
 
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Operation, Unseen, rule
+from virt_admit.rule import (
+    NM,
+    NM_KUBEVIRT,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    Unseen,
+    rule,
+)
 
 
 @rule(
@@ -17,7 +30,10 @@ from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Fi
     operations=(Operation.CREATE,),
     action=Action.DENY,
     sources=(
-        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNoNodeMaintenanceExists",
+        (
+            "medik8s/node-maintenance-operator:api/v1beta1/"
+            "nodemaintenance_webhook.go#validateNoNodeMaintenanceExists"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -32,7 +48,7 @@ def check(obj: Object, context: Context) -> Findings:
             remedy = "Wait until it is gone" if other.deleted else "Use that one"
             yield Finding(
                 node.path,
-                f"node {node.text} already has NodeMaintenance {other.name} ({other.group}){state}; "
-                f"deleting either one uncordons the node. {remedy}.",
+                f"node {node.text} already has NodeMaintenance {other.name} "
+                f"({other.group}){state}; deleting either one uncordons the node. {remedy}.",
                 cause=Cause.DUPLICATE,
             )

@@ -1,11 +1,12 @@
 """A NodeMaintenance drains a control-plane node whose etcd member is needed for quorum.
 
-**Why.** On OpenShift a PodDisruptionBudget protects the etcd members. If it allows no disruption and the member on
-this node is healthy, draining the node risks the quorum and with it the API. The older operator
-(``nodemaintenance.kubevirt.io``) looks for a budget that OpenShift 4.11 and later do not have, so it checks nothing.
+**Why.** On OpenShift a PodDisruptionBudget protects the etcd members. If it allows no disruption
+and the member on this node is healthy, draining the node risks the quorum and with it the API. The
+older operator (``nodemaintenance.kubevirt.io``) looks for a budget that OpenShift 4.11 and later do
+not have, so it checks nothing.
 
-**Fix.** Wait until all etcd members are healthy (``oc get pods -n openshift-etcd``), or choose the node whose member
-is broken.
+**Fix.** Wait until all etcd members are healthy (``oc get pods -n openshift-etcd``), or choose the
+node whose member is broken.
 """
 
 from virt_admit.model.kubernetes import nodes
@@ -34,12 +35,14 @@ def check(obj: Object, context: Context) -> Findings:
     if refusal:
         yield Finding(
             name.path,
-            f"draining control-plane node {node.name} risks the etcd quorum: {refusal}. Wait until all members are healthy.",
+            f"draining control-plane node {node.name} risks the etcd quorum: {refusal}. Wait until "
+            "all members are healthy.",
         )
 
 
 def _is_openshift(cluster: Cluster) -> bool:
-    """Return whether the cluster has objects of config.openshift.io, as every OpenShift cluster has.
+    """Return whether the cluster has objects of config.openshift.io,
+    as every OpenShift cluster has.
 
     Raises:
         Unseen: neither kind can be read.

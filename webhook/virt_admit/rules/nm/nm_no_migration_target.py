@@ -1,11 +1,12 @@
 """A NodeMaintenance drains a node whose VMs find no room on other nodes.
 
-**Why.** No other node accepts VMs, or the VMs do not fit on the other nodes at the same time: requests, affinity and
-quotas count. The target pods stay Pending. KubeVirt gives up each migration after five minutes and repeats it forever,
-so the drain does not complete.
+**Why.** No other node accepts VMs, or the VMs do not fit on the other nodes at the same time:
+requests, affinity and quotas count. The target pods stay Pending. KubeVirt gives up each migration
+after five minutes and repeats it forever, so the drain does not complete.
 
-**Fix.** First uncordon or repair another node that runs KubeVirt, free or add what is short, or stop the VMs. If pods
-cannot be read, or there are more than 3,000, only ``virt-admit drain`` computes room.
+**Fix.** First uncordon or repair another node that runs KubeVirt, free or add what is short, or
+stop the VMs. If pods cannot be read, or there are more than 3,000, only ``virt-admit drain``
+computes room.
 """
 
 from virt_admit.forecasts.drain import capacity, vmi_evictions
@@ -14,7 +15,17 @@ from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, names, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -40,8 +51,9 @@ def check(obj: Object, context: Context) -> Findings:
         if not any(permanent_constraints.ready(other) for other in others):
             yield Finding(
                 node.path,
-                f"no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain hangs: "
-                f"{names((vmi.full_name for vmi in migrating), 80)}. Uncordon or repair a node first.",
+                "no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain "
+                f"hangs: {names((vmi.full_name for vmi in migrating), 80)}. Uncordon or repair a "
+                "node first.",
             )
             return
     if short := capacity.shortage(context.cluster, node.text or ""):

@@ -7,7 +7,19 @@
 
 from virt_admit.model import cel
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
+from virt_admit.rule import (
+    NM,
+    NM_KUBEVIRT,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -16,12 +28,20 @@ from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Fi
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when="oldObject != null && self.?spec.?nodeName.orValue(null) != oldObject.?spec.?nodeName.orValue(null)",
+            when=(
+                "oldObject != null && self.?spec.?nodeName.orValue(null) != "
+                "oldObject.?spec.?nodeName.orValue(null)"
+            ),
             path="'spec.nodeName'",
-            message="'changing the node would leave the old node cordoned. Create a second NodeMaintenance.'",
+            message=(
+                "'changing the node would leave the old node cordoned. Create a second "
+                "NodeMaintenance.'"
+            ),
         ),
     ),
-    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#ValidateUpdate",),
+    sources=(
+        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#ValidateUpdate",
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     if context.old is None:
@@ -30,7 +50,7 @@ def check(obj: Object, context: Context) -> Findings:
     if new.value != old.value:
         yield Finding(
             new.path,
-            f"changing node {show(old.value)} to {show(new.value)} would leave the old node cordoned. "
-            "Create a second NodeMaintenance.",
+            f"changing node {show(old.value)} to {show(new.value)} would leave the old node "
+            "cordoned. Create a second NodeMaintenance.",
             cause=Cause.FORBIDDEN,
         )

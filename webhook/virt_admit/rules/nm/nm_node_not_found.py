@@ -1,6 +1,7 @@
 """A NodeMaintenance names a node that does not exist, or none.
 
-**Why.** The operator has nothing to drain. Where the operator is installed, its own webhook rejects such an object.
+**Why.** The operator has nothing to drain. Where the operator is installed, its own webhook rejects
+such an object.
 
 **Fix.** Write the name of the node as ``kubectl get nodes`` lists it.
 """
@@ -16,7 +17,12 @@ from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, O
     reads={NODE: NAME},
     operations=(Operation.CREATE,),
     action=Action.DENY,
-    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNodeExists",),
+    sources=(
+        (
+            "medik8s/node-maintenance-operator:api/v1beta1/"
+            "nodemaintenance_webhook.go#validateNodeExists"
+        ),
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
@@ -27,4 +33,7 @@ def check(obj: Object, context: Context) -> Findings:
             cause=Cause.REQUIRED,
         )
     elif context.cluster.get(NODE, "", node.text) is None:
-        yield Finding(node.path, f"node {show(node.text)} does not exist. Write a name that kubectl get nodes lists.")
+        yield Finding(
+            node.path,
+            f"node {show(node.text)} does not exist. Write a name that kubectl get nodes lists.",
+        )

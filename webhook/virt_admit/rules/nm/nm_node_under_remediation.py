@@ -1,14 +1,25 @@
 """A NodeMaintenance drains a node that is being remediated.
 
-**Why.** NodeHealthCheck and the remediators hold the lease of a node while they remediate it. The maintenance waits
-for the lease, and a remediator may reboot the node during the drain.
+**Why.** NodeHealthCheck and the remediators hold the lease of a node while they remediate it. The
+maintenance waits for the lease, and a remediator may reboot the node during the drain.
 
-**Fix.** Wait until the remediation is done, or pause the NodeHealthCheck (``spec.pauseRequests``) first.
+**Fix.** Wait until the remediation is done, or pause the NodeHealthCheck (``spec.pauseRequests``)
+first.
 """
 
 from virt_admit.model.kubernetes.kinds import LEASE, NHC, NM, NM_KUBEVIRT
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    Unseen,
+    rule,
+)
 
 LEASES = "medik8s-leases"
 MAINTENANCE_OPERATOR = "node-maintenance"
@@ -37,7 +48,8 @@ def check(obj: Object, context: Context) -> Findings:
         if remediator:
             yield Finding(
                 node.path,
-                f"{remediator} is remediating node {node.text}, so the maintenance waits and the node may reboot. Wait for it.",
+                f"{remediator} is remediating node {node.text}, so the maintenance waits and the "
+                "node may reboot. Wait for it.",
             )
             return
 
@@ -51,7 +63,10 @@ def _health_check(node: str, cluster: Cluster) -> str:
 
 
 def _holder(node: str, cluster: Cluster) -> str:
-    """Return who holds the lease of a node. Lease names are in lower case (medik8s/common:pkg/lease/manager.go)."""
+    """Return who holds the lease of a node.
+
+    Lease names are in lower case (medik8s/common:pkg/lease/manager.go).
+    """
     lease = cluster.get(LEASE, LEASES, f"node-{node.lower()}")
     holder = lease.at("spec", "holderIdentity").text if lease is not None else None
     return f"lease holder {holder}" if holder and holder != MAINTENANCE_OPERATOR else ""

@@ -1,13 +1,26 @@
 """Several nodes are under maintenance at once.
 
-**Why.** Each drained node leaves less room for the VMs that migrate. Their migrations also wait for each other: by
-default the cluster runs five at a time.
+**Why.** Each drained node leaves less room for the VMs that migrate. Their migrations also wait for
+each other: by default the cluster runs five at a time.
 
-**Fix.** Wait until the other maintenance is done, unless the cluster has room for the VMs of both nodes.
+**Fix.** Wait until the other maintenance is done, unless the cluster has room for the VMs of both
+nodes.
 """
 
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings, Object, Operation, Unseen, names, rule
+from virt_admit.rule import (
+    NM,
+    NM_KUBEVIRT,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    Unseen,
+    names,
+    rule,
+)
 
 
 @rule(
@@ -15,7 +28,10 @@ from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings,
     reads={NM: (), NM_KUBEVIRT: ()},
     operations=(Operation.CREATE,),
     action=Action.WARN,
-    sources=("kubevirt/kubevirt:pkg/virt-config/virt-config.go", "OpenShift Virtualization, Nodes 10.1"),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-config/virt-config.go",
+        "OpenShift Virtualization, Nodes 10.1",
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
@@ -23,11 +39,14 @@ def check(obj: Object, context: Context) -> Findings:
     for other in maintenance.others(obj, context.cluster):
         if isinstance(other, Unseen):
             yield other
-        elif maintenance.node(other).text != node.text and other.at("status", "phase").value != "Succeeded":
+        elif (
+            maintenance.node(other).text != node.text
+            and other.at("status", "phase").value != "Succeeded"
+        ):
             active.append(f"{other.name} (node {maintenance.node(other).text})")
     if active:
         yield Finding(
             node.path,
-            f"another maintenance is not done, which leaves less room for VMs: {names(active, 80)}. "
-            "Wait for it, unless the cluster has room.",
+            "another maintenance is not done, which leaves less room for VMs: "
+            f"{names(active, 80)}. Wait for it, unless the cluster has room.",
         )

@@ -1,10 +1,12 @@
 """A NodeMaintenance hangs: its drain does not complete.
 
-**Why.** The operator evicts the pods of the node again and again. While one pod refuses, the node stays cordoned, its
-maintenance does not begin, and an upgrade that waits for the node does not continue.
+**Why.** The operator evicts the pods of the node again and again. While one pod refuses, the node
+stays cordoned, its maintenance does not begin, and an upgrade that waits for the node does not
+continue.
 
-**Fix.** ``status.lastError`` and ``status.pendingPods`` name what refuses: run ``virt-admit drain NODE`` for the remedy. To
-give up, delete the NodeMaintenance, which also uncordons the node.
+**Fix.** ``status.lastError`` and ``status.pendingPods`` name what refuses: run
+``virt-admit drain NODE`` for the remedy. To give up, delete the NodeMaintenance, which also
+uncordons the node.
 """
 
 from virt_admit.model.commands import argument, shell
@@ -32,7 +34,10 @@ from virt_admit.rule import (
     event="DrainBlocked",
     at_admission=False,
     sources=(
-        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_types.go#NodeMaintenanceStatus",
+        (
+            "medik8s/node-maintenance-operator:api/v1beta1/"
+            "nodemaintenance_types.go#NodeMaintenanceStatus"
+        ),
         "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#Reconcile",
     ),
 )
@@ -47,8 +52,8 @@ def check(obj: Object, _context: Context) -> Findings:
     node = obj.at("spec", "nodeName").text
     yield Finding(
         obj.at("status", "phase").path,
-        f"the drain does not complete ({what}), so the node stays cordoned. Remove what refuses (virt-admit drain), "
-        "or delete the NodeMaintenance.",
+        f"the drain does not complete ({what}), so the node stays cordoned. Remove what refuses "
+        "(virt-admit drain), or delete the NodeMaintenance.",
         value=hang.phase,
         command=shell("virt-admit", "drain", argument(node)) if node else "",
     )

@@ -1,11 +1,13 @@
 """A NodeMaintenance drains a node with a VM that cannot be evicted.
 
-**Why.** KubeVirt refuses the eviction (HTTP 429) of a VM that must live-migrate and cannot. The drain retries forever
-and the maintenance never starts. With ``External`` a controller outside KubeVirt must move the VM.
+**Why.** KubeVirt refuses the eviction (HTTP 429) of a VM that must live-migrate and cannot. The
+drain retries forever and the maintenance never starts. With ``External`` a controller outside
+KubeVirt must move the VM.
 
-**Fix.** For each VM choose one: fix the reason in its condition ``LiveMigratable``; set ``evictionStrategy:
-LiveMigrateIfPossible`` or ``None`` and restart it; or stop it during the maintenance. To drain anyway, annotate the
-NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
+**Fix.** For each VM choose one: fix the reason in its condition ``LiveMigratable``; set
+``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and restart it; or stop it during the
+maintenance. To drain anyway, annotate the NodeMaintenance with
+``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
 """
 
 from typing import Final
@@ -18,7 +20,19 @@ from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, Urgency, rule, union
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    Unseen,
+    Urgency,
+    rule,
+    union,
+)
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 _REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
@@ -33,7 +47,10 @@ _REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the re
     event="DrainBlocked",
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "pod-eviction-admitter.go"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -44,25 +61,38 @@ def check(obj: Object, context: Context) -> Findings:
         remedy = changed_disks.endangered(refused, context.cluster) or _REMEDY
         message = check.first_that_fits(
             node.path,
-            f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. {remedy}",
-            f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. {remedy}",
+            f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. "
+            f"{remedy}",
+            f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. "
+            f"{remedy}",
         )
         if _is_ready(node.text or "", context.cluster):
-            yield Finding(node.path, f"{message} To drain anyway, annotate this object with {_OVERRIDE}: <reason>")
+            yield Finding(
+                node.path,
+                f"{message} To drain anyway, annotate this object with {_OVERRIDE}: <reason>",
+            )
         else:
             yield Finding(node.path, message, max_action=Action.WARN)
     if waiting := evictions.having(Effect.EXTERNAL):
         yield Finding(
             node.path,
             "External makes the drain wait until another controller moves these VMs: "
-            f"{names((vmi.full_name for vmi in waiting), 80)}. Check that controller, or stop them.",
+            f"{names((vmi.full_name for vmi in waiting), 80)}. Check that controller, or stop "
+            "them.",
             max_action=Action.WARN,
         )
-    now = [(vmi, found) for vmi, found in evictions.reactions if found.effect in (Effect.BUDGET, Effect.NO_MIGRATION)]
+    now = [
+        (vmi, found)
+        for vmi, found in evictions.reactions
+        if found.effect in (Effect.BUDGET, Effect.NO_MIGRATION)
+    ]
     if now:
         reasons = names((f"{vmi.full_name} ({found.reason})" for vmi, found in now), 130)
         vms = names((vmi.full_name for vmi, _ in now), 80)
-        texts = (f"these VMs block the drain now: {blocked}. To do: {now[0][1].remedy}." for blocked in (reasons, vms))
+        texts = (
+            f"these VMs block the drain now: {blocked}. To do: {now[0][1].remedy}."
+            for blocked in (reasons, vms)
+        )
         message = check.first_that_fits(node.path, *texts)
         yield Finding(node.path, message, max_action=Action.WARN)
 
@@ -72,7 +102,10 @@ def _reason(vmi: Object) -> str:
 
 
 def _is_ready(name: str, cluster: Cluster) -> bool:
-    """Return whether the node is known to be Ready. The drain of a broken node must not be denied."""
+    """Return whether the node is known to be Ready.
+
+    The drain of a broken node must not be denied.
+    """
     try:
         node = cluster.get(NODE, "", name)
     except Unseen:

@@ -1,10 +1,11 @@
 """A NodeMaintenance shuts down a VM that does not start again.
 
-**Why.** Only ``runStrategy: Always`` starts a VM again after the clean shutdown of a drain. With ``RerunOnFailure``,
-``Manual``, ``Once`` or ``Halted`` it stays off until a user starts it. A VMI that has no VM is lost.
+**Why.** Only ``runStrategy: Always`` starts a VM again after the clean shutdown of a drain. With
+``RerunOnFailure``, ``Manual``, ``Once`` or ``Halted`` it stays off until a user starts it. A VMI
+that has no VM is lost.
 
-**Fix.** Set ``runStrategy: Always``, let the VM migrate (``evictionStrategy: LiveMigrate``), or plan to start it
-again after the maintenance.
+**Fix.** Set ``runStrategy: Always``, let the VM migrate (``evictionStrategy: LiveMigrate``), or
+plan to start it again after the maintenance.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -12,7 +13,18 @@ from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, Unseen, names, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    Unseen,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -42,6 +54,6 @@ def check(obj: Object, context: Context) -> Findings:
     if stopped:
         yield Finding(
             node.path,
-            f"the drain shuts down these VMs and KubeVirt does not start them again: {names(stopped, 80)}. "
-            "Set runStrategy: Always, or start them manually.",
+            "the drain shuts down these VMs and KubeVirt does not start them again: "
+            f"{names(stopped, 80)}. Set runStrategy: Always, or start them manually.",
         )

@@ -1,10 +1,12 @@
 """A node has the start-up taint of an agent that is not installed, or that runs there for long.
 
-**Why.** Agents such as Cilium, Istio's CNI and CSI drivers lose their taint on a node once they run there, and leave it when
-they are uninstalled. Some look at it only at their start, so that a taint that is set later stays. It keeps every new
-pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
+**Why.** Agents such as Cilium, Istio's CNI and CSI drivers lose their taint on a node once they run
+there, and leave it when they are uninstalled. Some look at it only at their start, so that a taint
+that is set later stays. It keeps every new pod off the node: no VM starts or arrives there, and
+drains of other nodes do not end.
 
-**Fix.** Remove the taint, unless the agent is about to be installed. If it runs, restart its DaemonSet.
+**Fix.** Remove the taint, unless the agent is about to be installed. If it runs, restart its
+DaemonSet.
 """
 
 from virt_admit.forecasts.placement.components import left_taints
@@ -30,7 +32,9 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
 def check(node: Object, context: Context) -> Findings:
     for taint, left in left_taints.of_node(node, context.cluster):
         effect = (
-            "no new pod starts here" if taint["effect"].text == "NoSchedule" else "pods are ended, and none starts here"
+            "no new pod starts here"
+            if taint["effect"].text == "NoSchedule"
+            else "pods are ended, and none starts here"
         )
         unless = f", unless {left.agent} is to be installed again" if left.running is None else ""
         advice = sentence(f"{left.advice}{unless}")

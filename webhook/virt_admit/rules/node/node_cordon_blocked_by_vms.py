@@ -1,12 +1,12 @@
 """A node is cordoned although a VM would block its drain or find no room.
 
-**Why.** ``kubectl drain`` usually follows a cordon. KubeVirt refuses the eviction of a VM that must live-migrate and
-cannot, or that waits for a controller outside KubeVirt, and the drain retries forever. A VM that finds no room on the
-other nodes cannot migrate, or stays down.
+**Why.** ``kubectl drain`` usually follows a cordon. KubeVirt refuses the eviction of a VM that must
+live-migrate and cannot, or that waits for a controller outside KubeVirt, and the drain retries
+forever. A VM that finds no room on the other nodes cannot migrate, or stays down.
 
-**Fix.** Free or add what is short. For each VM that blocks choose one: fix the reason in its condition
-``LiveMigratable``; set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and restart it; or stop it before the
-drain.
+**Fix.** Free or add what is short. For each VM that blocks choose one: fix the reason in its
+condition ``LiveMigratable``; set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and
+restart it; or stop it before the drain.
 """
 
 from virt_admit.forecasts.drain import capacity, vmi_evictions
@@ -21,7 +21,10 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Op
     event="DrainBlocked",
     sources=(
         "OpenShift Virtualization, Node maintenance 11.2.2",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "pod-eviction-admitter.go"
+        ),
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -32,7 +35,8 @@ def check(node: Object, context: Context) -> Findings:
     if evictions.blocking:
         yield Finding(
             cordon.path,
-            f"these VMs would block a drain: {names((vmi.full_name for vmi in evictions.blocking), 90)}. {evictions.remedy}",
+            "these VMs would block a drain: "
+            f"{names((vmi.full_name for vmi in evictions.blocking), 90)}. {evictions.remedy}",
         )
     yield from evictions.unseen
     if short := capacity.shortage(context.cluster, node.name):

@@ -1,10 +1,12 @@
-"""A controller has cordoned a node for an update or a maintenance, and does not uncordon it by itself.
+"""A controller has cordoned a node for an update or a maintenance,
+and does not uncordon it by itself.
 
-**Why.** No VM can start there or migrate there, and drains of other nodes lack its room. The upgrade of a driver has failed,
-the eviction of a VM is refused, or a maintenance has failed. The node itself looks healthy.
+**Why.** No VM can start there or migrate there, and drains of other nodes lack its room. The
+upgrade of a driver has failed, the eviction of a VM is refused, or a maintenance has failed. The
+node itself looks healthy.
 
-**Fix.** End what the controller waits for: ``virt-admit explain node/NAME`` names it with a command. Uncordon it by hand only
-where the report says so: most controllers cordon the node again.
+**Fix.** End what the controller waits for: ``virt-admit explain node/NAME`` names it with a
+command. Uncordon it by hand only where the report says so: most controllers cordon the node again.
 """
 
 from virt_admit.model.messages import advice_of, command_of
@@ -22,15 +24,27 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
     sources=(
         "NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go",
         "k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode",
-        "medik8s/node-maintenance-operator:internal/controller/nodemaintenance_controller.go#Reconcile",
+        (
+            "medik8s/node-maintenance-operator:internal/controller/"
+            "nodemaintenance_controller.go#Reconcile"
+        ),
     ),
 )
 def check(node: Object, context: Context) -> Findings:
     cordon = cordoners.of_node(node, context.cluster)
-    if cordon is None or not (cordon.ends is False or cordon.failed) or not (cordon.waits and cordon.remedy):
+    if (
+        cordon is None
+        or not (cordon.ends is False or cordon.failed)
+        or not (cordon.waits and cordon.remedy)
+    ):
         return  # a maintenance that waits for nothing lasts as long as its administrator wants
     path = node.at("spec", "unschedulable").path
-    stays = f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by itself."
+    stays = (
+        f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by "
+        "itself."
+    )
     advice = advice_of(cordon.remedy)
     waits = cut(cordon.waits, check.room(path) - len(f"{stays}  {advice}"))
-    yield Finding(path, f"{stays} {waits} {advice}", value=node.name, command=command_of(cordon.remedy))
+    yield Finding(
+        path, f"{stays} {waits} {advice}", value=node.name, command=command_of(cordon.remedy)
+    )

@@ -1,11 +1,12 @@
 """The pod of a CSI driver does not come back to a node, as its DaemonSet does not tolerate a taint.
 
-**Why.** No volume of the driver can be mounted on the node: pods that start there, also the target pods
-of migrations, stay in ContainerCreating. A pod of a DaemonSet that ran before the node was tainted goes
-on running, and is lost with the next restart or roll-out. CSINode may list the driver long after that.
+**Why.** No volume of the driver can be mounted on the node: pods that start there, also the target
+pods of migrations, stay in ContainerCreating. A pod of a DaemonSet that ran before the node was
+tainted goes on running, and is lost with the next restart or roll-out. CSINode may list the driver
+long after that.
 
-**Fix.** Let the DaemonSet tolerate the taint, where its chart or its operator sets that, or take the
-taint off.
+**Fix.** Let the DaemonSet tolerate the taint, where its chart or its operator sets that, or take
+the taint off.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,11 +59,17 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _runs_no_vms(node: Object) -> bool:
-    """Return whether only the control plane runs on a node: its taint keeps node plugins off as intended."""
-    return nodes.SCHEDULABLE not in node.labels and any(role in node.labels for role in nodes.CONTROL_PLANE)
+    """Return whether only the control plane runs on a node:
+    its taint keeps node plugins off as intended.
+    """
+    return nodes.SCHEDULABLE not in node.labels and any(
+        role in node.labels for role in nodes.CONTROL_PLANE
+    )
 
 
-def _texts(driver: str, gone: AbsentPod, pods: list[Object], node: str, cluster: Cluster) -> Iterator[str]:
+def _texts(
+    driver: str, gone: AbsentPod, pods: list[Object], node: str, cluster: Cluster
+) -> Iterator[str]:
     """Yield the message, the longest form first."""
     begin = f"{gone.why}, so no volume of driver {driver} can be mounted there"
     held, then = _held(pods, cluster), advice_of(gone.remedy)
@@ -85,7 +92,8 @@ def _held(pods: list[Object], cluster: Cluster) -> str:
 
 def _waiting(node: str, cluster: Cluster) -> Iterator[tuple[str, Object]]:
     """Yield the pods of a node that say that a driver is missing, each with the driver."""
-    from virt_admit.forecasts.placement import pod_starts  # noqa: PLC0415 - files alone know no pods that start
+    # files alone know no pods that start
+    from virt_admit.forecasts.placement import pod_starts  # noqa: PLC0415
     from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
 
     for pod in cluster.cached(_pending).get(node, ()):

@@ -1,7 +1,9 @@
-"""A node has been cordoned or drained for long, and something refuses the eviction of a pod that is not of a VM.
+"""A node has been cordoned or drained for long,
+and something refuses the eviction of a pod that is not of a VM.
 
-**Why.** Who drains the node tries the eviction again and again without an error of its own: ``kubectl drain``, a roll-out, or a
-Machine that is being deleted and is not replaced before its node is empty.
+**Why.** Who drains the node tries the eviction again and again without an error of its own:
+``kubectl drain``, a roll-out, or a Machine that is being deleted and is not replaced before its
+node is empty.
 
 **Fix.** End what the finding names. ``virt-admit drain NAME`` has everything that holds the node.
 """
@@ -69,8 +71,16 @@ def check(node: Object, context: Context) -> Findings:
     machine = next(_deleted(node.name, cluster), None)
     spared = frozenset(_spared(node.name, machine, cluster))
     lasting = pod_evictions.of_node(cluster, node.name, spared=spared).lasting
-    held = [each for each in lasting if each.cause not in _TOLD and not _is_of_the_moment(each, start, cluster)]
-    unread = list(more_may_exist(cluster, CAPI_MACHINE)) if held and start.cause is DrainCause.CORDON else []
+    held = [
+        each
+        for each in lasting
+        if each.cause not in _TOLD and not _is_of_the_moment(each, start, cluster)
+    ]
+    unread = (
+        list(more_may_exist(cluster, CAPI_MACHINE))
+        if held and start.cause is DrainCause.CORDON
+        else []
+    )
     if unread:  # a Machine that is being deleted may leave these pods alone
         yield from unread
     elif held:
@@ -80,14 +90,18 @@ def check(node: Object, context: Context) -> Findings:
         more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
         words, advice = f"{found.subject}{more}: {found.reason}", advice_of(remedy)
         told = ended(cut(words, check.room(path) - len(begin) - 1))
-        whole = (f"{begin}{ended(words)} {ended(each)}" for each in (advice, advice.partition(", because ")[0]))
+        whole = (
+            f"{begin}{ended(words)} {ended(each)}"
+            for each in (advice, advice.partition(", because ")[0])
+        )
         message = check.first_that_fits(path, *whole, f"{begin}{told}")
         command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
         yield Finding(path, message, value=node.name, problem=found.id, command=command)
 
 
 def _is_of_the_moment(blocker: Blocker, start: DrainStart, cluster: Cluster) -> bool:
-    """Return whether a budget of a node that is only cordoned refuses now: perhaps nothing drains it, and a pod restarts.
+    """Return whether a budget of a node that is only cordoned refuses now: perhaps nothing drains
+    it, and a pod restarts.
 
     A budget says itself since when it allows no disruption.
     """
@@ -107,7 +121,9 @@ def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:
 
 
 def _deleted(node: str, cluster: Cluster) -> Iterator[Object]:
-    machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
+    machines = (
+        each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted
+    )
     yield from (each for each in machines if machine_nodes.emptied_node(each, cluster) == node)
 
 

@@ -1,11 +1,13 @@
 """The loss of this node leaves VMs without room on the others.
 
-**Why.** After the loss of a node its VMs start on the others. Those without room stay Pending until an administrator makes
-room. The rule names the node with the largest shortage: what its VMs request, and what the other nodes with KubeVirt have
-free together, or in pieces as large as its VMs. Cordoned nodes and nodes that are not Ready count as room, because that may
-be over when a node is lost.
+**Why.** After the loss of a node its VMs start on the others. Those without room stay Pending until
+an administrator makes room. The rule names the node with the largest shortage: what its VMs
+request, and what the other nodes with KubeVirt have free together, or in pieces as large as its
+VMs. Cordoned nodes and nodes that are not Ready count as room, because that may be over when a node
+is lost.
 
-**Fix.** Add a node, make VMs smaller, or stop VMs that are not needed. ``virt-admit outage --worst 1`` names the VMs.
+**Fix.** Add a node, make VMs smaller, or stop VMs that are not needed.
+``virt-admit outage --worst 1`` names the VMs.
 """
 
 from collections.abc import Iterator
@@ -18,7 +20,18 @@ from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.scheduler.resources import show
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, choice, param, rule, union
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    choice,
+    param,
+    rule,
+    union,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,11 @@ class Params:
     tolerate: Tolerance = param(  # noqa: RUF009 - both are frozen
         ONE_NODE, "what the cluster must survive; this rule is about nodes, 0 is off"
     )
-    count: str = choice("vms", ("vms", "everything"), "what needs room after a loss: VMs, or pods of controllers too")
+    count: str = choice(
+        "vms",
+        ("vms", "everything"),
+        "what needs room after a loss: VMs, or pods of controllers too",
+    )
 
 
 @rule(
@@ -51,16 +68,22 @@ def check(node: Object, context: Context[Params]) -> Findings:
     yield Finding(
         path,
         check.first_that_fits(
-            path, *(f"{_problem(found)}. {remedy}" for remedy in (*_initialize(cluster), *_REMEDIES))
+            path,
+            *(f"{_problem(found)}. {remedy}" for remedy in (*_initialize(cluster), *_REMEDIES)),
         ),
         value=node.name,
     )
 
 
 def _initialize(cluster: Cluster) -> Iterator[str]:
-    """Yield the remedy while a node that has joined takes no pods: another one would wait as well."""
+    """Yield the remedy while a node that has joined takes no pods:
+    another one would wait as well.
+    """
     if waiting := node_initializers.first(cluster):
-        repair = f"Repair {waiting.who}, which has not initialized node {waiting.node.name} (node-uninitialized)"
+        repair = (
+            f"Repair {waiting.who}, which has not initialized node {waiting.node.name} "
+            "(node-uninitialized)"
+        )
         yield f"{repair}, make VMs smaller or stop some; see virt-admit outage --worst 1."
 
 
@@ -75,11 +98,11 @@ def _problem(found: WorstLoss) -> str:
     if found.size:
         size = show(found.resource, found.size)
         return (
-            f"the loss of {where} leaves VMs without room: {found.vms} of its VMs need {size} of {found.resource} each or "
-            f"more, and the other nodes have {found.places} such places"
+            f"the loss of {where} leaves VMs without room: {found.vms} of its VMs need {size} of "
+            f"{found.resource} each or more, and the other nodes have {found.places} such places"
         )
     needed, free = show(found.resource, found.needed), show(found.resource, found.free)
     return (
-        f"the loss of {where} leaves VMs without room: they need {needed} of {found.resource} on the other nodes, "
-        f"which have {free} free"
+        f"the loss of {where} leaves VMs without room: they need {needed} of {found.resource} on "
+        f"the other nodes, which have {free} free"
     )

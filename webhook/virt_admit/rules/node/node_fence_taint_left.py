@@ -1,12 +1,14 @@
 """A node reports again, but the taint of its fencing is still set.
 
-**Why.** No VM can start or migrate there, and a taint with the effect NoExecute ends every pod of the node. It is meant for a
-node that is powered off. Self Node Remediation removes it when the old pods and VolumeAttachments of the node are gone,
-Fence Agents Remediation when its object is deleted. A taint that an administrator set stays until it is removed.
+**Why.** No VM can start or migrate there, and a taint with the effect NoExecute ends every pod of
+the node. It is meant for a node that is powered off. Self Node Remediation removes it when the old
+pods and VolumeAttachments of the node are gone, Fence Agents Remediation when its object is
+deleted. A taint that an administrator set stays until it is removed.
 
-**Fix.** See why the remediation has not finished: pods of the node with a finalizer, VolumeAttachments that stay as a pod that
-tolerates the taint uses the volume, or a remediation object that keeps its finalizer. Its remediator then removes the taint;
-one that an administrator set has to be removed.
+**Fix.** See why the remediation has not finished: pods of the node with a finalizer,
+VolumeAttachments that stay as a pod that tolerates the taint uses the volume, or a remediation
+object that keeps its finalizer. Its remediator then removes the taint; one that an administrator
+set has to be removed.
 """
 
 from virt_admit.model.commands import shell
@@ -24,8 +26,14 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
     at_admission=False,
     sources=(
         "kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating",
-        "medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted",
-        "medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#handleFARDeletion",
+        (
+            "medik8s/self-node-remediation:internal/controller/"
+            "selfnoderemediation_controller.go#isResourceDeletionCompleted"
+        ),
+        (
+            "medik8s/fence-agents-remediation:controllers/"
+            "fenceagentsremediation_controller.go#handleFARDeletion"
+        ),
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -36,7 +44,10 @@ def check(node: Object, context: Context) -> Findings:
         by_hand = fence_taints.is_by_hand(node.name, context.cluster)
         end = "Remove it, as the administrator who set it has to."
         if not by_hand:
-            end = f"{'Finish its' if by_hand is False else 'End any'} remediation, then remove the taint."
+            end = (
+                f"{'Finish its' if by_hand is False else 'End any'} remediation, then remove the "
+                "taint."
+            )
         see = f"See virt-admit explain node/{node.name}."
         if waits:
             most = check.room(found.taint.path) - len(f"{begin} Its remediator waits for . {see}")

@@ -1,7 +1,7 @@
 """A node is excluded from KubeVirt's CPU labelling.
 
-**Why.** KubeVirt no longer updates the labels of the node. Obsolete CPU models stay on it, new ones are missing, and
-migrations to the node use outdated labels.
+**Why.** KubeVirt no longer updates the labels of the node. Obsolete CPU models stay on it, new ones
+are missing, and migrations to the node use outdated labels.
 
 **Fix.** Remove the annotation as soon as its reason no longer exists.
 """
@@ -24,6 +24,6 @@ def check(node: Object, _context: Context) -> Findings:
     if skip.text == "true":
         yield Finding(
             skip.path,
-            "KubeVirt stops updating the CPU labels of this node: obsolete models stay and new ones are missing. "
-            "Remove the annotation when done.",
+            "KubeVirt stops updating the CPU labels of this node: obsolete models stay and new "
+            "ones are missing. Remove the annotation when done.",
         )

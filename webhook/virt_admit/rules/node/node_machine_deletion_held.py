@@ -1,12 +1,13 @@
-"""The Machine of a node is being deleted for long and waits for a hook, or another Machine has that node by now.
+"""The Machine of a node is being deleted for long and waits for a hook,
+or another Machine has that node by now.
 
-**Why.** The controller of a hook holds the deletion, and no time-out ends that. The node stays: it is not drained, or it stays
-after its drain. Where the controller of the hook is gone, or waits for a Machine that nothing makes, the deletion never ends.
-A node that was installed again with its name has a new Machine: Cluster API cordons it for the old one, and deletes it in the
-end.
+**Why.** The controller of a hook holds the deletion, and no time-out ends that. The node stays: it
+is not drained, or it stays after its drain. Where the controller of the hook is gone, or waits for
+a Machine that nothing makes, the deletion never ends. A node that was installed again with its name
+has a new Machine: Cluster API cordons it for the old one, and deletes it in the end.
 
-**Fix.** ``virt-admit explain node/NAME`` says what the hook waits for. Provide that, or repair the controller of the hook. The
-hook must stay: it guards data or the quorum of etcd.
+**Fix.** ``virt-admit explain node/NAME`` says what the hook waits for. Provide that, or repair the
+controller of the hook. The hook must stay: it guards data or the quorum of etcd.
 """
 
 from datetime import timedelta
@@ -38,8 +39,10 @@ from virt_admit.rule import (
 _PATIENCE = timedelta(hours=1)
 """A controller that moves data needs minutes."""
 _OF_ETCD = timedelta(hours=3)
-"""A replacement is installed and joins etcd first, on bare metal too, and Machines that were deleted together take turns. The
-test of its operator gives a roll-out of three virtual machines an hour."""
+"""A replacement is installed and joins etcd first, on bare metal too, and Machines that were
+deleted together take turns. The test of its operator gives a roll-out of three virtual machines an
+hour.
+"""
 
 
 @rule(
@@ -59,9 +62,15 @@ test of its operator gives a roll-out of three virtual machines an hour."""
     event="DeletionHeld",
     at_admission=False,
     sources=(
-        "kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#reconcileDelete",
+        (
+            "kubernetes-sigs/cluster-api:core/reconcilers/machine/"
+            "machine_controller.go#reconcileDelete"
+        ),
         "openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",
-        "openshift/cluster-control-plane-machine-set-operator:test/e2e/helpers/cases.go#ItShouldPerformARollingUpdate",
+        (
+            "openshift/cluster-control-plane-machine-set-operator:test/e2e/helpers/"
+            "cases.go#ItShouldPerformARollingUpdate"
+        ),
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -94,5 +103,6 @@ def _begin(machine: Object, twin: TwinMachine | None, age: timedelta) -> str:
         return f"Machine {name} is being deleted for {lasts}"
     again = "cordoned again and again, because " if machine_drain.cordons_again(machine) else ""
     return (
-        f"{again}Machine {name} has this node next to Machine {names(twin.stay, 60)} and is being deleted for {lasts}"
+        f"{again}Machine {name} has this node next to Machine {names(twin.stay, 60)} and is being "
+        f"deleted for {lasts}"
     )

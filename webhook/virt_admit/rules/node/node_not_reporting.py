@@ -1,12 +1,14 @@
 """A node does not report: its condition Ready is Unknown, or its last heartbeat is old.
 
-**Why.** Its VMs may still run, but they cannot migrate, and no pod of the node is seen to end. A drain that evicts one never
-completes, and its VMs start on no other node until the node is fenced or reports again.
+**Why.** Its VMs may still run, but they cannot migrate, and no pod of the node is seen to end. A
+drain that evicts one never completes, and its VMs start on no other node until the node is fenced
+or reports again.
 
-**Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
-``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates
-it or is about to. A node without VMs that is rebooted on purpose, by its update or by hand after a cordon, is not named for
-20 minutes. Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
+**Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or
+the taint ``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots
+it, or a health check remediates it or is about to. A node without VMs that is rebooted on purpose,
+by its update or by hand after a cordon, is not named for 20 minutes. Where its kubelet waits for a
+certificate, the node runs: approve its CertificateSigningRequest.
 """
 
 from virt_admit.forecasts.placement import volume_attachments
@@ -51,7 +53,10 @@ from virt_admit.rule import (
     event="NodeNotReporting",
     at_admission=False,
     sources=(
-        "kubernetes/kubernetes:pkg/controller/nodelifecycle/node_lifecycle_controller.go#tryUpdateNodeHealth",
+        (
+            "kubernetes/kubernetes:pkg/controller/nodelifecycle/"
+            "node_lifecycle_controller.go#tryUpdateNodeHealth"
+        ),
         "kubevirt/kubevirt:docs/nodes/node-recovery.md",
     ),
 )
@@ -69,15 +74,23 @@ def check(node: Object, context: Context) -> Findings:
     named = f"{number} ({names((vmi.full_name for vmi in found), 120)})"
     pending = certificate_requests.of_node(node.name, context.cluster)
     advice = (
-        f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
+        (
+            f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, "
+            "and do not fence it"
+        )
         if pending is not None
         else awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     )
     waits = bool(awaited_return.awaited(node.name, context.cluster)) or advice.startswith("wait ")
     drains = "" if waits else ", and a drain never completes"
     subjects = ("its VMs",) if unseen else (named, number) if found else ("",)
-    effects = [f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end" for vms in subjects]
-    if not found and (left := next(volume_attachments.left_in_use(node.name, context.cluster), None)):
+    effects = [
+        f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end"
+        for vms in subjects
+    ]
+    if not found and (
+        left := next(volume_attachments.left_in_use(node.name, context.cluster), None)
+    ):
         effects = [left.words(node.name)]
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
     ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
@@ -87,7 +100,11 @@ def check(node: Object, context: Context) -> Findings:
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
         command=command_of(advice)
-        or (shell("kubectl", "certificate", "approve", pending.requests[-1]) if pending is not None else ""),
+        or (
+            shell("kubectl", "certificate", "approve", pending.requests[-1])
+            if pending is not None
+            else ""
+        ),
     )
     if unseen:
         yield Unseen(unseen)

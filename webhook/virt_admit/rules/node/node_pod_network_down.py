@@ -18,7 +18,19 @@ from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import advice_of, capital, command_of
-from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Findings, Object, Urgency, rule, union
+from virt_admit.rule import (
+    DAEMON_SET,
+    NODE,
+    POD,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -73,14 +85,24 @@ def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
     plugin = network_plugins.failing(cluster, node.name)
     if plugin is not None and (agent is None or pod_networks.is_router(agent)):
         yield f"no VM starts or arrives here: {plugin.words(cluster)}. {advice_of(remedy)}"
-        yield f"no VM starts or arrives here: network plugin {plugin.plugin} fails. {advice_of(remedy)}"
+        yield (
+            f"no VM starts or arrives here: network plugin {plugin.plugin} fails. "
+            f"{advice_of(remedy)}"
+        )
         return
     if agent is None:
         if unavailable:
-            yield f"{capital(unavailable)}, so no new pod starts on this node. Repair its pod network."
+            yield (
+                f"{capital(unavailable)}, so no new pod starts on this node. Repair its pod "
+                "network."
+            )
         return
     works_in_part = pod_networks.is_router(agent) and not unavailable
-    effect = "VMs may not migrate to this node or away from it" if works_in_part else "no VM starts or arrives here"
+    effect = (
+        "VMs may not migrate to this node or away from it"
+        if works_in_part
+        else "no VM starts or arrives here"
+    )
     why = pod_networks.words(agent, cluster)
     if unavailable:
         yield f"{effect}: {why}, and {unavailable}. {advice_of(remedy)}"
@@ -96,4 +118,7 @@ def _unavailable(node: Object, cluster: Cluster) -> str:
     if condition["status"].text != "True" or age is None or age < pod_networks.PATIENCE:
         return ""
     reason = condition["reason"].text
-    return f"condition NetworkUnavailable is True{f' ({reason})' if reason else ''} for {clock.duration(age)}"
+    return (
+        f"condition NetworkUnavailable is True{f' ({reason})' if reason else ''} for "
+        f"{clock.duration(age)}"
+    )

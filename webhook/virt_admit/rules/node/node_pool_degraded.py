@@ -1,7 +1,9 @@
-"""A MachineConfigPool is degraded: a node of it has stopped with an error, or its configuration cannot be rendered.
+"""A MachineConfigPool is degraded: a node of it has stopped with an error,
+or its configuration cannot be rendered.
 
-**Why.** The node stays cordoned and takes a place of ``maxUnavailable``, so the pool goes on with no other node. The daemon
-tries again and again, and stops with the same error until its cause is removed.
+**Why.** The node stays cordoned and takes a place of ``maxUnavailable``, so the pool goes on with
+no other node. The daemon tries again and again, and stops with the same error until its cause is
+removed.
 
 **Fix.** ``virt-admit upgrade`` has the whole error, and the remedy for it with its command.
 """
@@ -29,7 +31,9 @@ from virt_admit.rule import (
 )
 
 _PATIENCE = timedelta(minutes=10)
-"""A daemon that tries again, as after the API was away for a moment, has ended its error by then."""
+"""A daemon that tries again, as after the API was away for a moment,
+has ended its error by then.
+"""
 _KINDS = ("NodeDegraded", "RenderDegraded", "Degraded")
 
 
@@ -47,7 +51,9 @@ _KINDS = ("NodeDegraded", "RenderDegraded", "Degraded")
 )
 def check(pool: Object, context: Context) -> Findings:
     said = config_pool_updates.degraded(pool)
-    found = next((each for kind in _KINDS if (each := pool.condition(kind))["status"].text == "True"), None)
+    found = next(
+        (each for kind in _KINDS if (each := pool.condition(kind))["status"].text == "True"), None
+    )
     if found is None or not said or pool.at("spec", "paused").boolean:
         return
     since = found["lastTransitionTime"].text
@@ -58,7 +64,11 @@ def check(pool: Object, context: Context) -> Findings:
     if age is not None and age < _PATIENCE:
         return
     lasts = f" for {clock.duration(age)}" if age is not None else ""
-    begin, end, path = f"it is degraded{lasts}: ", ". virt-admit upgrade has the remedy.", found["status"].path
+    begin, end, path = (
+        f"it is degraded{lasts}: ",
+        ". virt-admit upgrade has the remedy.",
+        found["status"].path,
+    )
     words = cut_middle(said.rstrip("."), check.room(path) - len(begin) - len(end))
     yield Finding(
         path,

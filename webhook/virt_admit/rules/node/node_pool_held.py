@@ -1,7 +1,9 @@
-"""A MachineConfigPool does not go on with its update, as nodes that are cordoned or not Ready use up its maxUnavailable.
+"""A MachineConfigPool does not go on with its update, as nodes that are cordoned or not Ready use
+up its maxUnavailable.
 
-**Why.** The machine-config operator counts each such node as unavailable, also one cordoned by hand, and starts no other
-one while ``maxUnavailable`` is reached. The pool then says Updating for days, and no node is drained.
+**Why.** The machine-config operator counts each such node as unavailable, also one cordoned by
+hand, and starts no other one while ``maxUnavailable`` is reached. The pool then says Updating for
+days, and no node is drained.
 
 **Fix.** Uncordon or repair the node. With a greater ``maxUnavailable`` the others go on first.
 """
@@ -32,7 +34,10 @@ from virt_admit.rule import (
     event="UpdateHeld",
     at_admission=False,
     sources=(
-        "openshift/machine-config-operator:pkg/controller/node/node_controller.go#getAllCandidateMachines",
+        (
+            "openshift/machine-config-operator:pkg/controller/node/"
+            "node_controller.go#getAllCandidateMachines"
+        ),
         "https://github.com/openshift/machine-config-operator/pull/2758",
     ),
 )
@@ -41,7 +46,9 @@ def check(pool: Object, context: Context) -> Findings:
     if held is None:
         yield from more_may_exist(context.cluster, NODE)
         return
-    unread = [each for kind in (CAPI_MACHINE, MACHINE) for each in more_may_exist(context.cluster, kind)]
+    unread = [
+        each for kind in (CAPI_MACHINE, MACHINE) for each in more_may_exist(context.cluster, kind)
+    ]
     if unread:  # a node whose Machine is being deleted goes by itself
         yield from unread
         return

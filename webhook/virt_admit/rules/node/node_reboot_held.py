@@ -1,9 +1,11 @@
 """kured is to reboot a node, and never does: a node that no longer exists holds its lock.
 
-**Why.** kured reboots one node at a time, the one that holds the lock. A node that was deleted while it held the lock does not
-give it up, and without ``--lock-ttl`` the lock never expires. No node gets its new kernel, and nothing reports an error.
+**Why.** kured reboots one node at a time, the one that holds the lock. A node that was deleted
+while it held the lock does not give it up, and without ``--lock-ttl`` the lock never expires. No
+node gets its new kernel, and nothing reports an error.
 
-**Fix.** Make sure that the holder is gone, then remove the annotation ``weave.works/kured-node-lock`` of the DaemonSet.
+**Fix.** Make sure that the holder is gone, then remove the annotation
+``weave.works/kured-node-lock`` of the DaemonSet.
 """
 
 from virt_admit.model.messages import capital, cut
@@ -32,8 +34,8 @@ def check(node: Object, context: Context) -> Findings:
     yield Finding(
         node.metadata["name"].path,
         capital(
-            f"kured never reboots {which}: {holder}, which does not exist, holds its lock. Remove the annotation "
-            f"weave.works/kured-node-lock of DaemonSet {daemon}."
+            f"kured never reboots {which}: {holder}, which does not exist, holds its lock. Remove "
+            f"the annotation weave.works/kured-node-lock of DaemonSet {daemon}."
         ),
         value=node.name,
         command=hold.release,

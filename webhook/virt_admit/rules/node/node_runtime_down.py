@@ -1,11 +1,11 @@
 """The kubelet of a node reports, but its container runtime does not answer it.
 
-**Why.** ``PLEG is not healthy`` means that the kubelet cannot list the containers of the node. Guests
-run on, but no pod of the node starts or ends: a drain does not complete, and pods that are deleted
-after five minutes of this stay there, so that their VMs start nowhere else.
+**Why.** ``PLEG is not healthy`` means that the kubelet cannot list the containers of the node.
+Guests run on, but no pod of the node starts or ends: a drain does not complete, and pods that are
+deleted after five minutes of this stay there, so that their VMs start nowhere else.
 
-**Fix.** Restart the container runtime and the kubelet on the node, or reboot it. Where it comes back
-again and again, look for a slow disk, many probes that run commands, or an old runtime.
+**Fix.** Restart the container runtime and the kubelet on the node, or reboot it. Where it comes
+back again and again, look for a slow disk, many probes that run commands, or an old runtime.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,9 @@ def check(node: Object, context: Context) -> Findings:
     lasts = f" for {clock.duration(age)}" if age is not None else ""
     begin = f"this node is not Ready{lasts}{''.join(_again(node, cluster))}: "
     why = f"{node_health.UNANSWERED} ({node_health.unready(node)})"
-    shown = f"{count(len(found), 'VM')} ({names((vmi.full_name for vmi in found), 100)}) run on, but "
+    shown = (
+        f"{count(len(found), 'VM')} ({names((vmi.full_name for vmi in found), 100)}) run on, but "
+    )
     effect = f"{shown if found else ''}no pod of it ends or starts"
     yield Finding(
         path,
@@ -96,4 +98,7 @@ def _again(node: Object, cluster: Cluster) -> Iterator[str]:
     times = (most["count"].integer or 1) if most is not None else 1
     if most is not None and times >= _OFTEN:
         first = clock.since(most["firstTimestamp"].text, cluster)
-        yield f", the {ordinal(times)} time{f' in {clock.duration(first)}' if first is not None else ''}"
+        yield (
+            f", the {ordinal(times)} "
+            f"time{f' in {clock.duration(first)}' if first is not None else ''}"
+        )

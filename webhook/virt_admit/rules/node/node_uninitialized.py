@@ -1,11 +1,11 @@
 """A node is Ready, but the controller that initializes new nodes has not removed its taint.
 
-**Why.** No pod can go to the node: no virt-handler starts there, and no VM can migrate to it. It looks as if it had joined.
-Another node that is added gets the same taint. Pods that tolerate it would run without the labels and the provider ID of the
-node, so the taint must not be tolerated.
+**Why.** No pod can go to the node: no virt-handler starts there, and no VM can migrate to it. It
+looks as if it had joined. Another node that is added gets the same taint. Pods that tolerate it
+would run without the labels and the provider ID of the node, so the taint must not be tolerated.
 
-**Fix.** Repair the controller, mostly the cloud controller manager: its log says what it lacks, often its credentials or the
-address of the cloud. It then removes the taint itself.
+**Fix.** Repair the controller, mostly the cloud controller manager: its log says what it lacks,
+often its credentials or the address of the cloud. It then removes the taint itself.
 """
 
 from virt_admit.forecasts.placement.components import node_initializers

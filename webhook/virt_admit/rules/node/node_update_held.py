@@ -1,9 +1,11 @@
 """An order to update nodes stands still: a Plan, an upgrade of Harvester, or one of Talos.
 
-**Why.** What acts on the order waits for something that does not come, such as a controller that was scaled down, a health
-check that never passes, or a toleration. No node is drained, and nothing reports an error.
+**Why.** What acts on the order waits for something that does not come, such as a controller that
+was scaled down, a health check that never passes, or a toleration. No node is drained, and nothing
+reports an error.
 
-**Fix.** End what the finding names. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
+**Fix.** End what the finding names. ``virt-admit upgrade`` has the whole reason, and the remedy
+with its command.
 """
 
 from virt_admit.forecasts.upgrade import pool_obstacles
@@ -58,9 +60,17 @@ def check(order: Object, context: Context) -> Findings:
             begin = "" if found.certain else "it cannot be determined whether "
             most = check.room(path) - len(begin) - 1
             short = found.brief or cut(found.reason, most)
-            advice = f". {advice_of(found.remedy)}" if found.certain and command_of(found.remedy) else ""
-            words = first_within(most, f"{found.reason}{advice}", f"{short}{advice}", found.reason, short)
+            advice = (
+                f". {advice_of(found.remedy)}" if found.certain and command_of(found.remedy) else ""
+            )
+            words = first_within(
+                most, f"{found.reason}{advice}", f"{short}{advice}", found.reason, short
+            )
             message = ended(f"{begin}{words}")
-            told = command_of(found.remedy) if advice and words.endswith(advice) else shell("virt-admit", "upgrade")
+            told = (
+                command_of(found.remedy)
+                if advice and words.endswith(advice)
+                else shell("virt-admit", "upgrade")
+            )
             problem = problem_of(ProblemCause.ORDER_STANDS, order) if found.certain else None
             yield Finding(path, message, value=order.name, problem=problem, command=told)

@@ -1,12 +1,13 @@
 """A node runs VMs that should start again after its loss, but no health check can remediate it.
 
-**Why.** Kubernetes does not know whether a node that stops reporting still runs its VMs. Until a health check or an
-administrator confirms that it is down, the VMs stay on it and do not start elsewhere.
+**Why.** Kubernetes does not know whether a node that stops reporting still runs its VMs. Until a
+health check or an administrator confirms that it is down, the VMs stay on it and do not start
+elsewhere.
 
-**Fix.** Create a NodeHealthCheck (which needs the Node Health Check Operator) or MachineHealthCheck that selects the node, or
-repair the one that cannot act:
-``virt-admit explain`` shows why. One that is paused while some node is cordoned or not Ready, as in an upgrade of the nodes,
-is left alone: remove its pause request afterwards.
+**Fix.** Create a NodeHealthCheck (which needs the Node Health Check Operator) or MachineHealthCheck
+that selects the node, or repair the one that cannot act:
+``virt-admit explain`` shows why. One that is paused while some node is cordoned or not Ready, as in
+an upgrade of the nodes, is left alone: remove its pause request afterwards.
 """
 
 from datetime import timedelta
@@ -33,9 +34,27 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.remediation import check_scope
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    count,
+    cut,
+    gather,
+    rule,
+    union,
+)
 
-_AWAY: Final = ("spec.taints", "spec.unschedulable", "status.conditions.lastTransitionTime", *CONDITIONS)
+_AWAY: Final = (
+    "spec.taints",
+    "spec.unschedulable",
+    "status.conditions.lastTransitionTime",
+    *CONDITIONS,
+)
 
 
 @rule(
@@ -71,7 +90,9 @@ def check(node: Object, context: Context) -> Findings:
     if (pauses and unread) or (paused and context.cluster.cached(_is_under_way)):
         yield from map(Unseen, filter(None, (unread,)))
         return
-    returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
+    returning, unseen = keep(
+        context.cluster, (_returning, node.name), partial(_returning, node.name)
+    )
     unsure = filter(None, [covered.unsure.get(node.name)])
     doubts = (*covered.unseen, *unsure, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
@@ -82,7 +103,11 @@ def check(node: Object, context: Context) -> Findings:
         ]
         why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
         vms = count(len(returning), "VM")
-        again = "Remove the pause request once its cause is over." if _is_first(idle) else "Let it act, or use another."
+        again = (
+            "Remove the pause request once its cause is over."
+            if _is_first(idle)
+            else "Let it act, or use another."
+        )
         remedy = again if why else _first_check(node, context.cluster)
         agent = remediation_agents.missing(node.name, context.cluster)
         repair = agent.remedy if agent is not None and idle and agent.why in idle[0][1] else ""
@@ -98,11 +123,17 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _first_check(node: Object, cluster: Cluster) -> str:
-    """Return what helps where no check is about a node: nothing acts on a NodeHealthCheck without its operator."""
-    if any(cluster.known(kind) for kind in (NHC, SNR_CONFIG, SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE)):
+    """Return what helps where no check is about a node:
+    nothing acts on a NodeHealthCheck without its operator.
+    """
+    if any(
+        cluster.known(kind) for kind in (NHC, SNR_CONFIG, SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE)
+    ):
         return "Select it in a NodeHealthCheck."
     other = ", or create a MachineHealthCheck" if machine_nodes.OWNER in node.annotations else ""
-    return f"Install the Node Health Check Operator and select the node in a NodeHealthCheck{other}."
+    return (
+        f"Install the Node Health Check Operator and select the node in a NodeHealthCheck{other}."
+    )
 
 
 def _is_first(idle: list[tuple[str, str]]) -> bool:
@@ -112,14 +143,20 @@ def _is_first(idle: list[tuple[str, str]]) -> bool:
 
 def _paused(cluster: Cluster) -> frozenset[str]:
     """Return the nodes that some paused NodeHealthCheck selects."""
-    paused = {title for title, reason in coverage.coverage(cluster).idle if coverage.is_paused(reason)}
-    watches = (watch for some in check_scope.watches(cluster, NHC).by_namespace.values() for watch in some)
+    paused = {
+        title for title, reason in coverage.coverage(cluster).idle if coverage.is_paused(reason)
+    }
+    watches = (
+        watch for some in check_scope.watches(cluster, NHC).by_namespace.values() for watch in some
+    )
     own = (watch for watch in watches if f"{NHC.kind} {watch.check.obj.name}" in paused)
     return frozenset(node.name for watch in own for node in watch.selection.objects)
 
 
 def _is_under_way(cluster: Cluster) -> bool:
-    """Return whether some node was cordoned, or fell silent, of late: what a health check is paused for."""
+    """Return whether some node was cordoned, or fell silent, of late:
+    what a health check is paused for.
+    """
     away = filter(node_phases.is_away, cluster.known(NODE))
     begun = (node_phases.cordoned_since(node) or node_phases.unready_since(node) for node in away)
     now = clock.now(cluster)

@@ -16,10 +16,16 @@ from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object
     sources=("kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",),
 )
 def check(kubevirt: Object, _context: Context) -> Findings:
-    message = "false has no effect, because KubeVirt reads only the key: the model is still obsolete. Remove the key."
+    message = (
+        "false has no effect, because KubeVirt reads only the key: the model is still obsolete. "
+        "Remove the key."
+    )
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
     for name, value in models.map.items():
         if value is False:
             yield Finding(
-                models[name].path, message, fix=(Patch("remove", models[name].path),), why="its value has no effect"
+                models[name].path,
+                message,
+                fix=(Patch("remove", models[name].path),),
+                why="its value has no effect",
             )

@@ -1,8 +1,8 @@
 """The host CPU model of a node becomes obsolete.
 
-**Why.** VMs that do not name a CPU model run with ``host-model``. KubeVirt keeps them off nodes whose host model is
-obsolete, and a running VM finds no migration target that fits. If every node has an obsolete host model, these VMs can
-neither start nor migrate.
+**Why.** VMs that do not name a CPU model run with ``host-model``. KubeVirt keeps them off nodes
+whose host model is obsolete, and a running VM finds no migration target that fits. If every node
+has an obsolete host model, these VMs can neither start nor migrate.
 
 **Fix.** Do not list the models of your own nodes, or set a default CPU model that the nodes offer.
 """
@@ -10,7 +10,19 @@ neither start nor migrate.
 from virt_admit.model.kubevirt.instances import cpu_models, obsolete_cpus
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, count, names, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    NODE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    count,
+    names,
+    rule,
+)
 
 HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
 
@@ -20,7 +32,10 @@ HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHRO
     reads={NODE: ("metadata.labels",)},
     action=Action.DENY,
     sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/services/template.go#setNodeAffinityForHostModelCpuModel",
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/services/"
+            "template.go#setNodeAffinityForHostModelCpuModel"
+        ),
         "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",
     ),
 )
@@ -40,10 +55,14 @@ def check(obj: Object, context: Context) -> Findings:
     consequence = (
         "no node is left for VMs that do not name their own model. Set a default CPU model first."
         if none_left
-        else "VMs that do not name their own model could not start there or migrate away. Do not list these models."
+        else (
+            "VMs that do not name their own model could not start there or migrate away. Do not "
+            "list these models."
+        )
     )
     yield Finding(
         setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
-        f"{names(lost, 40)} {are} of {count(len(affected), 'node')}; {consequence} Nodes: {names(affected, 50)}",
+        f"{names(lost, 40)} {are} of {count(len(affected), 'node')}; {consequence} Nodes: "
+        f"{names(affected, 50)}",
         max_action=Action.DENY if none_left else Action.WARN,
     )

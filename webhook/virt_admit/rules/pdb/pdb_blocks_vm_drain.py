@@ -1,12 +1,14 @@
 """A PodDisruptionBudget for virtual machines never allows a disruption.
 
-**Why.** For ``maxUnavailable``, and for ``minAvailable`` in percent, the controller needs the scale of the pods' owner. A VMI
-has no scale, so the controller cannot compute the budget and allows 0 disruptions. Every drain that would shut one of
-these VMs down hangs.
+**Why.** For ``maxUnavailable``, and for ``minAvailable`` in percent, the controller needs the scale
+of the pods' owner. A VMI has no scale, so the controller cannot compute the budget and allows 0
+disruptions. Every drain that would shut one of these VMs down hangs.
 
-An integer ``minAvailable`` blocks as well if it is not less than the number of VMs that the selector names.
+An integer ``minAvailable`` blocks as well if it is not less than the number of VMs that the
+selector names.
 
-**Fix.** Write ``minAvailable`` as an integer below the number of VMs, or let the VMs migrate: a drain does not evict those.
+**Fix.** Write ``minAvailable`` as an integer below the number of VMs, or let the VMs migrate: a
+drain does not evict those.
 """
 
 from virt_admit.forecasts.drain.budgets import operator_budgets
@@ -46,19 +48,25 @@ from virt_admit.rule import (
 )
 def check(budget: Object, context: Context) -> Findings:
     selector = budget.at("spec", "selector")
-    if not selector.is_map or not disruption_budgets.is_user_created(budget) or operator_budgets.operator(budget):
+    if (
+        not selector.is_map
+        or not disruption_budgets.is_user_created(budget)
+        or operator_budgets.operator(budget)
+    ):
         return
     if not disruption_budgets.needs_scale(budget):
         yield from _too_many(budget, selectors.parse(selector.value), context.cluster)
         return
-    covered = _covered_vms(selectors.parse(selector.value), vms.namespace_of(budget), context.cluster)
+    covered = _covered_vms(
+        selectors.parse(selector.value), vms.namespace_of(budget), context.cluster
+    )
     if covered:
         limit = budget.at("spec", "maxUnavailable")
         limit = limit if limit.present else budget.at("spec", "minAvailable")
         yield Finding(
             limit.path,
-            f"{show(limit.value)} needs a scale sub-resource, which VMs lack, so drains hang: 0 disruptions are allowed for "
-            f"{covered}. Write an integer minAvailable.",
+            f"{show(limit.value)} needs a scale sub-resource, which VMs lack, so drains hang: 0 "
+            f"disruptions are allowed for {covered}. Write an integer minAvailable.",
             problem=problem_of(ProblemCause.BUDGET, budget),
         )
 
@@ -66,7 +74,8 @@ def check(budget: Object, context: Context) -> Findings:
 def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) -> Findings:
     """Yield a finding if an integer ``minAvailable`` names as many pods as the named VMs have.
 
-    Only for selectors that name the VMs: of a label another VM or another application may have a pod.
+    Only for selectors that name the VMs: of a label another VM or another application may have a
+    pod.
     """
     least = budget.at("spec", "minAvailable")
     named = selector.allowed_values("vm.kubevirt.io/name") or frozenset()
@@ -81,14 +90,16 @@ def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) ->
         pods = count(len(named), "pod")
         yield Finding(
             least.path,
-            f"minAvailable is {least.integer} for {pods}, so drains hang: a drain cannot evict {names(evicted, 70)}. "
-            "Add a VM that the selector names, or let the VM migrate.",
+            f"minAvailable is {least.integer} for {pods}, so drains hang: a drain cannot evict "
+            f"{names(evicted, 70)}. Add a VM that the selector names, or let the VM migrate.",
             problem=problem_of(ProblemCause.BUDGET, budget),
         )
 
 
 def _covered_vms(selector: selectors.Selector, namespace: str, cluster: Cluster) -> str:
-    """Return the name of a VM, or the label, that the selector of a budget matches. Empty if it matches no VM.
+    """Return the name of a VM, or the label, that the selector of a budget matches.
+
+    Empty if it matches no VM.
 
     Raises:
         Unseen: no known VM matches, but not every VM can be read.

@@ -1,7 +1,7 @@
 """Two PodDisruptionBudgets select the same pod, which is not of a VM.
 
-**Why.** The Eviction API refuses each pod that more than one budget selects, whatever they allow. So ``kubectl drain`` gives up
-at its node, and an upgrade stops there.
+**Why.** The Eviction API refuses each pod that more than one budget selects, whatever they allow.
+So ``kubectl drain`` gives up at its node, and an upgrade stops there.
 
 **Fix.** Keep one budget for these pods, or narrow a selector. A chart often brings one of them.
 """
@@ -65,9 +65,10 @@ def check(budget: Object, context: Context) -> Findings:
         on = sorted({pod.at("spec", "nodeName").text or "" for pod in pods})
         yield Finding(
             path,
-            f"{also} select{'s' * (len(others) == 1)} {count(len(pods), 'pod')} of it too, such as {pods[0].name}: the "
-            f"Eviction API refuses such pods, whatever the budgets allow, so a drain of {names(on)} never ends. Keep one "
-            "budget for these pods, or narrow a selector.",
+            f"{also} select{'s' * (len(others) == 1)} {count(len(pods), 'pod')} of it too, such as "
+            f"{pods[0].name}: the Eviction API refuses such pods, whatever the budgets allow, so a "
+            f"drain of {names(on)} never ends. Keep one budget for these pods, or narrow a "
+            "selector.",
             value=others,
             problem=problem_of(ProblemCause.SEVERAL_BUDGETS, budget),
             command=kubectl("describe", PDB, "", namespace),
@@ -82,7 +83,9 @@ def _is_of_kubevirt(budget: Object) -> bool:
 
 
 def _told_by(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[tuple[Object, Sequence[str]]]]:
-    """Return the pods with several budgets and the names of the others, by the budget that tells: the first by name."""
+    """Return the pods with several budgets and the names of the others, by the budget that tells:
+    the first by name.
+    """
     found: dict[tuple[str, str], list[tuple[Object, Sequence[str]]]] = {}
     for pod in cluster.known(POD):
         budgets = _budgets(pod, cluster) if _is_evicted(pod) else ()
@@ -93,13 +96,17 @@ def _told_by(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[tuple[Object
 
 
 def _budgets(pod: Object, cluster: Cluster) -> Sequence[Object]:
-    """Return the budgets of a pod, by name; none where one operator replaces its budget by another one."""
+    """Return the budgets of a pod, by name; none where one operator replaces its budget by another
+    one.
+    """
     every = pod_budgets.selecting(pod, cluster)
     operators = {operator_budgets.operator(each) for each in every} if len(every) > 1 else set()
     return () if len(operators) == 1 and None not in operators else every
 
 
 def _is_evicted(pod: Object) -> bool:
-    """Return whether a drain evicts a pod by its budgets: not one of a VM, one that ends, or one that has not started."""
+    """Return whether a drain evicts a pod by its budgets: not one of a VM, one that ends, or one
+    that has not started.
+    """
     waits = pod.at("status", "phase").text == "Pending" or not pod.at("spec", "nodeName").text
     return evicted_pods.is_evicted(pod) and not (pod.deleted or waits or evicted_pods.is_of_vm(pod))

@@ -1,16 +1,18 @@
 """A PodDisruptionBudget of pods that are not VMs can never allow an eviction.
 
-**Why.** The Eviction API refuses every pod of the budget, whatever its health. The drain of each node with such a pod
-never completes, and an upgrade stops there.
+**Why.** The Eviction API refuses every pod of the budget, whatever its health. The drain of each
+node with such a pod never completes, and an upgrade stops there.
 
-**Fix.** Run so many pods that one may go, or write ``maxUnavailable: 1``. A share is rounded up: 80 % lets one of five
-pods go, and none of four. If it selects only the pod with a role, such as a primary, let another pod take the role over.
+**Fix.** Run so many pods that one may go, or write ``maxUnavailable: 1``. A share is rounded up: 80
+% lets one of five pods go, and none of four. If it selects only the pod with a role, such as a
+primary, let another pod take the role over.
 
-A budget that no cluster has counted pods for yet, as in a file, is compared with the replicas that Deployments,
-StatefulSets and ReplicaSets of its namespace name. Where an autoscaler sets them, only the form of the budget counts.
+A budget that no cluster has counted pods for yet, as in a file, is compared with the replicas that
+Deployments, StatefulSets and ReplicaSets of its namespace name. Where an autoscaler sets them, only
+the form of the budget counts.
 
-Budgets that an operator writes, such as those of Longhorn and Rook, are not judged here: ``virt-admit drain`` says
-whether the operator makes way.
+Budgets that an operator writes, such as those of Longhorn and Rook, are not judged here:
+``virt-admit drain`` says whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
@@ -52,7 +54,9 @@ from virt_admit.rule import (
 @rule(
     kinds=(PDB,),
     reads=union(
-        {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)}, workloads.READS, role_budgets.READS
+        {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)},
+        workloads.READS,
+        role_budgets.READS,
     ),
     action=Action.WARN,
     urgency=Urgency.STUCK,
@@ -84,7 +88,10 @@ def check(budget: Object, context: Context) -> Findings:
             raise Unseen(unseen)
         return
     pod, path = others[0], _limit(budget)
-    begin = f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
+    begin = (
+        f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) "
+        "and drains hang. "
+    )
     remedy = role_budgets.remedy(pod, budget, context.cluster)
     choices = []
     if any(each for each in others if eviction_policy.choice(each, budget, context.cluster)):
@@ -97,20 +104,26 @@ def check(budget: Object, context: Context) -> Findings:
     )
 
 
-def _judge_planned(budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster) -> Findings:
+def _judge_planned(
+    budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster
+) -> Findings:
     """Judge a budget by the replicas that are written."""
     never = pod_budgets.refuses_all(budget, _replicas(budget, selector, planned, cluster))
     if never:
         yield Finding(
             _limit(budget),
-            f"{never}, so no pod of {names(list(map(str, planned)), 100)} can ever be evicted and drains hang. "
-            f"{pod_counts.remedy(budget, None)}.",
+            f"{never}, so no pod of {names(list(map(str, planned)), 100)} can ever be evicted and "
+            f"drains hang. {pod_counts.remedy(budget, None)}.",
             problem=problem_of(ProblemCause.BUDGET, budget),
         )
 
 
-def _replicas(budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster) -> int:
-    """Return how many pods the budget will count on; 0: not known, because others may have such pods too."""
+def _replicas(
+    budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster
+) -> int:
+    """Return how many pods the budget will count on; 0: not known,
+    because others may have such pods too.
+    """
     written = [workload.replicas for workload in planned]
     everything = not budget.at("spec", "selector").map
     of_vms = any(

@@ -1,12 +1,14 @@
 """A ResourceQuota leaves no room for the second launcher pod of a migration.
 
-**Why.** While a VM migrates, its namespace holds two launcher pods for it. If the quota refuses the second one, the
-migration never starts and a drain of the node never completes.
+**Why.** While a VM migrates, its namespace holds two launcher pods for it. If the quota refuses the
+second one, the migration never starts and a drain of the node never completes.
 
-A quota without usage, as in a file, is compared with the VMs of its namespace that run: all of them together, and a
-second pod of one of them. Their size is computed with KubeVirt's defaults where its configuration is not known.
+A quota without usage, as in a file, is compared with the VMs of its namespace that run: all of them
+together, and a second pod of one of them. Their size is computed with KubeVirt's defaults where its
+configuration is not known.
 
-**Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an ApplicationAwareResourceQuota.
+**Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an
+ApplicationAwareResourceQuota.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -78,9 +80,10 @@ def check(quota: Object, context: Context) -> Findings:
             path,
             check.first_that_fits(
                 path,
-                f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a drain hangs. "
-                "Raise the quota, or use an ApplicationAwareResourceQuota.",
-                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",
+                f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a "
+                "drain hangs. Raise the quota, or use an ApplicationAwareResourceQuota.",
+                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the "
+                "quota.",
             ),
             value=resource,
             problem=problem_of(ProblemCause.QUOTA, quota),
@@ -102,7 +105,9 @@ def _judge_planned(quota: Object, context: Context) -> Findings:
         if given.unseen:
             yield from map(Unseen, given.unseen)
             continue
-        sizes[vm.name] = limit_ranges.defaulted(launcher_resources.pod(given, context.cluster), ranges)
+        sizes[vm.name] = limit_ranges.defaulted(
+            launcher_resources.pod(given, context.cluster), ranges
+        )
         try:
             if _moves(vm, context):
                 moving.append(vm.name)
@@ -117,7 +122,10 @@ def _judge_planned(quota: Object, context: Context) -> Findings:
                 what = (
                     f"{count(len(sizes), 'VM')} of the namespace together, so not all of them start"
                     if at_start
-                    else f"a second pod of VM {name[:63]}: its migration never starts, so a drain hangs"
+                    else (
+                        f"a second pod of VM {name[:63]}: its migration never starts, so a drain "
+                        "hangs"
+                    )
                 )
                 yield Finding(
                     quota.at("spec", "hard", resource).path,

@@ -1,9 +1,10 @@
 """A remediation template uses a strategy that the operator or the cluster does not support.
 
-**Why.** The schema rejects unknown strategies. ``OutOfServiceTaint`` needs Kubernetes 1.26: older servers ignore the taint,
-so the workload is never moved off a failed node.
+**Why.** The schema rejects unknown strategies. ``OutOfServiceTaint`` needs Kubernetes 1.26: older
+servers ignore the taint, so the workload is never moved off a failed node.
 
-**Fix.** Write ``ResourceDeletion``. Self Node Remediation also supports ``Automatic``, which selects a strategy.
+**Fix.** Write ``ResourceDeletion``. Self Node Remediation also supports ``Automatic``, which
+selects a strategy.
 """
 
 import re
@@ -31,14 +32,25 @@ _TAINT_SINCE: Final = (1, 26)
     fixable=True,
     denials=tuple(
         cel.Denial(
-            when=f"self.kind == '{kind.kind}' && {cel.present(_FIELD)} && !({_FIELD}.orValue(null) in {list(known)})",
+            when=(
+                f"self.kind == '{kind.kind}' && {cel.present(_FIELD)} && !({_FIELD}.orValue(null) "
+                f"in {list(known)})"
+            ),
             path="'spec.template.spec.remediationStrategy'",
-            message=cel.text(f"this is not a valid strategy, so the schema rejects it. Write {' or '.join(known)}."),
+            message=cel.text(
+                "this is not a valid strategy, so the schema rejects it. Write "
+                f"{' or '.join(known)}."
+            ),
             value=f"{_FIELD}.orValue(null)",
         )
         for kind, known in _STRATEGIES.items()
     ),
-    sources=("medik8s/self-node-remediation:api/v1alpha1/selfnoderemediationtemplate_webhook.go#validateStrategy",),
+    sources=(
+        (
+            "medik8s/self-node-remediation:api/v1alpha1/"
+            "selfnoderemediationtemplate_webhook.go#validateStrategy"
+        ),
+    ),
 )
 def check(template: Object, context: Context) -> Findings:
     strategy = template.at("spec", "template", "spec", "remediationStrategy")
@@ -49,7 +61,8 @@ def check(template: Object, context: Context) -> Findings:
         suggestion = did_you_mean(strategy.value, known)
         yield Finding(
             strategy.path,
-            f"{show(strategy.value)} is not a valid strategy, so the schema rejects it. Write {' or '.join(known)}.",
+            f"{show(strategy.value)} is not a valid strategy, so the schema rejects it. Write "
+            f"{' or '.join(known)}.",
             cause=Cause.NOT_SUPPORTED,
             fix=(Patch("replace", strategy.path, suggestion),) if suggestion else (),
             why="the value is misspelt",
@@ -57,7 +70,8 @@ def check(template: Object, context: Context) -> Findings:
     elif strategy.value == _TAINT and _is_older(context.cluster.server_version):
         yield Finding(
             strategy.path,
-            f"{_TAINT} needs Kubernetes 1.26 or later, but this is {context.cluster.server_version}. Write ResourceDeletion.",
+            f"{_TAINT} needs Kubernetes 1.26 or later, but this is "
+            f"{context.cluster.server_version}. Write ResourceDeletion.",
             cause=Cause.NOT_SUPPORTED,
         )
 

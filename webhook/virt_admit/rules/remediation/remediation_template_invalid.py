@@ -1,10 +1,12 @@
 """A health check has an incomplete or wrong reference to a remediation template.
 
-**Why.** The controllers create a remediation request from the template: they remove ``Template`` from the end of its kind.
-This fails if the reference has no apiVersion, kind or name, or if the kind does not end in ``Template``. A NodeHealthCheck
-is cluster-wide, so its reference needs a namespace. Metal3 templates only work in ``openshift-machine-api``.
+**Why.** The controllers create a remediation request from the template: they remove ``Template``
+from the end of its kind. This fails if the reference has no apiVersion, kind or name, or if the
+kind does not end in ``Template``. A NodeHealthCheck is cluster-wide, so its reference needs a
+namespace. Metal3 templates only work in ``openshift-machine-api``.
 
-**Fix.** Write apiVersion, kind and name of an existing template. In a NodeHealthCheck also write its namespace.
+**Fix.** Write apiVersion, kind and name of an existing template. In a NodeHealthCheck also write
+its namespace.
 """
 
 from typing import Final
@@ -20,9 +22,12 @@ from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Ob
 _METAL3_NAMESPACE: Final = "openshift-machine-api"
 
 _TEMPLATE: Final = (
-    f"({cel_checks.V1BETA2} ? self.?spec.?remediation.?templateRef : self.?spec.?remediationTemplate).orValue(null)"
+    f"({cel_checks.V1BETA2} ? self.?spec.?remediation.?templateRef : "
+    "self.?spec.?remediationTemplate).orValue(null)"
 )
-_TEMPLATE_PATH: Final = f"({cel_checks.V1BETA2} ? 'spec.remediation.templateRef' : 'spec.remediationTemplate')"
+_TEMPLATE_PATH: Final = (
+    f"({cel_checks.V1BETA2} ? 'spec.remediation.templateRef' : 'spec.remediationTemplate')"
+)
 _REFERENCES: Final = (
     f"({cel_checks.HANDLER} ? [] : ([{{'path': dyn({_TEMPLATE_PATH}), 'value': dyn({_TEMPLATE})}}]"
     f" + (self.kind == '{NHC.kind}' ? {cel.items('self.?spec.?escalatingRemediations')} : [])"
@@ -52,7 +57,10 @@ def _has(reference: str, key: str) -> str:
                 each=_REFERENCES,
                 when=f"!{_has('item', key)}",
                 path=f"item.path + '.{key}'",
-                message=f"'the reference has no {key}, so nothing is remediated. Write the template\\'s {key}.'",
+                message=(
+                    f"'the reference has no {key}, so nothing is remediated. Write the "
+                    f"template\\'s {key}.'"
+                ),
                 value=_value(key),
             )
             for key in ("apiVersion", "kind", "name")
@@ -62,8 +70,10 @@ def _has(reference: str, key: str) -> str:
             when=f"{_has('item', 'kind')}"
             f" && (item.value.kind == '{TEMPLATE}' || !item.value.kind.endsWith('{TEMPLATE}'))",
             path="item.path + '.kind'",
-            message=f"{cel.shown('item.value.kind')} + ' is not a template kind, so nothing is remediated. '"
-            f" + 'Write a kind that ends in {TEMPLATE}.'",
+            message=(
+                f"{cel.shown('item.value.kind')} + ' is not a template kind, so nothing is "
+                f"remediated. ' + 'Write a kind that ends in {TEMPLATE}.'"
+            ),
             value="item.value.kind",
         ),
         cel.Denial(
@@ -78,16 +88,24 @@ def _has(reference: str, key: str) -> str:
             each=_REFERENCES,
             when=f"self.kind == '{NHC.kind}' && !{_has('item', 'namespace')}",
             path="item.path + '.namespace'",
-            message="'a NodeHealthCheck is cluster-wide, so nothing is remediated without the template\\'s namespace. '"
-            " + 'Write it.'",
+            message=(
+                "'a NodeHealthCheck is cluster-wide, so nothing is remediated without the "
+                "template\\'s namespace. ' + 'Write it.'"
+            ),
             value=_value("namespace"),
         ),
         cel.Denial(
             each=_REFERENCES,
-            when=f"self.kind == '{NHC.kind}' && {_has('item', 'namespace')} && {_has('item', 'kind')}"
-            f" && item.value.kind == '{METAL3_TEMPLATE.kind}' && item.value.namespace != '{_METAL3_NAMESPACE}'",
+            when=(
+                f"self.kind == '{NHC.kind}' && {_has('item', 'namespace')} && "
+                f"{_has('item', 'kind')} && item.value.kind == '{METAL3_TEMPLATE.kind}' && "
+                f"item.value.namespace != '{_METAL3_NAMESPACE}'"
+            ),
             path="item.path + '.namespace'",
-            message=f"'Metal3 templates only work in namespace {_METAL3_NAMESPACE}. Move the template there.'",
+            message=(
+                f"'Metal3 templates only work in namespace {_METAL3_NAMESPACE}. Move the template "
+                "there.'"
+            ),
             value="item.value.namespace",
         ),
     ),
@@ -105,18 +123,22 @@ def check(obj: Object, context: Context) -> Findings:
         for key in ("apiVersion", "kind", "name"):
             if not reference[key].text:
                 yield _missing(
-                    reference[key], f"the reference has no {key}, so nothing is remediated. Write the template's {key}."
+                    reference[key],
+                    f"the reference has no {key}, so nothing is remediated. Write the template's "
+                    f"{key}.",
                 )
         if kind and (kind == TEMPLATE or not kind.endswith(TEMPLATE)):
             yield Finding(
                 reference["kind"].path,
-                f"{show(kind)} is not a template kind, so nothing is remediated. Write a kind that ends in {TEMPLATE}.",
+                f"{show(kind)} is not a template kind, so nothing is remediated. Write a kind that "
+                f"ends in {TEMPLATE}.",
             )
         name = reference["name"]
         if name.text and not selectors.is_dns_name(name.text):
             yield Finding(
                 name.path,
-                f"no object can be called {show(name.text)}, so nothing is remediated. Write the template's name.",
+                f"no object can be called {show(name.text)}, so nothing is remediated. Write the "
+                "template's name.",
             )
         if view.kind is NHC:
             yield from _check_namespace(reference)
@@ -127,11 +149,14 @@ def _check_namespace(reference: Field) -> Findings:
     if not namespace.text:
         yield _missing(
             namespace,
-            "a NodeHealthCheck is cluster-wide, so nothing is remediated without the template's namespace. Write it.",
+            "a NodeHealthCheck is cluster-wide, so nothing is remediated without the template's "
+            "namespace. Write it.",
         )
     elif reference["kind"].text == METAL3_TEMPLATE.kind and namespace.text != _METAL3_NAMESPACE:
         yield Finding(
-            namespace.path, f"Metal3 templates only work in namespace {_METAL3_NAMESPACE}. Move the template there."
+            namespace.path,
+            f"Metal3 templates only work in namespace {_METAL3_NAMESPACE}. Move the template "
+            "there.",
         )
 
 

@@ -1,8 +1,8 @@
 """A health check refers to a remediation template that does not exist.
 
-**Why.** The controllers create remediation requests from the template. Until it exists, a NodeHealthCheck is disabled, and
-a MachineHealthCheck reports an error and remediates nothing. A MachineHealthCheck ignores the namespace in the reference
-and uses its own.
+**Why.** The controllers create remediation requests from the template. Until it exists, a
+NodeHealthCheck is disabled, and a MachineHealthCheck reports an error and remediates nothing. A
+MachineHealthCheck ignores the namespace in the reference and uses its own.
 
 **Fix.** Create the template first. For a MachineHealthCheck, create it in the same namespace.
 """
@@ -44,12 +44,24 @@ def check(obj: Object, context: Context) -> Findings:
 
 def _check_template(step: Step, cluster: Cluster) -> Findings:
     reference = step.reference
-    if not (reference["apiVersion"].text and step.kind_name and reference["name"].text and step.namespace):
+    if not (
+        reference["apiVersion"].text
+        and step.kind_name
+        and reference["name"].text
+        and step.namespace
+    ):
         return  # remediation-template-invalid reports this
     template = step.template(cluster)
     if template is None:
         namespace = reference["namespace"].text or ""
-        ignored = f" (namespace {namespace} is ignored)" if namespace not in ("", step.namespace) else ""
-        yield Finding(reference.path, f"{step.title} does not exist{ignored}, so nothing is remediated. Create it.")
+        ignored = (
+            f" (namespace {namespace} is ignored)" if namespace not in ("", step.namespace) else ""
+        )
+        yield Finding(
+            reference.path,
+            f"{step.title} does not exist{ignored}, so nothing is remediated. Create it.",
+        )
     elif not template.at("spec", "template").present:
-        yield Finding(reference.path, f"{step.title} has no spec.template, so nothing is remediated. Add it.")
+        yield Finding(
+            reference.path, f"{step.title} has no spec.template, so nothing is remediated. Add it."
+        )

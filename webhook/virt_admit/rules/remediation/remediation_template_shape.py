@@ -1,7 +1,8 @@
 """A remediation template has no ``spec.template.spec``.
 
-**Why.** The controllers copy ``spec.template.spec`` into each remediation request. The schema requires it, even if it is
-empty. The API server rejects such an object, so only ``check`` reports this.
+**Why.** The controllers copy ``spec.template.spec`` into each remediation request. The schema
+requires it, even if it is empty. The API server rejects such an object, so only ``check`` reports
+this.
 
 **Fix.** Write ``spec: {template: {spec: {}}}``.
 """
@@ -18,11 +19,17 @@ from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, r
         cel.Denial(
             when=f"!({cel.is_map('self.?spec.?template.?spec')})",
             path="'spec.template.spec'",
-            message="'the schema rejects a template without this field. Write {} if it has no settings.'",
+            message=(
+                "'the schema rejects a template without this field. Write {} if it has no "
+                "settings.'"
+            ),
             value="self.?spec.?template.?spec.orValue(null)",
         ),
     ),
-    sources=("medik8s/self-node-remediation:config/crd/bases", "medik8s/fence-agents-remediation:config/crd/bases"),
+    sources=(
+        "medik8s/self-node-remediation:config/crd/bases",
+        "medik8s/fence-agents-remediation:config/crd/bases",
+    ),
 )
 def check(template: Object, _context: Context) -> Findings:
     spec = template.at("spec", "template", "spec")

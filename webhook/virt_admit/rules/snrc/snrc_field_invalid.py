@@ -1,17 +1,30 @@
 """A field of a SelfNodeRemediationConfig has a type or a number that the schema rejects.
 
-**Why.** The API server rejects the object, so the operator keeps its old settings, or has none. Quoted numbers and quoted
-``true`` come from templates that quote every value. Only ``virt-admit check`` sees such objects.
+**Why.** The API server rejects the object, so the operator keeps its old settings, or has none.
+Quoted numbers and quoted ``true`` come from templates that quote every value. Only
+``virt-admit check`` sees such objects.
 
-**Fix.** Write the value without quotes, or with quotes for ``watchdogFilePath`` and ``endpointHealthCheckUrl``. The least
-``hostPort`` and ``maxApiErrorThreshold`` is 1, the least ``minPeersForRemediation`` is 0.
+**Fix.** Write the value without quotes, or with quotes for ``watchdogFilePath`` and
+``endpointHealthCheckUrl``. The least ``hostPort`` and ``maxApiErrorThreshold`` is 1, the least
+``minPeersForRemediation`` is 0.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.model import cel
-from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    SNR_CONFIG,
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
 INTEGERS: Final[Mapping[str, int | None]] = {
     "hostPort": 1,
@@ -36,7 +49,10 @@ def _denial(name: str, valid: str, example: str) -> cel.Denial:
     return cel.Denial(
         when=f"{value} != null && !({valid.replace('{}', value)})",
         path=f"'spec.{name}'",
-        message=f"{cel.shown(value)} + ' has a type or a number that the schema rejects. Write {example}.'",
+        message=(
+            f"{cel.shown(value)} + ' has a type or a number that the schema rejects. Write "
+            f"{example}.'"
+        ),
         value=value,
     )
 
@@ -46,7 +62,11 @@ def _denial(name: str, valid: str, example: str) -> cel.Denial:
     action=Action.DENY,
     denials=(
         *(
-            _denial(name, f"type({{}}) == int{'' if least is None else f' && {{}} >= {least}'}", _expected(least))
+            _denial(
+                name,
+                f"type({{}}) == int{'' if least is None else f' && {{}} >= {least}'}",
+                _expected(least),
+            )
             for name, least in INTEGERS.items()
         ),
         *(_denial(name, "type({}) == bool", "true or false without quotes") for name in BOOLEANS),
@@ -54,7 +74,10 @@ def _denial(name: str, valid: str, example: str) -> cel.Denial:
         *(_denial(name, "type({}) == list", "a list") for name in LISTS),
     ),
     sources=(
-        "medik8s/self-node-remediation:config/crd/bases/self-node-remediation.medik8s.io_selfnoderemediationconfigs.yaml",
+        (
+            "medik8s/self-node-remediation:config/crd/bases/"
+            "self-node-remediation.medik8s.io_selfnoderemediationconfigs.yaml"
+        ),
     ),
 )
 def check(config: Object, _context: Context) -> Findings:
@@ -75,7 +98,10 @@ def _integer(field: Field, least: int | None) -> Findings:
     if field.value is not None and field.integer is None:
         yield _wrong_type(field, "an integer without quotes")
     elif field.integer is not None and least is not None and field.integer < least:
-        yield Finding(field.path, f"{field.integer} is below {least}, so the schema rejects it. Write {least} or more.")
+        yield Finding(
+            field.path,
+            f"{field.integer} is below {least}, so the schema rejects it. Write {least} or more.",
+        )
 
 
 def _wrong_type(field: Field, example: str) -> Finding:

@@ -1,14 +1,25 @@
 """A SelfNodeRemediationConfig has a name that the operator does not read.
 
-**Why.** The operator reads only ``self-node-remediation-config`` in its own namespace. Its webhook rejects any other name. A
-second object would have no effect.
+**Why.** The operator reads only ``self-node-remediation-config`` in its own namespace. Its webhook
+rejects any other name. A second object would have no effect.
 
 **Fix.** Edit ``self-node-remediation-config``.
 """
 
 from virt_admit.model import cel
 from virt_admit.model.remediation.remediators import SNR_CONFIG_NAME
-from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
+from virt_admit.rule import (
+    SNR_CONFIG,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -22,12 +33,15 @@ from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Finding, Finding
             message=f"'the operator reads only {SNR_CONFIG_NAME}. Edit that object.'",
         ),
     ),
-    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateSingleton",),
+    sources=(
+        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateSingleton",
+    ),
 )
 def check(config: Object, _context: Context) -> Findings:
     if config.name != SNR_CONFIG_NAME:
         yield Finding(
             config.metadata["name"].path,
-            f"the operator ignores {show(config.name)}; it reads only {SNR_CONFIG_NAME}. Edit that object.",
+            f"the operator ignores {show(config.name)}; it reads only {SNR_CONFIG_NAME}. Edit that "
+            "object.",
             cause=Cause.NOT_SUPPORTED,
         )

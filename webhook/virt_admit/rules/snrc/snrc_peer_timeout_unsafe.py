@@ -1,31 +1,50 @@
 """The peer request timeout is shorter than the API server timeout.
 
-**Why.** A node that cannot reach the API server asks its peers, and each peer first asks the API server. If
-``peerRequestTimeout`` is shorter than that, the node misses the answer and may reboot although it is healthy. The operator
-warns, and uses ``apiServerTimeout`` + 2s instead.
+**Why.** A node that cannot reach the API server asks its peers, and each peer first asks the API
+server. If ``peerRequestTimeout`` is shorter than that, the node misses the answer and may reboot
+although it is healthy. The operator warns, and uses ``apiServerTimeout`` + 2s instead.
 
-**Fix.** Set ``peerRequestTimeout`` to at least ``apiServerTimeout`` + 2s. The defaults are 7s and 5s.
+**Fix.** Set ``peerRequestTimeout`` to at least ``apiServerTimeout`` + 2s. The defaults are 7s and
+5s.
 """
 
 from virt_admit.model.remediation.remediators import PEER_REQUEST_MARGIN, snr_time
-from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
+from virt_admit.rule import (
+    SNR_CONFIG,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    format_duration,
+    rule,
+)
 
 
 @rule(
     kinds=(SNR_CONFIG,),
     action=Action.WARN,
-    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validatePeerTimeoutSafety",),
+    sources=(
+        (
+            "medik8s/"
+            "self-node-remediation:selfnoderemediationconfig_webhook.go#validatePeerTimeoutSafety"
+        ),
+    ),
 )
 def check(config: Object, _context: Context) -> Findings:
     try:
-        request_timeout, api_timeout = snr_time(config, "peerRequestTimeout"), snr_time(config, "apiServerTimeout")
+        request_timeout, api_timeout = (
+            snr_time(config, "peerRequestTimeout"),
+            snr_time(config, "apiServerTimeout"),
+        )
     except ValueError:
         return
     safe = api_timeout + PEER_REQUEST_MARGIN
     if request_timeout < safe:
         yield Finding(
             config.at("spec", "peerRequestTimeout").path,
-            f"{format_duration(request_timeout)} is less than apiServerTimeout + 2s, so a node stops waiting before its "
-            f"peer can answer; the operator overrides the value. Write {format_duration(safe)}.",
+            f"{format_duration(request_timeout)} is less than apiServerTimeout + 2s, so a node "
+            "stops waiting before its peer can answer; the operator overrides the value. Write "
+            f"{format_duration(safe)}.",
             value=(request_timeout, api_timeout),
         )

@@ -1,12 +1,25 @@
 """Software reboot is disabled although some nodes have no watchdog.
 
-**Why.** Such a node has no way to reboot itself. SNR cannot remediate it, so its workload is not moved to another node.
+**Why.** Such a node has no way to reboot itself. SNR cannot remediate it, so its workload is not
+moved to another node.
 
 **Fix.** Keep ``isSoftwareRebootEnabled`` at ``true``, or install a watchdog device on every node.
 """
 
 from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, WATCHDOG, watchdog
-from virt_admit.rule import NODE, SNR_CONFIG, Action, Context, Finding, Findings, Object, Unseen, gather, names, rule
+from virt_admit.rule import (
+    NODE,
+    SNR_CONFIG,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    gather,
+    names,
+    rule,
+)
 
 
 @rule(
@@ -19,12 +32,14 @@ def check(config: Object, context: Context) -> Findings:
     enabled = config.at("spec", "isSoftwareRebootEnabled")
     if enabled.value is not False:
         return
-    stuck, unseen = gather(node.name for node in context.cluster.list(NODE) if _without_watchdog(node))
+    stuck, unseen = gather(
+        node.name for node in context.cluster.list(NODE) if _without_watchdog(node)
+    )
     if stuck:
         yield Finding(
             enabled.path,
-            f"these nodes have no watchdog and cannot reboot themselves without software reboot: {names(stuck)}. "
-            "Set it to true.",
+            "these nodes have no watchdog and cannot reboot themselves without software reboot: "
+            f"{names(stuck)}. Set it to true.",
             value=tuple(sorted(stuck)),
         )
     if unseen:

@@ -1,8 +1,9 @@
-"""``safeTimeToAssumeNodeRebootedSeconds`` is shorter than the time that a node needs to reboot itself.
+"""``safeTimeToAssumeNodeRebootedSeconds`` is shorter than the time that a node needs to reboot
+itself.
 
-**Why.** SNR moves the workload of an unresponsive node only after the node must have rebooted. It computes the minimum
-time from the config, the number of workers and the watchdog of the node, and silently ignores a shorter value. Failover is
-slower than the config suggests.
+**Why.** SNR moves the workload of an unresponsive node only after the node must have rebooted. It
+computes the minimum time from the config, the number of workers and the watchdog of the node, and
+silently ignores a shorter value. Failover is slower than the config suggests.
 
 **Fix.** Remove the field, or lower the values that the minimum depends on: ``apiCheckInterval``,
 ``maxApiErrorThreshold``, the peer timeouts, and the watchdog timeout of the nodes.
@@ -10,7 +11,16 @@ slower than the config suggests.
 
 from virt_admit.model.remediation import remediators
 from virt_admit.model.remediation.remediators import configured_safe_time, worst_safe_time
-from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
+from virt_admit.rule import (
+    SNR_CONFIG,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    format_duration,
+    rule,
+)
 
 
 @rule(
@@ -30,6 +40,7 @@ def check(config: Object, context: Context) -> Findings:
     if configured < minimum:
         yield Finding(
             config.at("spec", "safeTimeToAssumeNodeRebootedSeconds").path,
-            f"{format_duration(configured)} is silently ignored: a node may need {format_duration(minimum)} to reboot. "
-            "Remove the field, or shorten apiCheckInterval or the watchdog timeout.",
+            f"{format_duration(configured)} is silently ignored: a node may need "
+            f"{format_duration(minimum)} to reboot. Remove the field, or shorten apiCheckInterval "
+            "or the watchdog timeout.",
         )

@@ -1,23 +1,35 @@
-"""A time in a SelfNodeRemediationConfig is shorter than the operator accepts, or not a valid duration.
+"""A time in a SelfNodeRemediationConfig is shorter than the operator accepts,
+or not a valid duration.
 
-**Why.** The operator's webhook rejects it. These times decide when a node concludes that it is isolated. With a few
-milliseconds every short network problem causes a reboot. If one value is not a valid duration, the operator cannot read any
-config.
+**Why.** The operator's webhook rejects it. These times decide when a node concludes that it is
+isolated. With a few milliseconds every short network problem causes a reboot. If one value is not a
+valid duration, the operator cannot read any config.
 
-**Fix.** Write at least 10ms for timeouts, 1s for ``apiCheckInterval`` and 10s for ``peerUpdateInterval``. Or remove the
-field to use its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
+**Fix.** Write at least 10ms for timeouts, 1s for ``apiCheckInterval`` and 10s for
+``peerUpdateInterval``. Or remove the field to use its default (5s, 7s for ``peerRequestTimeout``,
+15s and 15m).
 """
 
 from virt_admit.model import cel_durations
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import SNR_TIMES, Time, snr_time
-from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
+from virt_admit.rule import (
+    SNR_CONFIG,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    format_duration,
+    rule,
+)
 
 
 def _too_short(allowed: Time) -> str:
     shortest, default = format_duration(allowed.shortest), format_duration(allowed.default)
     return (
-        f" is shorter than {shortest}, so the operator rejects it. Write {shortest} or more (the default is {default})."
+        f" is shorter than {shortest}, so the operator rejects it. Write {shortest} or more (the "
+        f"default is {default})."
     )
 
 
@@ -32,7 +44,10 @@ def _too_short(allowed: Time) -> str:
             for denial in (
                 cel_durations.below(field, path, allowed.shortest, _too_short(allowed), DURATION),
                 cel_durations.invalid(
-                    field, path, f". Write a duration (the default is {format_duration(allowed.default)}).", DURATION
+                    field,
+                    path,
+                    f". Write a duration (the default is {format_duration(allowed.default)}).",
+                    DURATION,
                 ),
             )
         ),
@@ -46,4 +61,7 @@ def check(config: Object, _context: Context) -> Findings:
             if snr_time(config, name) < allowed.shortest:
                 yield Finding(field.path, f"{field.value}{_too_short(allowed)}")
         except ValueError as error:
-            yield Finding(field.path, f"{error}. Write a duration (the default is {format_duration(allowed.default)}).")
+            yield Finding(
+                field.path,
+                f"{error}. Write a duration (the default is {format_duration(allowed.default)}).",
+            )

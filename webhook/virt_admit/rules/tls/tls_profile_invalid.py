@@ -1,11 +1,13 @@
 """A TLS profile cannot be used by the servers of the virtualization layer.
 
-**Why.** HTTP/2 requires certain ciphers. A custom profile below TLS 1.3 without one of them stops every API server of
-the virtualization layer. TLS 1.3 has its own ciphers, so a profile that lists ciphers for it is rejected.
-HyperConverged and KubeVirt reject such profiles. CDI accepts them and fails later.
+**Why.** HTTP/2 requires certain ciphers. A custom profile below TLS 1.3 without one of them stops
+every API server of the virtualization layer. TLS 1.3 has its own ciphers, so a profile that lists
+ciphers for it is rejected. HyperConverged and KubeVirt reject such profiles. CDI accepts them and
+fails later.
 
 **Fix.** Use a named profile (``Old``, ``Intermediate``, ``Modern``). In a custom profile list
-ECDHE-RSA-AES128-GCM-SHA256 or ECDHE-ECDSA-AES128-GCM-SHA256, or use ``VersionTLS13`` without ciphers.
+ECDHE-RSA-AES128-GCM-SHA256 or ECDHE-ECDSA-AES128-GCM-SHA256, or use ``VersionTLS13`` without
+ciphers.
 """
 
 from typing import Final
@@ -14,7 +16,20 @@ from virt_admit.model import cel
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubevirt.settings import cel_settings
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
+from virt_admit.rule import (
+    CDI,
+    HCO,
+    KUBEVIRT,
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    show,
+)
 
 TLS13 = "VersionTLS13"
 VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", TLS13)
@@ -40,14 +55,19 @@ def _has_items(field: str) -> str:
             when=f"self.kind == '{KUBEVIRT.kind}' && {_has_items(f'{_PROFILE}.?ciphers')}"
             f" && ({_MINIMUM} == null || {cel.one_of(_MINIMUM, ('', TLS13))})",
             path=f"{_PATH} + '.ciphers'",
-            message="'KubeVirt rejects ciphers with TLS 1.3, which is the default without minTLSVersion. '"
-            " + 'Remove the ciphers or set minTLSVersion: VersionTLS12.'",
+            message=(
+                "'KubeVirt rejects ciphers with TLS 1.3, which is the default without "
+                "minTLSVersion. ' + 'Remove the ciphers or set minTLSVersion: VersionTLS12.'"
+            ),
             value=f"[dyn({_MINIMUM}), {_PROFILE}.?ciphers.orValue(null)]",
         ),
         cel.Denial(
             when=f"{_WITH_CUSTOM} && !({cel.one_of(_VERSION, VERSIONS)})",
             path=f"{_PATH} + '.custom.minTLSVersion'",
-            message=f"{cel.shown(_VERSION)} + ' is not a valid TLS version. Use one of {', '.join(VERSIONS)}.'",
+            message=(
+                f"{cel.shown(_VERSION)} + ' is not a valid TLS version. Use one of "
+                f"{', '.join(VERSIONS)}.'"
+            ),
             value=_VERSION,
         ),
         cel.Denial(
@@ -57,8 +77,11 @@ def _has_items(field: str) -> str:
             value=f"[dyn({_VERSION}), {_CIPHERS}.orValue(null)]",
         ),
         cel.Denial(
-            when=f"{_WITH_CUSTOM} && {cel.one_of(_VERSION, VERSIONS)} && {_VERSION} != '{TLS13}'"
-            f" && !{cel.items(_CIPHERS)}.exists(cipher, {cel.one_of('cipher', tuple(sorted(HTTP2_CIPHERS)))})",
+            when=(
+                f"{_WITH_CUSTOM} && {cel.one_of(_VERSION, VERSIONS)} && {_VERSION} != '{TLS13}' && "
+                f"!{cel.items(_CIPHERS)}.exists(cipher, "
+                f"{cel.one_of('cipher', tuple(sorted(HTTP2_CIPHERS)))})"
+            ),
             path=f"{_PATH} + '.custom.ciphers'",
             message=f"'HTTP/2 below TLS 1.3 requires {' or '.join(sorted(HTTP2_CIPHERS))}; '"
             " + 'API servers would not start. Add one.'",
@@ -73,8 +96,14 @@ def _has_items(field: str) -> str:
         ),
     ),
     sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateTLSSecurityProfiles",
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateTLSConfiguration",
+        (
+            "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/"
+            "validator.go#validateTLSSecurityProfiles"
+        ),
+        (
+            "kubevirt/kubevirt:pkg/virt-operator/webhooks/"
+            "kubevirt-update-admitter.go#validateTLSConfiguration"
+        ),
     ),
 )
 def check(obj: Object, _context: Context) -> Findings:
@@ -115,11 +144,14 @@ def _custom(custom: Field) -> Findings:
     elif version.value == TLS13:
         if ciphers.is_list and ciphers.value:
             yield Finding(
-                ciphers.path, "TLS 1.3 has fixed ciphers, so this list is rejected. Use an empty list.", value=value
+                ciphers.path,
+                "TLS 1.3 has fixed ciphers, so this list is rejected. Use an empty list.",
+                value=value,
             )
     elif HTTP2_CIPHERS.isdisjoint(item.text for item in ciphers.items()):
         yield Finding(
             ciphers.path,
-            f"HTTP/2 below TLS 1.3 requires {' or '.join(sorted(HTTP2_CIPHERS))}; API servers would not start. Add one.",
+            f"HTTP/2 below TLS 1.3 requires {' or '.join(sorted(HTTP2_CIPHERS))}; API servers "
+            "would not start. Add one.",
             value=value,
         )

@@ -1,7 +1,8 @@
-"""A group of virtual machines that may not share a node or zone has as many members as there are nodes or zones.
+"""A group of virtual machines that may not share a node or zone has as many members as there are
+nodes or zones.
 
-**Why.** While a VM migrates, its source pod still counts. Each member therefore needs a node (or zone) without a member,
-and there is none, so the target pod stays Pending and every drain hangs.
+**Why.** While a VM migrates, its source pod still counts. Each member therefore needs a node (or
+zone) without a member, and there is none, so the target pod stays Pending and every drain hangs.
 
 **Fix.** Add a node (or zone), use preferred anti-affinity, or set ``evictionStrategy: None``.
 """
@@ -12,7 +13,19 @@ from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import vmi_affinity
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, rule, union
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -22,7 +35,10 @@ from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Find
     action=Action.WARN,
     event="MigrationImpossible",
     sources=(
-        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyExistingPodsAntiAffinity",
+        (
+            "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/"
+            "filtering.go#satisfyExistingPodsAntiAffinity"
+        ),
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
     ),
 )
@@ -35,17 +51,25 @@ def check(obj: Object, context: Context) -> Findings:
     ]
     if not required or not vmi_evictions.awaits_migration(obj, context.facts):
         return
-    hosts = [host for host in permanent_constraints.hosts(context.cached(expand, obj), cluster) if not host.refusal]
+    hosts = [
+        host
+        for host in permanent_constraints.hosts(context.cached(expand, obj), cluster)
+        if not host.refusal
+    ]
     for term in required:
         spots = vmi_affinity.domains(term.topology_key, [host.labels for host in hosts])
         members = vmi_affinity.members(obj, term, cluster) if spots else 0
         if spots and members >= spots:
-            yield Finding(anti_affinity.path, _message(members, spots, term.topology_key), value=term.topology_key)
+            yield Finding(
+                anti_affinity.path,
+                _message(members, spots, term.topology_key),
+                value=term.topology_key,
+            )
 
 
 def _message(members: int, spots: int, key: str) -> str:
     what = "node" if key == HOSTNAME else key.rpartition("/")[2][:20]
     return (
-        f"{members} VMs need one {what} each and there are {spots}, so a migration finds no target and drains hang. "
-        f"Add a {what}, or use preferred anti-affinity."
+        f"{members} VMs need one {what} each and there are {spots}, so a migration finds no target "
+        f"and drains hang. Add a {what}, or use preferred anti-affinity."
     )

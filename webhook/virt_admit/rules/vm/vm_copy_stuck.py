@@ -1,11 +1,13 @@
 """A snapshot, a restore or a clone of a VM has failed, or does not end.
 
-**Why.** The VM of a restore or a clone does not appear, the backup that a snapshot is to be does not exist, and KubeVirt
-tells it only in conditions and Events of that object. A webhook such as KubeMacPool's refuses a restored VM whose MAC
-address another VM has. While a snapshot or a restore is under way, its VM is locked.
+**Why.** The VM of a restore or a clone does not appear, the backup that a snapshot is to be does
+not exist, and KubeVirt tells it only in conditions and Events of that object. A webhook such as
+KubeMacPool's refuses a restored VM whose MAC address another VM has. While a snapshot or a restore
+is under way, its VM is locked.
 
-**Fix.** Do what the finding names. A restore cannot be changed: delete it, and create it again, with a patch of the VM if
-need be. Of several failed snapshots of a VM, none is reported once a later one is ready.
+**Fix.** Do what the finding names. A restore cannot be changed: delete it, and create it again,
+with a patch of the VM if need be. Of several failed snapshots of a VM, none is reported once a
+later one is ready.
 """
 
 from virt_admit.forecasts.drain.control import held_copies

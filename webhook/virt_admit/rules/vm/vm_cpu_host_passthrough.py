@@ -1,7 +1,8 @@
 """A virtual machine that should live-migrate uses the CPU model host-passthrough.
 
-**Why.** KubeVirt reports a VM with ``host-passthrough`` as migratable. The migration succeeds only to a node with the
-same processor and microcode, so a drain may hang in a cluster with different processors.
+**Why.** KubeVirt reports a VM with ``host-passthrough`` as migratable. The migration succeeds only
+to a node with the same processor and microcode, so a drain may hang in a cluster with different
+processors.
 
 **Fix.** Use ``host-model`` or a named model, unless all nodes that can run the VM are identical.
 """
@@ -9,7 +10,20 @@ same processor and microcode, so a drain may hang in a cluster with different pr
 from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import HOST_PASSTHROUGH
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, rule, union
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -33,7 +47,7 @@ def check(obj: Object, context: Context) -> Findings:
         origin = source or ("" if model.text else "KubeVirt's default")
         yield Finding(
             model.path,
-            f"{HOST_PASSTHROUGH}{f' ({origin})' if origin else ''} only migrates to a node with the same processor; "
-            "a drain hangs if there is none. Use host-model or a named model.",
+            f"{HOST_PASSTHROUGH}{f' ({origin})' if origin else ''} only migrates to a node with "
+            "the same processor; a drain hangs if there is none. Use host-model or a named model.",
             value=HOST_PASSTHROUGH,
         )

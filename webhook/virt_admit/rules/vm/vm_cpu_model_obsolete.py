@@ -1,11 +1,12 @@
 """A virtual machine uses an obsolete CPU model.
 
-**Why.** The node labeller removes obsolete models from all nodes. A VM with such a model cannot start. A running VM
-with such a model cannot migrate: its pod is never scheduled, so drains and upgrades hang. Only a node that the labeller
-skips keeps its old labels, and only that node can run the VM.
+**Why.** The node labeller removes obsolete models from all nodes. A VM with such a model cannot
+start. A running VM with such a model cannot migrate: its pod is never scheduled, so drains and
+upgrades hang. Only a node that the labeller skips keeps its old labels, and only that node can run
+the VM.
 
-**Fix.** Write ``host-model`` (the default if no model is set) or a model that nodes offer. If the model comes from an
-instance type or from KubeVirt's ``cpuModel``, change it there.
+**Fix.** Write ``host-model`` (the default if no model is set) or a model that nodes offer. If the
+model comes from an instance type or from KubeVirt's ``cpuModel``, change it there.
 """
 
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
@@ -44,7 +45,10 @@ def check(obj: Object, context: Context) -> Findings:
         yield unseen
     offering = offers.by(model.name)
     if offering:
-        why = f"is obsolete and offered by {count(len(offering), 'node')} only ({names(offering, 50)}), so it runs nowhere else"
+        why = (
+            f"is obsolete and offered by {count(len(offering), 'node')} only "
+            f"({names(offering, 50)}), so it runs nowhere else"
+        )
     elif offers.conclusive:
         certain = not model.source
         why = "is obsolete and no node offers it, so the VM can never be scheduled"

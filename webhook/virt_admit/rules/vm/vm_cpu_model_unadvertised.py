@@ -1,12 +1,12 @@
 """A virtual machine uses a CPU model that no node offers.
 
-**Why.** The pod of the VM needs a node with a label for exactly this model, so the VM stays Pending. The comparison is
-case-sensitive.
+**Why.** The pod of the VM needs a node with a label for exactly this model, so the VM stays
+Pending. The comparison is case-sensitive.
 
-**Fix.** Write a model that nodes offer (``kubectl get nodes -L cpu-model.node.kubevirt.io/<model>``), or
-``host-model``. A label ``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model`` only.
-Ignore the finding if you are about to add a node with this processor.
-"""
+**Fix.** Write a model that nodes offer (``kubectl get nodes -L
+cpu-model.node.kubevirt.io/<model>``), or ``host-model``. A label ``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model``
+only. Ignore the finding if you are about to add a node with this processor.
+"""  # noqa: E501
 
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import cpu_models
@@ -33,7 +33,8 @@ def check(obj: Object, context: Context) -> Findings:
     offers = cpu_models.offers(cluster)
     if not offers.conclusive or offers.by(model.name):
         return
-    from virt_admit.forecasts.placement import common_model  # noqa: PLC0415 - most VMs need no forecast
+    # most VMs need no forecast
+    from virt_admit.forecasts.placement import common_model  # noqa: PLC0415
 
     alike = offers.alike(model.name)
     offered = common_model.closest(model.name, cluster)

@@ -1,15 +1,29 @@
 """A virtual machine has a valid field on which a component of KubeVirt crashes.
 
-**Why.** KubeVirt reads two optional fields without a check. ``features.hypervPassthrough: {}`` without ``enabled``
-crashes virt-launcher and virt-handler. A preference with ``preferredCPUFeatures`` crashes the webhook of virt-api if the
-VM has neither ``domain.cpu`` nor an instance type: the request fails with an unclear connection error.
+**Why.** KubeVirt reads two optional fields without a check. ``features.hypervPassthrough: {}``
+without ``enabled`` crashes virt-launcher and virt-handler. A preference with
+``preferredCPUFeatures`` crashes the webhook of virt-api if the VM has neither ``domain.cpu`` nor an
+instance type: the request fails with an unclear connection error.
 
-**Fix.** Write ``hypervPassthrough: {enabled: true}``, or remove it. Add ``domain.cpu: {cores: 1}`` to the VM, or use an
-instance type.
+**Fix.** Write ``hypervPassthrough: {enabled: true}``, or remove it. Add ``domain.cpu: {cores: 1}``
+to the VM, or use an instance type.
 """
 
 from virt_admit.model.kubevirt.instances import expand, vms
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, rule, union
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -28,8 +42,8 @@ def check(obj: Object, context: Context) -> Findings:
     if passthrough.is_map and not passthrough["enabled"].present:
         yield Finding(
             passthrough.path,
-            "hypervPassthrough without enabled crashes virt-launcher and virt-handler, so the VM never runs. "
-            "Write enabled: true, or remove it.",
+            "hypervPassthrough without enabled crashes virt-launcher and virt-handler, so the VM "
+            "never runs. Write enabled: true, or remove it.",
         )
     if not domain.is_map or domain["cpu"].present or vms.vm_spec(obj)["instancetype"].present:
         return
@@ -40,7 +54,7 @@ def check(obj: Object, context: Context) -> Findings:
     if preference is not None and preference.spec.at("cpu", "preferredCPUFeatures").value:
         yield Finding(
             domain["cpu"].path,
-            f"{preference.source} prefers CPU features, and KubeVirt's webhook crashes on a VM without domain.cpu. "
-            "Add domain.cpu, or use an instance type.",
+            f"{preference.source} prefers CPU features, and KubeVirt's webhook crashes on a VM "
+            "without domain.cpu. Add domain.cpu, or use an instance type.",
             value=preference.source,
         )

@@ -1,11 +1,12 @@
 """The empty disks of a virtual machine may grow beyond what its pod may store on the node.
 
-**Why.** KubeVirt keeps an ``emptyDisk`` in a volume of the launcher pod on the disk of the node. The pod has no limit for
-``ephemeral-storage`` of its own, so a LimitRange of the namespace sets one, or the VM sets it. When the guest has written more
-than the limit, the kubelet evicts the pod: the guest ends without a shutdown, and the run strategy starts it into the same end.
+**Why.** KubeVirt keeps an ``emptyDisk`` in a volume of the launcher pod on the disk of the node.
+The pod has no limit for ``ephemeral-storage`` of its own, so a LimitRange of the namespace sets
+one, or the VM sets it. When the guest has written more than the limit, the kubelet evicts the pod:
+the guest ends without a shutdown, and the run strategy starts it into the same end.
 
-**Fix.** Set ``resources.limits`` and ``requests`` of ``ephemeral-storage`` in the VM above the size of its empty disks, raise
-the default of the LimitRange, or use a claim instead.
+**Fix.** Set ``resources.limits`` and ``requests`` of ``ephemeral-storage`` in the VM above the size
+of its empty disks, raise the default of the LimitRange, or use a claim instead.
 """
 
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
@@ -46,8 +47,14 @@ from virt_admit.rule import (
     action=Action.WARN,
     at_admission=False,
     sources=(
-        "kubernetes/kubernetes:pkg/kubelet/eviction/eviction_manager.go#podEphemeralStorageLimitEviction",
-        "kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#WithEphemeralStorageRequest",
+        (
+            "kubernetes/kubernetes:pkg/kubelet/eviction/"
+            "eviction_manager.go#podEphemeralStorageLimitEviction"
+        ),
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/services/"
+            "renderresources.go#WithEphemeralStorageRequest"
+        ),
         "https://github.com/kubevirt/kubevirt/issues/1663",
     ),
 )
@@ -55,7 +62,8 @@ def check(obj: Object, context: Context) -> Findings:
     volumes = vms.vmi_spec(obj)["volumes"].items()
     if not any(volume["emptyDisk"].is_map for volume in volumes) or vmis.owner(obj, VM.kind):
         return  # of a VMI it is said about its VM, which is what a user edits
-    from virt_admit.model.kubevirt.launcher import scratch_disks  # noqa: PLC0415 - few VMs have empty disks
+    # few VMs have empty disks
+    from virt_admit.model.kubevirt.launcher import scratch_disks  # noqa: PLC0415
     from virt_admit.model.scheduler.resources import show  # noqa: PLC0415
 
     vmi = context.cached(expand.expand, obj)
@@ -71,15 +79,20 @@ def check(obj: Object, context: Context) -> Findings:
     largest = max(disks, key=lambda disk: disk.size)
     limit, grows = show(scratch_disks.STORAGE, found.size), show(scratch_disks.STORAGE, size)
     by = f"LimitRange {found.by}" if found.by else "resources.limits"
-    what = f"the empty disks may grow to {grows}, but {by} limits the pod to {limit} of ephemeral-storage"
+    what = (
+        f"the empty disks may grow to {grows}, but {by} limits the pod to {limit} of "
+        "ephemeral-storage"
+    )
     path = largest.volume.at("emptyDisk", "capacity").path
     yield Finding(
         path,
         check.first_that_fits(
             path,
-            f"{what}. Beyond that the kubelet evicts it. Set resources.limits.ephemeral-storage above {grows}.",
+            f"{what}. Beyond that the kubelet evicts it. Set resources.limits.ephemeral-storage "
+            f"above {grows}.",
             f"{what}: the kubelet evicts it. Set a limit above {grows}.",
-            f"empty disks of {grows}, but the pod is evicted at {limit} of ephemeral-storage. Raise the limit.",
+            f"empty disks of {grows}, but the pod is evicted at {limit} of ephemeral-storage. "
+            "Raise the limit.",
         ),
         value=f"{size} {found.size}",
     )

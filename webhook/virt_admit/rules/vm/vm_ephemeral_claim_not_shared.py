@@ -1,7 +1,9 @@
-"""A virtual machine that should live-migrate uses an ephemeral volume whose claim only one node can mount.
+"""A virtual machine that should live-migrate uses an ephemeral volume whose claim only one node can
+mount.
 
-**Why.** KubeVirt does not check the claim that an ``ephemeral`` volume is based on, so it reports the VM as migratable.
-The target pod of the migration cannot mount the claim on another node and stays Pending.
+**Why.** KubeVirt does not check the claim that an ``ephemeral`` volume is based on, so it reports
+the VM as migratable. The target pod of the migration cannot mount the claim on another node and
+stays Pending.
 
 **Fix.** Base the volume on a claim with ReadWriteMany or ReadOnlyMany.
 """
@@ -55,7 +57,9 @@ def _claim(volume: Field) -> Field:
 
 def _not_shared(claim: Field, obj: Object, context: Context) -> Findings:
     try:
-        access = storage.access(context.cached(expand.expand, obj), claim.text or "", context.cluster)
+        access = storage.access(
+            context.cached(expand.expand, obj), claim.text or "", context.cluster
+        )
     except Unseen as unseen:
         yield unseen
         return
@@ -63,7 +67,8 @@ def _not_shared(claim: Field, obj: Object, context: Context) -> Findings:
         what = f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}"
         message = check.first_that_fits(
             claim.path,
-            f"{what}, so no other node can mount it and a drain hangs. Make it ReadOnlyMany or ReadWriteMany.",
+            f"{what}, so no other node can mount it and a drain hangs. Make it ReadOnlyMany or "
+            "ReadWriteMany.",
             f"{what}, so a drain hangs. Make it ReadOnlyMany or ReadWriteMany.",
         )
         yield Finding(claim.path, message, problem=problem_of("DisksNotLiveMigratable", obj))

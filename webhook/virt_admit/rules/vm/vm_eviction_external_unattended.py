@@ -1,11 +1,13 @@
-"""A virtual machine uses the eviction strategy External without a controller that handles its evictions.
+"""A virtual machine uses the eviction strategy External without a controller that handles its
+evictions.
 
-**Why.** With ``External`` KubeVirt refuses every eviction, marks the VM and waits for an external controller (Cluster
-API provider KubeVirt, HyperShift, Kubermatic) to move it. Without such a controller every drain of its node hangs. Where a
-label or annotation of an uncommon domain may name a controller, this is a note.
+**Why.** With ``External`` KubeVirt refuses every eviction, marks the VM and waits for an external
+controller (Cluster API provider KubeVirt, HyperShift, Kubermatic) to move it. Without such a
+controller every drain of its node hangs. Where a label or annotation of an uncommon domain may name
+a controller, this is a note.
 
-**Fix.** Use ``LiveMigrate`` or ``LiveMigrateIfPossible``. If a controller handles the VM, name its label or owner in
-the parameters.
+**Fix.** Use ``LiveMigrate`` or ``LiveMigrateIfPossible``. If a controller handles the VM, name its
+label or owner in the parameters.
 """
 
 from dataclasses import dataclass
@@ -35,10 +37,12 @@ from virt_admit.rule import (
 class Params:
     labels: tuple[str, ...] = param(
         vms.MOVER_LABELS,
-        "prefixes of label keys, on the object or its template, that show that a controller handles it",
+        "prefixes of label keys, on the object or its template, that show that a controller "
+        "handles it",
     )
     owners: tuple[str, ...] = param(
-        vms.MOVER_OWNERS, "parts of an owner's apiVersion that show that a controller handles the object"
+        vms.MOVER_OWNERS,
+        "parts of an owner's apiVersion that show that a controller handles the object",
     )
 
 
@@ -52,8 +56,14 @@ class Params:
         "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
         "kubevirt/kubevirt#7493",
         "kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go",
-        "kubermatic/machine-controller:pkg/cloudprovider/provider/kubevirt/provider.go#newVirtualMachine",
-        "kubermatic/kubermatic:pkg/controller/user-cluster-controller-manager/kubevirt-vmi-eviction/controller.go",
+        (
+            "kubermatic/machine-controller:pkg/cloudprovider/provider/kubevirt/"
+            "provider.go#newVirtualMachine"
+        ),
+        (
+            "kubermatic/kubermatic:pkg/controller/user-cluster-controller-manager/"
+            "kubevirt-vmi-eviction/controller.go"
+        ),
     ),
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
@@ -62,7 +72,9 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     if kinds.of(obj) is VMI and vmis.owner(obj, VM.kind):
         return  # its VM is judged, which has the labels of its owner
-    mark = next(chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), "")
+    mark = next(
+        chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), ""
+    )
     remedy = (
         f"Check that the controller that uses {cut(mark, 50)} acts."
         if mark

@@ -1,14 +1,15 @@
 """A virtual machine does not set an eviction strategy.
 
-**Why.** Without ``evictionStrategy`` the cluster default decides what a drain does. Without a cluster default the drain
-shuts the guest down. ``LiveMigrate`` on a VM that cannot migrate blocks every drain and every upgrade forever, without a
-warning. ``LiveMigrateIfPossible`` on a VM that can migrate may shut it down in its first seconds, or after a device is
-added.
+**Why.** Without ``evictionStrategy`` the cluster default decides what a drain does. Without a
+cluster default the drain shuts the guest down. ``LiveMigrate`` on a VM that cannot migrate blocks
+every drain and every upgrade forever, without a warning. ``LiveMigrateIfPossible`` on a VM that can
+migrate may shut it down in its first seconds, or after a device is added.
 
-**Fix.** virt-admit sets the strategy that fits when the VM is created: ``LiveMigrate`` if the VM can certainly migrate,
-``LiveMigrateIfPossible`` if it may be able to, ``None`` if it is pinned to one host or has the annotation
-``virt-admit.io/never-migrate: "true"``. It sets nothing if the VM inherits the same value from the cluster, if the
-cluster sets ``None`` or ``External``, or if the cluster has only one node.
+**Fix.** virt-admit sets the strategy that fits when the VM is created: ``LiveMigrate`` if the VM
+can certainly migrate, ``LiveMigrateIfPossible`` if it may be able to, ``None`` if it is pinned to
+one host or has the annotation ``virt-admit.io/never-migrate: "true"``. It sets nothing if the VM
+inherits the same value from the cluster, if the cluster sets ``None`` or ``External``, or if the
+cluster has only one node.
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ SHUT_DOWN: Final = "None"
 
 @dataclass(frozen=True)
 class Params:
-    always: bool = param(False, "set the strategy even if the VM would inherit the same one from the cluster")
+    always: bool = param(
+        False, "set the strategy even if the VM would inherit the same one from the cluster"
+    )
 
 
 @rule(
@@ -71,7 +74,9 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     cluster = context.cluster
     inherited = configuration.eviction_strategy(cluster)
     cluster_default = inherited.value if inherited.explicit else None
-    if cluster_default in (SHUT_DOWN, "External") or (cluster_default is None and _has_one_node(cluster)):
+    if cluster_default in (SHUT_DOWN, "External") or (
+        cluster_default is None and _has_one_node(cluster)
+    ):
         return
     fitting, why = _fitting_strategy(obj, context)
     if fitting == cluster_default:
@@ -83,7 +88,8 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         strategy.path,
         check.first_that_fits(
             strategy.path,
-            f"no eviction strategy is set, so the cluster default decides what a drain does. Set {fitting} because {why}.",
+            "no eviction strategy is set, so the cluster default decides what a drain does. Set "
+            f"{fitting} because {why}.",
             f"no eviction strategy is set. Set {fitting} because {why}.",
             f"no eviction strategy is set. Set {fitting}.",
         ),
@@ -94,7 +100,9 @@ def check(obj: Object, context: Context[Params]) -> Findings:
 
 
 def _has_one_node(cluster: Cluster) -> bool:
-    """Return whether VMs have no second node to migrate to: KubeVirt's built-in default None is right then."""
+    """Return whether VMs have no second node to migrate to:
+    KubeVirt's built-in default None is right then.
+    """
     try:
         return len(nodes.of_kubevirt(cluster)) == 1
     except Unseen:
@@ -102,7 +110,9 @@ def _has_one_node(cluster: Cluster) -> bool:
 
 
 def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
-    """Return the strategy that fits an object and the reason, as a clause that follows "because"."""
+    """Return the strategy that fits an object and the reason,
+    as a clause that follows "because".
+    """
     if _is_marked(obj):
         return SHUT_DOWN, f"the annotation {MARK} is set"
     pin = permanent_constraints.pin(context.cached(expand.expand, obj))
@@ -112,9 +122,14 @@ def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
     if assessment.migratable is Migratable.YES:
         return LIVE_MIGRATE, "the VM can migrate"
     if assessment.migratable is Migratable.NO:
-        why = f"the VM cannot migrate ({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
+        why = (
+            "the VM cannot migrate "
+            f"({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
+        )
     else:
-        why = f"it is unknown whether the VM can migrate (no data on {', '.join(assessment.unseen)})"
+        why = (
+            f"it is unknown whether the VM can migrate (no data on {', '.join(assessment.unseen)})"
+        )
     if versions.has_release(context.cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since):
         return IF_POSSIBLE, why
     return SHUT_DOWN, f"{why} and this KubeVirt does not support {IF_POSSIBLE}"

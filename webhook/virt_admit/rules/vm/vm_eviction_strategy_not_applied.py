@@ -1,8 +1,8 @@
 """A running VMI has a different eviction strategy than its VM.
 
-**Why.** KubeVirt copies the strategy into the VMI when the VM starts. A drain uses the copied value until the next
-start. KubeVirt reports the difference only by the condition ``RestartRequired``, and ignores live changes while it is
-set.
+**Why.** KubeVirt copies the strategy into the VMI when the VM starts. A drain uses the copied value
+until the next start. KubeVirt reports the difference only by the condition ``RestartRequired``, and
+ignores live changes while it is set.
 
 **Fix.** Restart the VM (``virtctl restart``).
 """
@@ -34,8 +34,8 @@ def check(vm: Object, context: Context) -> Findings:
         has = f"has {show(frozen)}" if frozen is not None else "has no strategy"
         yield Finding(
             strategy.path,
-            f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the VMI's value. "
-            f"{changed_disks.brief(vm, context.cluster) or 'Restart the VM.'}",
+            f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the "
+            f"VMI's value. {changed_disks.brief(vm, context.cluster) or 'Restart the VM.'}",
             value=(strategy.value, frozen),
             command=changed_disks.command(vm, context.cluster),
         )

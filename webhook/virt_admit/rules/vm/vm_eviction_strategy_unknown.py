@@ -1,11 +1,13 @@
 """A virtual machine sets an ``evictionStrategy`` that is not a valid value.
 
-**Why.** The schema accepts any text. KubeVirt accepts four values, case-sensitive, and rejects the VM otherwise. An
-upstream runbook wrongly recommends ``shutdown``, which does not exist. While KubeVirt's release cannot be read, a word that
-resembles no known one is only a warning, because a newer release may accept it.
+**Why.** The schema accepts any text. KubeVirt accepts four values, case-sensitive, and rejects the
+VM otherwise. An upstream runbook wrongly recommends ``shutdown``, which does not exist. While
+KubeVirt's release cannot be read, a word that resembles no known one is only a warning, because a
+newer release may accept it.
 
-**Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, otherwise shut down) or External (a
-controller outside KubeVirt acts). Use the parameter ``also`` to allow values of a newer KubeVirt.
+**Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, otherwise shut
+down) or External (a controller outside KubeVirt acts). Use the parameter ``also`` to allow values
+of a newer KubeVirt.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,10 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, param, rule
 
 _ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}
-_SINCE: Final = {"External": Feature.EXTERNAL, "LiveMigrateIfPossible": Feature.LIVE_MIGRATE_IF_POSSIBLE}
+_SINCE: Final = {
+    "External": Feature.EXTERNAL,
+    "LiveMigrateIfPossible": Feature.LIVE_MIGRATE_IF_POSSIBLE,
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,9 @@ def check(obj: Object, context: Context[Params]) -> Findings:
                 messages.unknown(strategy.value, vms.EVICTION_STRATEGIES, suggestion, newer=newer),
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.WARN if newer else Action.DENY,
-                fix=(Patch("replace", strategy.path, suggestion),) if suggestion and not newer else (),
+                fix=(Patch("replace", strategy.path, suggestion),)
+                if suggestion and not newer
+                else (),
                 why="the value is misspelt",
             )
     elif strategy.value in _SINCE:

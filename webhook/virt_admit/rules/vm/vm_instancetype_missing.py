@@ -1,14 +1,26 @@
 """The VM names an instance type or a preference that does not exist.
 
-**Why.** KubeVirt does not start such a VM, and rejects its changes. Once a VM has started, it uses its own copy, so this
-concerns VMs that have never started.
+**Why.** KubeVirt does not start such a VM, and rejects its changes. Once a VM has started, it uses
+its own copy, so this concerns VMs that have never started.
 
-**Fix.** Create the instance type or the preference, or name another one. A name without a kind means the cluster-wide kind.
+**Fix.** Create the instance type or the preference, or name another one. A name without a kind
+means the cluster-wide kind.
 """
 
 from virt_admit.model.kubevirt.instances import expand
 from virt_admit.model.messages import sentence
-from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, Urgency, rule
+from virt_admit.rule import (
+    POOL,
+    VM,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    Urgency,
+    rule,
+)
 
 
 @rule(
@@ -29,4 +41,6 @@ def check(obj: Object, context: Context) -> Findings:
         else:
             message = f"{found.words}, so KubeVirt does not start the VM."
             ways = (sentence(found.remedy), "Create it, or name another.")
-            yield Finding(found.path, check.first_that_fits(found.path, *(f"{message} {way}" for way in ways)))
+            yield Finding(
+                found.path, check.first_that_fits(found.path, *(f"{message} {way}" for way in ways))
+            )

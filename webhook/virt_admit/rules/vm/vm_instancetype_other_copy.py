@@ -1,9 +1,10 @@
 """The VM names one instance type or preference, and the copy of another one in ``revisionName``.
 
-**Why.** The copy wins: KubeVirt keeps the size and the settings of the former instance type, and the new name has no
-effect.
+**Why.** The copy wins: KubeVirt keeps the size and the settings of the former instance type, and
+the new name has no effect.
 
-**Fix.** Remove ``revisionName`` together with the change of the name: KubeVirt then makes a new copy.
+**Fix.** Remove ``revisionName`` together with the change of the name: KubeVirt then makes a new
+copy.
 """
 
 from virt_admit.model.kubevirt.instances import expand
@@ -24,5 +25,7 @@ def check(obj: Object, context: Context) -> Findings:
         else:
             path, words, made_of = found
             yield Finding(
-                path, f"this copy of {made_of} wins over {words}, so the name has no effect. Remove revisionName."
+                path,
+                f"this copy of {made_of} wins over {words}, so the name has no effect. Remove "
+                "revisionName.",
             )

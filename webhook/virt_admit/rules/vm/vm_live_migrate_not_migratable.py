@@ -1,11 +1,12 @@
 """A virtual machine that must live-migrate cannot migrate.
 
-**Why.** With ``LiveMigrate`` KubeVirt refuses to evict a VM that cannot migrate. The node never becomes empty, so
-drains, configuration rollouts and cluster upgrades stop. KubeVirt reports nothing before the drain, and then only the
-first reason.
+**Why.** With ``LiveMigrate`` KubeVirt refuses to evict a VM that cannot migrate. The node never
+becomes empty, so drains, configuration rollouts and cluster upgrades stop. KubeVirt reports nothing
+before the drain, and then only the first reason.
 
-**Fix.** Remove each reason, or set ``LiveMigrateIfPossible`` or ``None``: then a drain shuts the guest down. With
-``runStrategy: RerunOnFailure`` the VM would stay off after that, so set ``runStrategy: Always`` as well.
+**Fix.** Remove each reason, or set ``LiveMigrateIfPossible`` or ``None``: then a drain shuts the
+guest down. With ``runStrategy: RerunOnFailure`` the VM would stay off after that, so set
+``runStrategy: Always`` as well.
 """
 
 from typing import Final
@@ -61,7 +62,8 @@ def check(obj: Object, context: Context) -> Findings:
         for reason in assessment.reasons:
             found = _finding(reason._replace(remedy="") if changed else reason, strategy, remedy)
             yield found._replace(
-                problem=problem_of(reason.name, obj), command=changed_disks.command(obj, context.cluster)
+                problem=problem_of(reason.name, obj),
+                command=changed_disks.command(obj, context.cluster),
             )
     yield from map(Unseen, assessment.unseen)
 
@@ -73,7 +75,8 @@ _SHORTEST: Final = 20
 def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
     consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
     either = messages.sentence(f"{reason.remedy}, or {remedy}" if reason.remedy else remedy)
-    only = messages.sentence(remedy).rstrip(".")  # the full stop is the first thing to drop in a long message
+    # the full stop is the first thing to drop in a long message
+    only = messages.sentence(remedy).rstrip(".")
     available = check.room(reason.path) - len(f"{reason.name}: ; {consequence}. {only}")
     shortened = messages.cut(reason.what, max(available, _SHORTEST))
     return Finding(

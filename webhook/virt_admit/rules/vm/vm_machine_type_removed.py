@@ -1,10 +1,12 @@
 """A VM has a machine type that the next release rejects.
 
-**Why.** KubeVirt admits only machine types that match ``emulatedMachines`` of its configuration, or the defaults of the
-release. Release 1.7 removed the architecture ppc64le and its machine type pseries. A VM that is stored already cannot be
-edited or started again. A running VMI keeps the machine type that it was started with (``status.machine``).
+**Why.** KubeVirt admits only machine types that match ``emulatedMachines`` of its configuration, or
+the defaults of the release. Release 1.7 removed the architecture ppc64le and its machine type
+pseries. A VM that is stored already cannot be edited or started again. A running VMI keeps the
+machine type that it was started with (``status.machine``).
 
-**Fix.** Write a machine type that the release admits, such as ``q35``, and restart the VM before the upgrade.
+**Fix.** Write a machine type that the release admits, such as ``q35``, and restart the VM before
+the upgrade.
 """
 
 from fnmatch import fnmatchcase
@@ -14,7 +16,20 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings.configuration import kubevirt
-from virt_admit.rule import Action, Cause, Cluster, Context, Field, Finding, Findings, Object, Unseen, names, rule, show
+from virt_admit.rule import (
+    Action,
+    Cause,
+    Cluster,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    names,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -30,7 +45,10 @@ from virt_admit.rule import Action, Cause, Cluster, Context, Field, Finding, Fin
     at_admission=False,
     target={releases.KUBEVIRT: "1.5"},
     sources=(
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go#validateEmulatedMachine",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "vmi-create-admitter.go#validateEmulatedMachine"
+        ),
         "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultAMD64EmulatedMachines",
     ),
 )
@@ -41,11 +59,16 @@ def check(obj: Object, context: Context) -> Findings:
     defaults = releases.about(releases.KUBEVIRT, target)["emulated_machines"]
     architecture = vms.vmi_spec(obj)["architecture"]
     if architecture.text and architecture.text not in defaults:
-        message = f"KubeVirt {target} does not support the architecture {show(architecture.text)}. Move the VM."
+        message = (
+            f"KubeVirt {target} does not support the architecture {show(architecture.text)}. Move "
+            "the VM."
+        )
         yield Finding(architecture.path, message, cause=Cause.NOT_SUPPORTED)
         return
     machine = _machine(obj)
-    built_in = defaults.get(architecture.text) or [pattern for patterns in defaults.values() for pattern in patterns]
+    built_in = defaults.get(architecture.text) or [
+        pattern for patterns in defaults.values() for pattern in patterns
+    ]
     if not machine.text or _matches(machine.text, built_in):
         return
     configured = _configured(context.cluster, architecture.text)
@@ -58,7 +81,11 @@ def check(obj: Object, context: Context) -> Findings:
 def _machine(obj: Object) -> Field:
     """Return the machine type that a VMI runs with, or that the spec names."""
     running = obj.at("status", "machine", "type")
-    return running if kinds.of(obj) is VMI and running.text else vms.vmi_spec(obj).at("domain", "machine", "type")
+    return (
+        running
+        if kinds.of(obj) is VMI and running.text
+        else vms.vmi_spec(obj).at("domain", "machine", "type")
+    )
 
 
 def _matches(machine: str, patterns: list[str]) -> bool:
@@ -66,7 +93,8 @@ def _matches(machine: str, patterns: list[str]) -> bool:
 
 
 def _configured(cluster: Cluster, architecture: str | None) -> list[str]:
-    """Return the patterns of the configuration: for all architectures, and for this one (None: for each).
+    """Return the patterns of the configuration: for all architectures, and for this one (None:
+    for each).
 
     Raises:
         Unseen: KubeVirt cannot be read, so that the machine type may be configured.

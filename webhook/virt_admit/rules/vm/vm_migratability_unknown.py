@@ -1,11 +1,12 @@
 """A virtual machine must live-migrate, but whether it can migrate cannot be determined.
 
-**Why.** With ``LiveMigrate`` a VM that cannot migrate blocks drains forever. virt-admit could not read data that decides
-this, such as a claim that does not exist yet, an instance type or a cluster default. With ``LiveMigrateIfPossible``, also
-where it is the default, such a VM is shut down instead: virt-admit names the claims that decide.
+**Why.** With ``LiveMigrate`` a VM that cannot migrate blocks drains forever. virt-admit could not
+read data that decides this, such as a claim that does not exist yet, an instance type or a cluster
+default. With ``LiveMigrateIfPossible``, also where it is the default, such a VM is shut down
+instead: virt-admit names the claims that decide.
 
-**Fix.** Create the object that is missing, or give virt-admit the right to read it. For files, name the cluster:
-``check --cluster FILE`` or ``check --live``.
+**Fix.** Create the object that is missing, or give virt-admit the right to read it. For files, name
+the cluster: ``check --cluster FILE`` or ``check --live``.
 """
 
 from virt_admit.model import messages

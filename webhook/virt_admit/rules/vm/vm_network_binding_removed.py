@@ -1,17 +1,34 @@
 """An interface has a network binding that the next release rejects.
 
-**Why.** KubeVirt discontinued the bindings slirp, macvtap and passt of the VM API in release 1.3. Its webhook rejects VMs
-and pools that use one, and a VM that is stored already does not start again.
+**Why.** KubeVirt discontinued the bindings slirp, macvtap and passt of the VM API in release 1.3.
+Its webhook rejects VMs and pools that use one, and a VM that is stored already does not start
+again.
 
-**Fix.** Use masquerade for the pod network, or a network binding plugin that KubeVirt registers. Release 1.8 and later
-also have ``passtBinding``, with the feature gate PasstBinding.
+**Fix.** Use masquerade for the pod network, or a network binding plugin that KubeVirt registers.
+Release 1.8 and later also have ``passtBinding``, with the feature gate PasstBinding.
 """
 
 from virt_admit.model import releases
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Cause, Context, Finding, Findings, Object, rule
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+)
 
-REMOVED = {"slirp": "masquerade", "passt": "masquerade or a binding plugin", "macvtap": "a binding plugin"}
+REMOVED = {
+    "slirp": "masquerade",
+    "passt": "masquerade or a binding plugin",
+    "macvtap": "a binding plugin",
+}
 """The removed bindings, and what to use instead."""
 
 
@@ -20,7 +37,9 @@ REMOVED = {"slirp": "masquerade", "passt": "masquerade or a binding plugin", "ma
     action=Action.WARN,
     at_admission=False,
     target={releases.KUBEVIRT: "1.5"},
-    sources=("kubevirt/kubevirt:pkg/network/admitter/discontinued.go#validateDiscontinuedBindings",),
+    sources=(
+        "kubevirt/kubevirt:pkg/network/admitter/discontinued.go#validateDiscontinuedBindings",
+    ),
 )
 def check(obj: Object, context: Context) -> Findings:
     target = context.target.kubevirt
@@ -29,5 +48,10 @@ def check(obj: Object, context: Context) -> Findings:
     for interface in vms.vmi_spec(obj).at("domain", "devices", "interfaces").items():
         for binding, instead in REMOVED.items():
             if interface[binding].present:
-                message = f"KubeVirt {target} rejects the binding {binding}, so the VM does not start. Use {instead}."
-                yield Finding(interface[binding].path, message, value=binding, cause=Cause.NOT_SUPPORTED)
+                message = (
+                    f"KubeVirt {target} rejects the binding {binding}, so the VM does not start. "
+                    f"Use {instead}."
+                )
+                yield Finding(
+                    interface[binding].path, message, value=binding, cause=Cause.NOT_SUPPORTED
+                )

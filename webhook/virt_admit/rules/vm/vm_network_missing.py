@@ -1,8 +1,9 @@
 """A running VM names a network that does not exist any more.
 
-**Why.** The guest runs on, because its pod has the network already. KubeVirt makes no further pod for it: no migration
-succeeds, a drain of its node waits, and after a stop the VM does not start again. A reinstallation of Multus that deletes its
-CustomResourceDefinition deletes all NetworkAttachmentDefinitions, for example.
+**Why.** The guest runs on, because its pod has the network already. KubeVirt makes no further pod
+for it: no migration succeeds, a drain of its node waits, and after a stop the VM does not start
+again. A reinstallation of Multus that deletes its CustomResourceDefinition deletes all
+NetworkAttachmentDefinitions, for example.
 
 **Fix.** Create the NetworkAttachmentDefinition again with the same name, namespace and config.
 """
@@ -11,7 +12,18 @@ from virt_admit.model import messages
 from virt_admit.model.kubernetes.kinds import NAD
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.kubevirt.instances import networks, vmis, vms
-from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, Urgency, problem_of, rule
+from virt_admit.rule import (
+    VM,
+    VMI,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    problem_of,
+    rule,
+)
 
 
 @rule(
@@ -33,16 +45,20 @@ def check(obj: Object, context: Context) -> Findings:
         return  # vm-start-stuck has it
     network = networks.missing(vmi, context.cluster)
     if network:
-        from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415 - checking files knows no VM that runs
+        # checking files knows no VM that runs
+        from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415
 
         found = missing_networks.problem(network, "further pod")
         of_vm = (
-            {"/".join(networks.full_name(obj, name)) for name in networks.secondary(obj)} if obj.kind == VM.kind else ()
+            {"/".join(networks.full_name(obj, name)) for name in networks.secondary(obj)}
+            if obj.kind == VM.kind
+            else ()
         )
         restart = ", and it does not start again" if network in of_vm else ""
         yield Finding(
             obj.metadata["name"].path,
-            f"it runs on, but {found.reason}. No migration of it succeeds{restart}. {messages.advice_of(found.remedy)}",
+            f"it runs on, but {found.reason}. No migration of it succeeds{restart}. "
+            f"{messages.advice_of(found.remedy)}",
             value=network,
             problem=problem_of(found.cause, obj),
             command=messages.command_of(found.remedy),

@@ -1,11 +1,12 @@
 """A virtual machine that should migrate on a drain is pinned to one node.
 
-**Why.** KubeVirt ignores node selectors and affinity when it decides whether a VM is migratable. A drain starts a
-migration whose target pod cannot be scheduled on any node. The migration fails after 5 minutes and is repeated forever,
-so the node never becomes empty. ``LiveMigrateIfPossible`` blocks in the same way.
+**Why.** KubeVirt ignores node selectors and affinity when it decides whether a VM is migratable. A
+drain starts a migration whose target pod cannot be scheduled on any node. The migration fails after
+5 minutes and is repeated forever, so the node never becomes empty. ``LiveMigrateIfPossible`` blocks
+in the same way.
 
-**Fix.** Allow other nodes, or set ``evictionStrategy: None``: the VM then stops during the drain and starts again when
-the node returns.
+**Fix.** Allow other nodes, or set ``evictionStrategy: None``: the VM then stops during the drain
+and starts again when the node returns.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -44,12 +45,16 @@ def check(obj: Object, context: Context) -> Findings:
         return
     hosts = sorted(pin.hosts)
     node = show(hosts[0]) if hosts else ""
-    where = f"only node {node} can run this VM" if hosts else "no node satisfies the VM's restrictions"
+    where = (
+        f"only node {node} can run this VM" if hosts else "no node satisfies the VM's restrictions"
+    )
     message = check.first_that_fits(
         pin.path,
         f"{where}, so a drain never completes. Allow other nodes, or set evictionStrategy: None.",
         f"{where}, so a drain hangs. Unpin it, or set None.",
-        f"only {node} can run it. Unpin it or set None." if hosts else "no node can run it. Unpin it or set None.",
+        f"only {node} can run it. Unpin it or set None."
+        if hosts
+        else "no node can run it. Unpin it or set None.",
         "pinned to one node: a drain hangs. Unpin it or set None.",
     )
     command = permanent_constraints.unpin(obj) if kinds.of(obj) is VM else ""
@@ -57,7 +62,10 @@ def check(obj: Object, context: Context) -> Findings:
 
 
 def _left(vmi: Object, path: Path, host: str) -> Finding:
-    """Return that only the VMI is pinned. Its VM has nothing to edit, and makes the next VMI without it."""
+    """Return that only the VMI is pinned.
+
+    Its VM has nothing to edit, and makes the next VMI without it.
+    """
     harvester = vmi.annotations.get(left_selectors.MIGRATION_TARGET) == host
     by = "a migration of Harvester left that" if harvester else "the VMI alone has that selector"
     node = show(host)

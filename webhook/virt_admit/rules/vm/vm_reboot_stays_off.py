@@ -1,10 +1,11 @@
 """A virtual machine stays off after its guest reboots.
 
-**Why.** ``rebootPolicy: Terminate`` makes a reboot of the guest end the VMI, which then counts as a success. Only
-``runStrategy: Always`` starts a new VMI. With ``RerunOnFailure``, ``Manual`` and ``Once`` an update inside the guest
-that reboots it switches the VM off.
+**Why.** ``rebootPolicy: Terminate`` makes a reboot of the guest end the VMI, which then counts as a
+success. Only ``runStrategy: Always`` starts a new VMI. With ``RerunOnFailure``, ``Manual`` and
+``Once`` an update inside the guest that reboots it switches the VM off.
 
-**Fix.** Use ``runStrategy: Always``, or remove ``rebootPolicy`` so that the guest reboots inside its VMI.
+**Fix.** Use ``runStrategy: Always``, or remove ``rebootPolicy`` so that the guest reboots inside
+its VMI.
 """
 
 from virt_admit.model.kubevirt.instances import lifecycle, vms
@@ -28,12 +29,13 @@ def check(vm: Object, context: Context) -> Findings:
     outcomes = lifecycle.RUN_STRATEGY.get(vms.vm_spec(vm)["runStrategy"].text or "")
     if policy.value != "Terminate" or outcomes is None or outcomes.reboot is not Then.OFF:
         return
-    if not versions.gate_may_be_on(context.cluster, Gate.REBOOT_POLICY):  # KubeVirt rejects or drops the field
+    # KubeVirt rejects or drops the field
+    if not versions.gate_may_be_on(context.cluster, Gate.REBOOT_POLICY):
         return
     strategy = vms.vm_spec(vm)["runStrategy"].text
     yield Finding(
         policy.path,
-        f"Terminate ends the VMI when the guest reboots, and runStrategy {strategy} then keeps the VM off. "
-        "Use runStrategy: Always, or remove rebootPolicy.",
+        f"Terminate ends the VMI when the guest reboots, and runStrategy {strategy} then keeps the "
+        "VM off. Use runStrategy: Always, or remove rebootPolicy.",
         value=(policy.value, strategy),
     )

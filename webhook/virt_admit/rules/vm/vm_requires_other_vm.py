@@ -1,10 +1,11 @@
 """A virtual machine that should live-migrate may run only next to another pod.
 
-**Why.** The target pod of a migration needs a node on which a matching pod already runs. Two VMs that require each other,
-or one that requires itself, can never leave their node one by one, so the drain of the node never completes. KubeVirt
-reports such a VM as migratable all the same.
+**Why.** The target pod of a migration needs a node on which a matching pod already runs. Two VMs
+that require each other, or one that requires itself, can never leave their node one by one, so the
+drain of the node never completes. KubeVirt reports such a VM as migratable all the same.
 
-**Fix.** Use preferred affinity, or a topology with several nodes such as a zone, or set ``evictionStrategy: None``.
+**Fix.** Use preferred affinity, or a topology with several nodes such as a zone, or set
+``evictionStrategy: None``.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -24,7 +25,10 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
     event="MigrationImpossible",
     sources=(
         "kubevirt/kubevirt#3535",
-        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyPodAffinity",
+        (
+            "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/"
+            "filtering.go#satisfyPodAffinity"
+        ),
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
     ),
 )
@@ -35,11 +39,15 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for term in required:
         if _is_one_node(term.topology_key, context.cluster):
-            other = "a pod like itself" if vmi_affinity.matches_itself(obj, term) else "a pod that this selects"
+            other = (
+                "a pod like itself"
+                if vmi_affinity.matches_itself(obj, term)
+                else "a pod that this selects"
+            )
             yield Finding(
                 affinity.path,
-                f"it may run only on a node with {other}, so it cannot migrate alone and a drain hangs. "
-                "Use preferred affinity.",
+                f"it may run only on a node with {other}, so it cannot migrate alone and a drain "
+                "hangs. Use preferred affinity.",
             )
             return
 

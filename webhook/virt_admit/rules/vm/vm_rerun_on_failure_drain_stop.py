@@ -1,15 +1,28 @@
 """A virtual machine with RerunOnFailure stays off after a drain.
 
-**Why.** A drain shuts the guest down cleanly, so KubeVirt treats its run as a success. ``RerunOnFailure`` restarts a VM
-only after a failure, so a routine drain or upgrade switches the VM off permanently. (The documentation says that the VM
-is recreated on another node; the code does not do that.)
+**Why.** A drain shuts the guest down cleanly, so KubeVirt treats its run as a success.
+``RerunOnFailure`` restarts a VM only after a failure, so a routine drain or upgrade switches the VM
+off permanently. (The documentation says that the VM is recreated on another node; the code does not
+do that.)
 
-**Fix.** Use ``runStrategy: Always``. If the VM can migrate, ``evictionStrategy: LiveMigrate`` avoids the shutdown.
+**Fix.** Use ``runStrategy: Always``. If the VM can migrate, ``evictionStrategy: LiveMigrate``
+avoids the shutdown.
 """
 
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import POOL, VM, Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import (
+    POOL,
+    VM,
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+)
 
 
 @rule(
@@ -18,7 +31,10 @@ from virt_admit.rule import POOL, VM, Action, Context, DrainAdvice, Finding, Fin
     reads=migratability.READS,
     action=Action.WARN,
     drain_advice=DrainAdvice.STAYS_OFF,
-    sources=("kubevirt/kubevirt#9823", "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy"),
+    sources=(
+        "kubevirt/kubevirt#9823",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
+    ),
 )
 def check(vm: Object, context: Context) -> Findings:
     run = vms.vm_spec(vm)["runStrategy"]
@@ -33,10 +49,12 @@ def check(vm: Object, context: Context) -> Findings:
             yield from map(Unseen, assessment.unseen)
         return
     why = "" if strategy.value == "None" else " because the VM cannot migrate"
-    instead = ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
+    instead = (
+        ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
+    )
     yield Finding(
         run.path,
-        f"with {strategy.phrase} a drain shuts the guest down{why}, and RerunOnFailure then keeps it "
-        f"off. Use Always{instead}.",
+        f"with {strategy.phrase} a drain shuts the guest down{why}, and RerunOnFailure then keeps "
+        f"it off. Use Always{instead}.",
         value=(run.value, strategy.value),
     )

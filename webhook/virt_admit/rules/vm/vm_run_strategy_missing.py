@@ -1,10 +1,10 @@
 """A virtual machine sets neither ``runStrategy`` nor ``running``.
 
-**Why.** KubeVirt has no default for whether a VM runs: it rejects a VM that sets neither field. A dry run or a CI job
-without KubeVirt would accept it.
+**Why.** KubeVirt has no default for whether a VM runs: it rejects a VM that sets neither field. A
+dry run or a CI job without KubeVirt would accept it.
 
-**Fix.** Write ``runStrategy: Always`` for a VM that must survive the failure of its node, or ``Halted`` for a VM that
-an administrator starts manually.
+**Fix.** Write ``runStrategy: Always`` for a VM that must survive the failure of its node, or
+``Halted`` for a VM that an administrator starts manually.
 """
 
 from virt_admit.model import cel
@@ -17,11 +17,17 @@ from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings,
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when=f"!({cel.present(cel.VM_SPEC + '.?running')}) && !({cel.present(cel.VM_SPEC + '.?runStrategy')})"
-            f" && {cel.is_map(cel.VM_SPEC + '.?template.?spec')}",
+            when=(
+                f"!({cel.present(cel.VM_SPEC + '.?running')}) && "
+                f"!({cel.present(cel.VM_SPEC + '.?runStrategy')}) && "
+                f"{cel.is_map(cel.VM_SPEC + '.?template.?spec')}"
+            ),
             path=f"{cel.VM_PATH} + 'runStrategy'",
-            message="'neither runStrategy nor running is set, so KubeVirt rejects the VM. Write runStrategy: Always '"
-            " + '(restarts after a node failure) or Halted (stays off until it is started).'",
+            message=(
+                "'neither runStrategy nor running is set, so KubeVirt rejects the VM. Write "
+                "runStrategy: Always ' + '(restarts after a node failure) or Halted (stays off "
+                "until it is started).'"
+            ),
         ),
     ),
     sources=("kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",),
@@ -32,7 +38,7 @@ def check(vm: Object, _: Context) -> Findings:
         return
     yield Finding(
         spec["runStrategy"].path,
-        "neither runStrategy nor running is set, so KubeVirt rejects the VM. Write runStrategy: Always "
-        "(restarts after a node failure) or Halted (stays off until it is started).",
+        "neither runStrategy nor running is set, so KubeVirt rejects the VM. Write runStrategy: "
+        "Always (restarts after a node failure) or Halted (stays off until it is started).",
         cause=Cause.REQUIRED,
     )

@@ -1,7 +1,7 @@
 """A virtual machine does not restart after its node fails.
 
-**Why.** With ``Manual`` and ``Once`` KubeVirt does not restart the VM. After a node failure, a crash, or a drain that
-shuts it down, the VM stays off until an administrator starts it.
+**Why.** With ``Manual`` and ``Once`` KubeVirt does not restart the VM. After a node failure, a
+crash, or a drain that shuts it down, the VM stays off until an administrator starts it.
 
 **Fix.** Use ``runStrategy: Always`` if the VM must restart by itself.
 """
@@ -24,6 +24,6 @@ def check(vm: Object, _: Context) -> Findings:
     if outcomes is not None and outcomes.node_lost is Then.OFF and vms.vmi_spec(vm).is_map:
         yield Finding(
             run.path,
-            f"{run.value} keeps the VM off after a node failure, a crash, or a drain that shuts it down. "
-            "Use Always if it must restart by itself.",
+            f"{run.value} keeps the VM off after a node failure, a crash, or a drain that shuts it "
+            "down. Use Always if it must restart by itself.",
         )

@@ -1,11 +1,13 @@
 """A virtual machine sets a ``runStrategy`` that is not a valid value.
 
-**Why.** The schema accepts any text. KubeVirt accepts six values, case-sensitive, and rejects the VM otherwise.
-``WaitAsReceiver`` exists since KubeVirt 1.6 and needs the feature gate DecentralizedLiveMigration, which is off by
-default before 1.10. While KubeVirt's release cannot be read, an unknown word that resembles no known one is a warning.
+**Why.** The schema accepts any text. KubeVirt accepts six values, case-sensitive, and rejects the
+VM otherwise. ``WaitAsReceiver`` exists since KubeVirt 1.6 and needs the feature gate
+DecentralizedLiveMigration, which is off by default before 1.10. While KubeVirt's release cannot be
+read, an unknown word that resembles no known one is a warning.
 
-**Fix.** Write one of Always, RerunOnFailure, Manual, Once, Halted or WaitAsReceiver. Use ``Always`` for a VM that should
-run, and ``Halted`` for a VM that should stay off. Use the parameter ``also`` to allow values of a newer KubeVirt.
+**Fix.** Write one of Always, RerunOnFailure, Manual, Once, Halted or WaitAsReceiver. Use ``Always``
+for a VM that should run, and ``Halted`` for a VM that should stay off. Use the parameter ``also``
+to allow values of a newer KubeVirt.
 """
 
 from dataclasses import dataclass
@@ -17,7 +19,19 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
-from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, param, rule, show
+from virt_admit.rule import (
+    Action,
+    Cause,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    Patch,
+    param,
+    rule,
+    show,
+)
 
 _ALIASES: Final = {
     "stopped": "Halted",
@@ -60,10 +74,15 @@ def check(vm: Object, context: Context[Params]) -> Findings:
 
 
 def _receiver(strategy: Field, cluster: Cluster) -> Findings:
-    """Check the strategy that needs a feature gate; an unknown release counts as the newest, with the gate on."""
+    """Check the strategy that needs a feature gate; an unknown release counts as the newest,
+    with the gate on.
+    """
     release = versions.kubevirt_version(cluster)
     if release is not None and release < Feature.WAIT_AS_RECEIVER.since:
-        why = f"exists since KubeVirt {Feature.WAIT_AS_RECEIVER.since}, but this cluster runs {release}"
+        why = (
+            f"exists since KubeVirt {Feature.WAIT_AS_RECEIVER.since}, but this cluster runs "
+            f"{release}"
+        )
         remedy = "Write Halted."
     elif versions.gate_is_disabled(cluster, _GATE):
         why = f"needs feature gate {_GATE.gate}, which disabledFeatureGates switches off"
@@ -84,7 +103,8 @@ def _receiver(strategy: Field, cluster: Cluster) -> Findings:
 
 
 def _unknown(strategy: Field, cluster: Cluster) -> Finding:
-    word = strategy.value if strategy.boolean is None else show(strategy.value)  # YAML reads a plain `on` as true
+    # YAML reads a plain `on` as true
+    word = strategy.value if strategy.boolean is None else show(strategy.value)
     suggestion = messages.did_you_mean(word, vms.RUN_STRATEGIES, _ALIASES)
     newer = versions.may_accept(cluster, strategy.value, suggestion)
     return Finding(

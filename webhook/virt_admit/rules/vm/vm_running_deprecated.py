@@ -1,16 +1,28 @@
 """A virtual machine uses the deprecated field ``running``.
 
-**Why.** ``running`` can only switch a VM on or off. It cannot express a VM that restarts only after a failure, runs
-once, or is started manually. KubeVirt 1.4 deprecated the field; for a cluster with an older release, nothing is said.
+**Why.** ``running`` can only switch a VM on or off. It cannot express a VM that restarts only after
+a failure, runs once, or is started manually. KubeVirt 1.4 deprecated the field; for a cluster with
+an older release, nothing is said.
 
-**Fix.** Write ``runStrategy: Always`` instead of ``running: true``, or ``runStrategy: Halted`` instead of
-``running: false``.
+**Fix.** Write ``runStrategy: Always`` instead of ``running: true``, or ``runStrategy: Halted``
+instead of ``running: false``.
 """
 
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.rule import KUBEVIRT, POOL, VM, Action, Context, Finding, Findings, Object, Patch, rule
+from virt_admit.rule import (
+    KUBEVIRT,
+    POOL,
+    VM,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Patch,
+    rule,
+)
 
 
 @rule(
@@ -33,6 +45,13 @@ def check(vm: Object, context: Context) -> Findings:
     instead = vms.run_strategy(spec)
     if not versions.has_release(context.cluster, Feature.RUNNING_DEPRECATED.since):
         return
-    fix = (Patch("add", spec.path / "runStrategy", instead), Patch("remove", running.path)) if instead else ()
-    message = f"running is deprecated. Write runStrategy: {instead or 'Always or Halted'} instead, and remove running."
+    fix = (
+        (Patch("add", spec.path / "runStrategy", instead), Patch("remove", running.path))
+        if instead
+        else ()
+    )
+    message = (
+        f"running is deprecated. Write runStrategy: {instead or 'Always or Halted'} instead, and "
+        "remove running."
+    )
     yield Finding(running.path, message, fix=fix, why="running is deprecated")

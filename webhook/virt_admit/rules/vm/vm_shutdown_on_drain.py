@@ -1,15 +1,29 @@
 """A drain shuts a virtual machine down.
 
-**Why.** With ``None``, and with ``LiveMigrateIfPossible`` on a VM that cannot migrate, a drain interrupts the guest. This
-may be intended, but the owners of the VM should know about it before the maintenance window.
+**Why.** With ``None``, and with ``LiveMigrateIfPossible`` on a VM that cannot migrate, a drain
+interrupts the guest. This may be intended, but the owners of the VM should know about it before the
+maintenance window.
 
-**Fix.** Nothing, if this is intended. Otherwise remove the cause that prevents migration, and set ``LiveMigrate``.
+**Fix.** Nothing, if this is intended. Otherwise remove the cause that prevents migration, and set
+``LiveMigrate``.
 """
 
 from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import POOL, VM, Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, problem_of, rule
+from virt_admit.rule import (
+    POOL,
+    VM,
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    problem_of,
+    rule,
+)
 
 
 @rule(
@@ -41,18 +55,23 @@ def check(vm: Object, context: Context) -> Findings:
     then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
     yield Finding(
         strategy.path,
-        f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} the VM {then}. {remedy}",
+        f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} the VM "
+        f"{then}. {remedy}",
         value=(strategy.value, run),
         problem=problem_of(cause, vm) if cause else None,
     )
 
 
 def _remedy(vm: Object, context: Context) -> str:
-    """Return what helps a VM whose strategy is None: with LiveMigrate a VM that cannot migrate would block drains."""
+    """Return what helps a VM whose strategy is None:
+    with LiveMigrate a VM that cannot migrate would block drains.
+    """
     assessment = context.cached(migratability.assess, vm)
     if assessment.migratable is Migratable.NO:
         return f"It cannot migrate: {assessment.reasons[0].name}."
     if assessment.migratable is not Migratable.YES:
         return "Set LiveMigrate if it can migrate."
     chosen = vms.vmi_spec(vm)["evictionStrategy"].present
-    return "It could migrate, if that is preferred." if chosen else "Set LiveMigrate: it can migrate."
+    return (
+        "It could migrate, if that is preferred." if chosen else "Set LiveMigrate: it can migrate."
+    )

@@ -1,11 +1,13 @@
 """A virtual machine that should migrate on a drain fits on one node only.
 
-**Why.** KubeVirt ignores selectors, affinity, taints and CPU model labels when it decides whether a VM is migratable. If
-only one node meets them, the target pod of every migration stays Pending and a drain of that node never completes. A
-running VM with ``host-model`` also needs a node that offers the CPU model and features of its own node.
+**Why.** KubeVirt ignores selectors, affinity, taints and CPU model labels when it decides whether a
+VM is migratable. If only one node meets them, the target pod of every migration stays Pending and a
+drain of that node never completes. A running VM with ``host-model`` also needs a node that offers
+the CPU model and features of its own node.
 
-**Fix.** Relax the constraint that excludes the other nodes, prepare a second node, or set ``evictionStrategy: None``: the
-VM then stops during the drain and starts again when the node returns.
+**Fix.** Relax the constraint that excludes the other nodes, prepare a second node, or set
+``evictionStrategy: None``: the VM then stops during the drain and starts again when the node
+returns.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -14,7 +16,17 @@ from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, names, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -33,7 +45,11 @@ def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
     pin = permanent_constraints.pin(vmi)
-    if not vmi.spec.is_map or (pin is not None and pin.tight) or not vmi_evictions.awaits_migration(obj, context.facts):
+    if (
+        not vmi.spec.is_map
+        or (pin is not None and pin.tight)
+        or not vmi_evictions.awaits_migration(obj, context.facts)
+    ):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
@@ -49,7 +65,11 @@ def check(obj: Object, context: Context) -> Findings:
     if not candidates:
         return
     only = candidates[0]
-    others = f"the others are excluded by {names(constraints, 70)}" if constraints else "no other node exists"
+    others = (
+        f"the others are excluded by {names(constraints, 70)}"
+        if constraints
+        else "no other node exists"
+    )
     remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
     message = check.first_that_fits(
         vmi.spec.path,
@@ -62,4 +82,6 @@ def check(obj: Object, context: Context) -> Findings:
 def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str:
     if host.name == obj.at("status", "nodeName").text:
         return ""
-    return next((words for key, (value, words) in demanded.items() if host.labels.get(key) != value), "")
+    return next(
+        (words for key, (value, words) in demanded.items() if host.labels.get(key) != value), ""
+    )

@@ -1,12 +1,14 @@
 """A VM that should run does not start, or has failed, and does not get further by itself.
 
-**Why.** KubeVirt waits without an event on the VM: for a person (``ManualRecoveryRequired`` after a copy of its disks that did
-not end), for a disk that CDI does not fill, for the end of its old pod, for a pod that cannot be created or placed or started,
-or for virt-handler. The VM looks as if it were starting. A VM with the run strategy ``Manual`` or ``Once`` whose VMI has
-failed, as after a restart of the kubelet that rejects running pods, stays down until it is started.
+**Why.** KubeVirt waits without an event on the VM: for a person (``ManualRecoveryRequired`` after a
+copy of its disks that did not end), for a disk that CDI does not fill, for the end of its old pod,
+for a pod that cannot be created or placed or started, or for virt-handler. The VM looks as if it
+were starting. A VM with the run strategy ``Manual`` or ``Once`` whose VMI has failed, as after a
+restart of the kubelet that rejects running pods, stays down until it is started.
 
-**Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the VM again: the copy lacks
-data. Do not start the VM with the copy, and do not remove ``updateVolumesStrategy`` before that.
+**Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the
+VM again: the copy lacks data. Do not start the VM with the copy, and do not remove
+``updateVolumesStrategy`` before that.
 """
 
 import itertools
@@ -34,7 +36,9 @@ from virt_admit.rule import (
     rule,
 )
 
-_FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because | \(and ")
+_FIRST_WAY: Final = re.compile(
+    r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because | \(and "
+)
 """Where the first clause of a remedy ends: a warning has no room for more."""
 _REPEATED: Final = 3
 """Starts that failed in a row: the next one begins with a new VMI."""
@@ -70,15 +74,22 @@ def check(vm: Object, context: Context) -> Findings:
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
     phase = vmi.at("status", "phase").text if vmi is not None else None
-    if phase == "Running" or (vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES):
+    if phase == "Running" or (
+        vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES
+    ):
         return
     if to_start is not None and phase != "Failed":
         return
-    age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster) if vmi is not None else None
+    age = (
+        clock.since(vmi.metadata["creationTimestamp"].text, context.cluster)
+        if vmi is not None
+        else None
+    )
     again = (vm.at("status", "startFailure", "consecutiveFailCount").integer or 0) >= _REPEATED
     if vmi is not None and not again and (age is None or age.total_seconds() < _NORMAL):
         return
-    from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - checking files alone knows no VM that runs
+    # checking files alone knows no VM that runs
+    from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415
     from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415
 
     if to_start is not None:
@@ -101,10 +112,14 @@ def check(vm: Object, context: Context) -> Findings:
 
 
 def shown_command(stuck: Problem, message: str, vm: Object) -> str:
-    """Return the command of a remedy, unless its words have a second step that the message has no room for."""
+    """Return the command of a remedy, unless its words have a second step that the message has no
+    room for.
+    """
     command = messages.command_of(stuck.remedy)
     if _THEN.search(stuck.remedy) and not _THEN.search(message) and not command.startswith(_LOOKS):
-        return shell("virt-admit", "explain", argument(f"vm/{vm.name}"), "-n", argument(vms.namespace_of(vm)))
+        return shell(
+            "virt-admit", "explain", argument(f"vm/{vm.name}"), "-n", argument(vms.namespace_of(vm))
+        )
     return command
 
 
@@ -139,7 +154,10 @@ def _message(stuck: Problem, room: int) -> str:
     if len(whole) <= room:
         return whole
     first = messages.shorten(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
-    remedies, reasons = (first, first.partition(" by ")[0]), (stuck.reason, stuck.brief or stuck.reason)
+    remedies, reasons = (
+        (first, first.partition(" by ")[0]),
+        (stuck.reason, stuck.brief or stuck.reason),
+    )
     for begin, remedy, reason in itertools.product(_BEGINS, remedies, reasons):
         text = f"{begin}{messages.ended(reason)} {messages.sentence(remedy)}"
         if len(text) <= room:
@@ -152,7 +170,10 @@ _BEGINS: Final = ("the VM should run: ", "cannot start: ")
 
 
 def _field(vm: Object, former: Mapping[str, str]) -> Field:
-    """Return the claim that a copy left behind, else the name of the VM. ``former``: the claims with the data, by volume."""
+    """Return the claim that a copy left behind, else the name of the VM.
+
+    ``former``: the claims with the data, by volume.
+    """
     for volume in vms.vmi_spec(vm)["volumes"].items():
         for claim in (volume["persistentVolumeClaim"]["claimName"], volume["dataVolume"]["name"]):
             if claim.text and former.get(volume["name"].text or "-") not in (None, claim.text):

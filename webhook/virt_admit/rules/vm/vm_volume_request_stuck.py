@@ -1,17 +1,31 @@
 """A running VM has a volume request that KubeVirt does not process any more.
 
-**Why.** KubeVirt carries out ``status.volumeRequests`` only with the feature gate ``HotplugVolumes``. Where
-``DeclarativeHotplugVolumes`` has replaced it, virt-api refuses a request that is left over. virt-controller repeats it and
-takes over no later change of the VM: the volume never arrives, and edits have no effect.
+**Why.** KubeVirt carries out ``status.volumeRequests`` only with the feature gate
+``HotplugVolumes``. Where ``DeclarativeHotplugVolumes`` has replaced it, virt-api refuses a request
+that is left over. virt-controller repeats it and takes over no later change of the VM: the volume
+never arrives, and edits have no effect.
 
-**Fix.** Stop the VM and start it again: without a VMI the request becomes a volume of the VM. Do that before an update that
-replaces the gate.
+**Fix.** Stop the VM and start it again: without a VMI the request becomes a volume of the VM. Do
+that before an update that replaces the gate.
 """
 
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.rule import KUBEVIRT, VM, VMI, Action, Context, Finding, Findings, Object, Urgency, cut, rule, show
+from virt_admit.rule import (
+    KUBEVIRT,
+    VM,
+    VMI,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    cut,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -34,11 +48,15 @@ def check(vm: Object, context: Context) -> Findings:
     if vmi is None or vmi.deleted or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
     request = requests[0]  # one restart ends all of them
-    options = request["addVolumeOptions"] if request["addVolumeOptions"].is_map else request["removeVolumeOptions"]
+    options = (
+        request["addVolumeOptions"]
+        if request["addVolumeOptions"].is_map
+        else request["removeVolumeOptions"]
+    )
     name = options["name"].text or ""
     yield Finding(
         request.path,
-        f"KubeVirt does not process the request for volume {show(cut(name, 30))} (HotplugVolumes is off), and takes over "
-        "no change of the VM. Stop and start it.",
+        f"KubeVirt does not process the request for volume {show(cut(name, 30))} (HotplugVolumes "
+        "is off), and takes over no change of the VM. Stop and start it.",
         value=name,
     )

@@ -1,14 +1,17 @@
-"""A VM names another claim for a volume than its running VMI, and KubeVirt copies nothing between them.
+"""A VM names another claim for a volume than its running VMI,
+and KubeVirt copies nothing between them.
 
-**Why.** The running guest writes to the claim of the VMI. The next restart uses the claim of the VM, which does not have what
-was written since. This happens when a volume migration is reverted later. It also happens when the copy never starts, because
-the VM has the condition ``RestartRequired`` or ``vmRolloutStrategy`` is ``Stage``. KubeVirt may report nothing. Before KubeVirt
-1.4.1 a ReadWriteOnce claim with the persistent TPM or EFI state of the VM has the same effect. With ``updateVolumesStrategy:
-Replacement`` the exchange is meant, and is at most recorded; CD-ROMs hold nothing that a guest writes.
+**Why.** The running guest writes to the claim of the VMI. The next restart uses the claim of the
+VM, which does not have what was written since. This happens when a volume migration is reverted
+later. It also happens when the copy never starts, because the VM has the condition
+``RestartRequired`` or ``vmRolloutStrategy`` is ``Stage``. KubeVirt may report nothing. Before
+KubeVirt 1.4.1 a ReadWriteOnce claim with the persistent TPM or EFI state of the VM has the same
+effect. With ``updateVolumesStrategy: Replacement`` the exchange is meant, and is at most recorded;
+CD-ROMs hold nothing that a guest writes.
 
-**Fix.** Do not restart the VM. Name the claim of the VMI again in the VM, also where the VM is kept in Git, and write
-``updateVolumesStrategy: Migration`` there as long as the VM has it. To move to the other claim, let KubeVirt copy: its
-workload update methods have to contain ``LiveMigrate``.
+**Fix.** Do not restart the VM. Name the claim of the VMI again in the VM, also where the VM is kept
+in Git, and write ``updateVolumesStrategy: Migration`` there as long as the VM has it. To move to
+the other claim, let KubeVirt copy: its workload update methods have to contain ``LiveMigrate``.
 """
 
 from collections.abc import Iterator
@@ -40,8 +43,14 @@ from virt_admit.rule import (
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleVolumeUpdateRequest",
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#getLastVMRevisionSpec",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/volume-migration/volume-migration.go#ValidateVolumes",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/volume-migration/volume-migration.go#ValidateVolumesUpdateMigration",
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/watch/volume-migration/"
+            "volume-migration.go#ValidateVolumes"
+        ),
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/watch/volume-migration/"
+            "volume-migration.go#ValidateVolumesUpdateMigration"
+        ),
         "kubevirt/user-guide:docs/storage/volume_migration.md",
     ),
 )
@@ -56,7 +65,9 @@ def check(vm: Object, context: Context) -> Findings:
         if changed_disks.is_replacement(vm):
             yield Finding(
                 each.named.path,
-                check.first_that_fits(each.named.path, *_replaced(each.named.text or "", each.used)),
+                check.first_that_fits(
+                    each.named.path, *_replaced(each.named.text or "", each.used)
+                ),
                 value=(each.named.value, each.used),
                 max_action=Action.AUDIT,
                 problem=problem_of(ProblemCause.VOLUMES_DIFFER, vm),
@@ -64,7 +75,9 @@ def check(vm: Object, context: Context) -> Findings:
             continue
         yield Finding(
             each.named.path,
-            check.first_that_fits(each.named.path, *_messages(each.named.text or "", each.used, why)),
+            check.first_that_fits(
+                each.named.path, *_messages(each.named.text or "", each.used, why)
+            ),
             value=(each.named.value, each.used),
             problem=problem_of(ProblemCause.VOLUMES_DIFFER, vm),
             command=command,
@@ -75,8 +88,9 @@ def _replaced(named: str, used: str) -> Iterator[str]:
     for length in (253, 60, 30, 20):
         new, old = show(cut(named, length)), show(cut(used, length))
         yield (
-            f"updateVolumesStrategy Replacement takes effect at its next restart: the VMI runs on claim {old} until then, and "
-            f"{new} gets no data of it. If that is not meant, name {old} again."
+            "updateVolumesStrategy Replacement takes effect at its next restart: the VMI runs on "
+            f"claim {old} until then, and {new} gets no data of it. If that is not meant, name "
+            f"{old} again."
         )
 
 
@@ -84,6 +98,6 @@ def _messages(named: str, used: str, why: str) -> Iterator[str]:
     for length in (253, 60, 30, 20):
         new, old = show(cut(named, length)), show(cut(used, length))
         yield (
-            f"do not restart it: the VMI runs on claim {old} and no copy to {new} is under way ({why}). The next restart uses "
-            f"{new} without new data. Name {old} again."
+            f"do not restart it: the VMI runs on claim {old} and no copy to {new} is under way "
+            f"({why}). The next restart uses {new} without new data. Name {old} again."
         )

@@ -1,14 +1,15 @@
 """A VMI is marked for evacuation but does not migrate.
 
-**Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits. No migration is running:
-all of them failed, a migration that does not end holds the only place, or the strategy is ``External`` and no controller
-acts. A VMI that waits for a place which becomes free is not stuck. Or a migration is running, and its target pod does not
-start.
+**Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits.
+No migration is running: all of them failed, a migration that does not end holds the only place, or
+the strategy is ``External`` and no controller acts. A VMI that waits for a place which becomes free
+is not stuck. Or a migration is running, and its target pod does not start.
 
-**Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at virt-controller and the
-limits, and with ``External`` at the controller that moves the VM. Else shut the VM down. The mark
-stays after the end of the maintenance, and migrations that are deleted come back: remove it with ``virtctl
-evacuate-cancel``, before KubeVirt 1.7 with ``kubectl patch``, or restart the VM.
+**Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at
+virt-controller and the limits, and with ``External`` at the controller that moves the VM. Else shut
+the VM down. The mark stays after the end of the maintenance, and migrations that are deleted come
+back: remove it with ``virtctl evacuate-cancel``, before KubeVirt 1.7 with ``kubectl patch``, or
+restart the VM.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,15 @@ from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
-from virt_admit.model.messages import advice_of, command_of, cut, cut_middle, ended, sentence, shorten
+from virt_admit.model.messages import (
+    advice_of,
+    command_of,
+    cut,
+    cut_middle,
+    ended,
+    sentence,
+    shorten,
+)
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import (
     Action,
@@ -82,26 +91,41 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         yield from _held_target(vmi, context.cluster)
         return
     now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
-    if now is not None and last is not None and now - last < timedelta(microseconds=longest // 1000):
+    if (
+        now is not None
+        and last is not None
+        and now - last < timedelta(microseconds=longest // 1000)
+    ):
         return
     held = _held_place(vmi, context.cluster)
     if held is not None and held.effect is StateEffect.WAITS:
         return
     since = (
-        clock.duration(now - last) if now is not None and last is not None else f"{format_duration(longest)} or more"
+        clock.duration(now - last)
+        if now is not None and last is not None
+        else f"{format_duration(longest)} or more"
     )
     waits = f"a drain of node {mark.text} waits for this VMI, but no migration ran for {since}"
     if _is_external(vmi, context.cluster):
-        who = vms.mover_name(vmi.labels) if vms.has_mover(vmi, vmi.labels) else "a controller outside KubeVirt"
+        who = (
+            vms.mover_name(vmi.labels)
+            if vms.has_mover(vmi, vmi.labels)
+            else "a controller outside KubeVirt"
+        )
         who = who.partition(",")[0]
-        waits = f"a drain of node {mark.text} waits for {since}: with External {who} has to move it, and does not"
+        waits = (
+            f"a drain of node {mark.text} waits for {since}: with External {who} has to move it, "
+            "and does not"
+        )
     failure = _failure(vmi, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
         choices = [f"{waits}. {advice_of(held.remedy)}"]
     elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
-        choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (200, 80)]
+        choices[:0] = [
+            f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (200, 80)
+        ]
     command = command_of(held.remedy) if held is not None else ""
     yield Finding(mark.path, check.first_that_fits(mark.path, *choices), command=command)
 
@@ -113,7 +137,10 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
     why = f", and none can succeed: {problem.reason}" if problem is not None else ""
     strategy = descheduled(vmi, cluster)
     begin = (
-        f"node {mark.text} accepts VMs again, but this VMI is still marked for eviction (status.evacuationNodeName), so"
+        (
+            f"node {mark.text} accepts VMs again, but this VMI is still marked for eviction "
+            "(status.evacuationNodeName), so"
+        )
         if not strategy
         else f"a descheduler evicted this VMI from node {mark.text} ({strategy}), and"
     )
@@ -132,13 +159,17 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
-    """Yield that the target pod of a migration is refused or does not start: the next one meets the same cause."""
+    """Yield that the target pod of a migration is refused or does not start:
+    the next one meets the same cause.
+    """
     found = vm_states.of(vmi, cluster)
     mark = vmi.at("status", "evacuationNodeName")
     if found.state is State.UNSCHEDULABLE:
         yield from _refused_target(vmi, mark, found, cluster)
         return
-    if found.state not in _OF_TARGET or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
+    if found.state not in _OF_TARGET or not vm_states_times.is_older(
+        found.since, _TARGET_STARTS, cluster
+    ):
         return
     ruled = ruling(vmi, found, cluster)
     if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:
@@ -147,7 +178,9 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
 
 
 def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) -> Findings:
-    """Yield that no node takes the target pods: KubeVirt gives each up after 5 minutes, and makes another one."""
+    """Yield that no node takes the target pods: KubeVirt gives each up after 5 minutes,
+    and makes another one.
+    """
     drain = _drain(mark.text or "", cluster)
     long = drain is not None and vm_states_times.is_older(drain.since, _TARGET_STARTS, cluster)
     if not long or not vm_states_times.is_older(found.since, _REFUSED, cluster):
@@ -182,25 +215,37 @@ _TARGET_STARTS: Final = timedelta(minutes=10)
 
 
 def _held_place(vmi: Object, cluster: Cluster) -> Ruling | None:
-    """Return how the migrations end that hold the places for which a VMI waits; None: it waits for none."""
+    """Return how the migrations end that hold the places for which a VMI waits; None:
+    it waits for none.
+    """
     found = vm_states.of(vmi, cluster)
     return ruling(vmi, found, cluster) if found.holders else None
 
 
 def _left_over(vmi: Object, moving: Sequence[Object], longest: timedelta, cluster: Cluster) -> bool:
-    """Return whether a VMI waits to leave a node which no drain empties any more. A migration that runs is not waiting."""
+    """Return whether a VMI waits to leave a node which no drain empties any more.
+
+    A migration that runs is not waiting.
+    """
     if any(each.at("status", "phase").text not in ("", None, *_WAITING) for each in moving):
         return False
     node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
     since = clock.since(_first_asked(vmi, cluster), cluster)
-    return node is not None and not node.at("spec", "unschedulable").boolean and since is not None and since > longest
+    return (
+        node is not None
+        and not node.at("spec", "unschedulable").boolean
+        and since is not None
+        and since > longest
+    )
 
 
 _WAITING: Final = ("Pending", "Scheduling")
 
 
 def _first_asked(vmi: Object, cluster: Cluster) -> str | None:
-    """Return a time at which the eviction of a VMI was asked for already; releases before 1.8 have no condition for it."""
+    """Return a time at which the eviction of a VMI was asked for already; releases before 1.8 have
+    no condition for it.
+    """
     asked = vmi.condition("EvictionRequested")["lastTransitionTime"].text
     failed = migrations.failed_in_a_row(vmi, cluster)
     mark = vmi.at("status", "evacuationNodeName").text
@@ -210,7 +255,9 @@ def _first_asked(vmi: Object, cluster: Cluster) -> str | None:
 
 def _failure(vmi: Object, cluster: Cluster) -> str:
     """Return the reason of the last failure, without the names of calls; empty: none is known."""
-    states = [migration.at("status", "migrationState") for migration in migrations.of_vmi(vmi, cluster)]
+    states = [
+        migration.at("status", "migrationState") for migration in migrations.of_vmi(vmi, cluster)
+    ]
     reason = states[-1]["failureReason"].text if states else ""
     return vm_states_failures.pair_words(migration_failures.essence(reason)) if reason else ""
 
@@ -225,11 +272,15 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
 
 
 def _is_external(vmi: Object, cluster: Cluster) -> bool:
-    return expand.strategy(vmi, cluster).value == "External" and not any(migrations.of_vmi(vmi, cluster))
+    return expand.strategy(vmi, cluster).value == "External" and not any(
+        migrations.of_vmi(vmi, cluster)
+    )
 
 
 def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:
-    """Return the latest time at which the node was cordoned, the mark was set, a migration ended or the VMI was created."""
+    """Return the latest time at which the node was cordoned, the mark was set, a migration ended or
+    the VMI was created.
+    """
     node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
     cordoned = node_phases.cordoned_since(node) if node is not None else None
     marks = (
@@ -240,8 +291,14 @@ def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:
     moves = (
         time
         for migration in migrations.of_vmi(vmi, cluster)
-        for time in (migration.metadata["creationTimestamp"], migration.at("status", "migrationState", "endTimestamp"))
+        for time in (
+            migration.metadata["creationTimestamp"],
+            migration.at("status", "migrationState", "endTimestamp"),
+        )
     )
     asked = vmi.condition("EvictionRequested")["lastTransitionTime"]
-    times = (clock.instant(time.text) for time in (vmi.metadata["creationTimestamp"], asked, *marks, *moves))
+    times = (
+        clock.instant(time.text)
+        for time in (vmi.metadata["creationTimestamp"], asked, *marks, *moves)
+    )
     return max(filter(None, (cordoned, *times)), default=None)

@@ -1,12 +1,13 @@
 """A hotplugged volume does not reach the running guest, or its pod does not end after the unplug.
 
-**Why.** The volume looks attached: the claim is bound and its pod may run, but the guest does not have the disk. The phase in
-``status.volumeStatus`` says how far KubeVirt came. A volume that was unplugged and plugged again at once keeps the phase
-``Detaching`` up to KubeVirt 1.8.1.
+**Why.** The volume looks attached: the claim is bound and its pod may run, but the guest does not
+have the disk. The phase in ``status.volumeStatus`` says how far KubeVirt came. A volume that was
+unplugged and plugged again at once keeps the phase ``Detaching`` up to KubeVirt 1.8.1.
 
-**Fix.** Remove what the finding names. After an unplug and a new plug at once: unplug the volume, wait until its status and
-its pod ``hp-volume-…`` are gone, and plug it again, or restart the VM. If ``status.activePods`` still names launcher pods
-that have ended, virt-handler does not find the one that runs: delete those that have ended.
+**Fix.** Remove what the finding names. After an unplug and a new plug at once: unplug the volume,
+wait until its status and its pod ``hp-volume-…`` are gone, and plug it again, or restart the VM. If
+``status.activePods`` still names launcher pods that have ended, virt-handler does not find the one
+that runs: delete those that have ended.
 """
 
 from virt_admit.model import messages
@@ -68,7 +69,8 @@ from virt_admit.rule import (
 def check(vmi: Object, context: Context) -> Findings:
     if not any(each["hotplugVolume"].is_map for each in vmi.at("status", "volumeStatus").items()):
         return
-    from virt_admit.forecasts.drain.starts import hotplug_phases  # noqa: PLC0415 - checking files alone knows no VM that runs
+    # checking files alone knows no VM that runs
+    from virt_admit.forecasts.drain.starts import hotplug_phases  # noqa: PLC0415
 
     for found in hotplug_phases.stuck(vmi, context.cluster):
         path = found.field["phase"].path

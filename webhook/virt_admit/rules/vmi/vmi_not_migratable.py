@@ -1,17 +1,30 @@
 """A running VMI must live-migrate on a drain, but KubeVirt reports that it cannot.
 
-**Why.** The condition ``LiveMigratable`` is False and the VMI has the strategy ``LiveMigrate`` until its next start. The API
-server answers every eviction with 429, so a drain of its node, and an upgrade, never completes.
+**Why.** The condition ``LiveMigratable`` is False and the VMI has the strategy ``LiveMigrate``
+until its next start. The API server answers every eviction with 429, so a drain of its node, and an
+upgrade, never completes.
 
-**Fix.** Remove the cause that the condition names. Or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM
-and restart it, because the change takes effect at the next start.
+**Fix.** Remove the cause that the condition names. Or set
+``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it, because the change
+takes effect at the next start.
 """
 
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import VMI, Action, Context, DrainAdvice, Finding, Findings, Object, problem_of, rule, union
+from virt_admit.rule import (
+    VMI,
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    problem_of,
+    rule,
+    union,
+)
 
 _ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and restart it."
 
@@ -25,7 +38,10 @@ _ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and resta
     at_admission=False,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "pod-eviction-admitter.go"
+        ),
         "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go",
     ),
 )
@@ -36,8 +52,9 @@ def check(vmi: Object, context: Context) -> Findings:
     if strategy.value == "LiveMigrate":
         yield Finding(
             strategy.path,
-            f"the VMI cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses every eviction, so a "
-            f"drain hangs. {changed_disks.brief(vmi, context.cluster) or _ACCEPT_DOWNTIME}",
+            f"the VMI cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "
+            "every eviction, so a drain hangs. "
+            f"{changed_disks.brief(vmi, context.cluster) or _ACCEPT_DOWNTIME}",
             value=vmis.blocking_reason(vmi),
             problem=problem_of(vmis.blocking_reason(vmi), vmi),
             command=changed_disks.command(vmi, context.cluster),

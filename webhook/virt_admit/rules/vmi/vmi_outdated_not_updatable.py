@@ -1,9 +1,11 @@
 """A VMI with an outdated launcher cannot be updated.
 
-**Why.** The VMI cannot migrate, and its eviction strategy refuses the eviction. So it keeps the old virt-launcher, with its
-bugs and vulnerabilities, even if both update methods are listed, until an administrator restarts it.
+**Why.** The VMI cannot migrate, and its eviction strategy refuses the eviction. So it keeps the old
+virt-launcher, with its bugs and vulnerabilities, even if both update methods are listed, until an
+administrator restarts it.
 
-**Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it. The restart also updates it.
+**Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it. The
+restart also updates it.
 """
 
 from virt_admit.forecasts.drain.guests import changed_disks
@@ -18,7 +20,10 @@ from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rul
     at_admission=False,
     sources=(
         "OpenShift Virtualization, Updates 6.2.2",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/"
+            "workload-updater.go#getUpdateData"
+        ),
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:
@@ -29,8 +34,9 @@ def check(vmi: Object, context: Context) -> Findings:
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
-            f"it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses eviction, so it is never "
-            f"updated. {changed_disks.brief(vmi, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",
+            f"it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "
+            "eviction, so it is never updated. "
+            f"{changed_disks.brief(vmi, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",  # noqa: E501
             value=vmis.blocking_reason(vmi),
             command=changed_disks.command(vmi, context.cluster),
         )

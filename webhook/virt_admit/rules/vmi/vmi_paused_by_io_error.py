@@ -1,7 +1,8 @@
 """The guest of a VMI stands still, because reads or writes of a volume fail.
 
-**Why.** QEMU pauses the guest at an I/O error (condition ``Paused``, reason ``PausedIOError``). virt-handler resumes it again
-and again, and it stops at the same request. The VMI is still Running, and a move meets the same storage.
+**Why.** QEMU pauses the guest at an I/O error (condition ``Paused``, reason ``PausedIOError``).
+virt-handler resumes it again and again, and it stops at the same request. The VMI is still Running,
+and a move meets the same storage.
 
 **Fix.** Repair the storage, or make room in it. The guest then goes on by itself. A drain may have
 evicted the pod that attaches a hotplugged volume: then stop and start the VM.
@@ -32,7 +33,9 @@ from virt_admit.rule import (
 )
 
 _PATIENCE: Final = timedelta(minutes=5)
-"""virt-handler tries again every three minutes at most, so a storage that fails over is back by then."""
+"""virt-handler tries again every three minutes at most,
+so a storage that fails over is back by then.
+"""
 _NEXT: Final = re.compile(r"\. (?:It goes on|Before another drain)")
 _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
 
@@ -69,12 +72,14 @@ _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
 )
 def check(vmi: Object, context: Context) -> Findings:
     paused = vmi.condition("Paused")
-    if paused["status"].text != "True":  # a VMI that runs is not judged again because time has passed
+    # a VMI that runs is not judged again because time has passed
+    if paused["status"].text != "True":
         return
     age = clock.since(paused["lastTransitionTime"].text, context.cluster)
     if age is None:
         return
-    from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415 - files alone know no guest that is paused
+    # files alone know no guest that is paused
+    from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415
 
     if age < _PATIENCE and not paused_guests.is_detached(vmi, context.cluster):
         return

@@ -1,13 +1,15 @@
-"""A VM has left a node, and its old launcher pod there does not end, or its volume stays attached there.
+"""A VM has left a node, and its old launcher pod there does not end,
+or its volume stays attached there.
 
-**Why.** The guest's own container has ended after a migration, and a sidecar has not, or the kubelet cannot end the pod, or
-KubeVirt has not told it to end.
-KubeVirt makes no further target pod while two pods of a VMI run, so no migration starts and no drain of its node ends.
-Longhorn starts no further migration of a volume whose last one has not ended.
+**Why.** The guest's own container has ended after a migration, and a sidecar has not, or the
+kubelet cannot end the pod, or KubeVirt has not told it to end.
+KubeVirt makes no further target pod while two pods of a VMI run, so no migration starts and no
+drain of its node ends. Longhorn starts no further migration of a volume whose last one has not
+ended.
 
-**Fix.** Delete an old pod that no longer has a guest, as ``virsh list`` in it shows. A sidecar of hooks v1alpha3 ends by
-itself since KubeVirt 1.2. Repair the container runtime of a node that cannot end a pod. A VolumeAttachment of that node that is
-left then can be deleted.
+**Fix.** Delete an old pod that no longer has a guest, as ``virsh list`` in it shows. A sidecar of
+hooks v1alpha3 ends by itself since KubeVirt 1.2. Repair the container runtime of a node that cannot
+end a pod. A VolumeAttachment of that node that is left then can be deleted.
 """
 
 from virt_admit.forecasts.drain.states import dying_pods, left_pods
@@ -53,7 +55,10 @@ from virt_admit.rule import (
     urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation",
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/watch/migration/"
+            "migration.go#handleTargetPodCreation"
+        ),
         "https://github.com/kubevirt/kubevirt/issues/9838",
         "https://github.com/kubevirt/kubevirt/issues/18320",
         "https://github.com/longhorn/longhorn/issues/11149",
@@ -65,11 +70,16 @@ def check(vmi: Object, context: Context) -> Findings:
     yield from more_may_exist(context.cluster, VMIM)
     left = left_pods.of_vmi(vmi, context.cluster)
     if left is None and (stale := left_pods.stale(vmi, context.cluster)) is not None:
-        path, advice = vmi.at("status", "migrationState", "sourceNode").path, advice_of(stale.remedy)
+        path, advice = (
+            vmi.at("status", "migrationState", "sourceNode").path,
+            advice_of(stale.remedy),
+        )
         yield Finding(
             path,
             check.first_that_fits(
-                path, f"{stale.reason}. {advice}", f"{stale.reason}. Delete it once it lists no guest."
+                path,
+                f"{stale.reason}. {advice}",
+                f"{stale.reason}. Delete it once it lists no guest.",
             ),
             value=stale.pod.name,
             problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
@@ -80,11 +90,19 @@ def check(vmi: Object, context: Context) -> Findings:
         yield from _left_over(vmi, context)
         return
     waits = left_pods.waiting(vmi, context.cluster)
-    effect = f"migration {cut(waits.name, 40)} waits for it" if waits is not None else "no migration starts meanwhile"
-    pod = f"old pod {cut(left.pod.name, 50)} on {cut(left.node, 30)} runs for {clock.duration(left.age)}"
+    effect = (
+        f"migration {cut(waits.name, 40)} waits for it"
+        if waits is not None
+        else "no migration starts meanwhile"
+    )
+    pod = (
+        f"old pod {cut(left.pod.name, 50)} on {cut(left.node, 30)} runs for "
+        f"{clock.duration(left.age)}"
+    )
     yield Finding(
         vmi.at("status", "migrationState", "sourceNode").path,
-        f"its {pod} without a guest, kept by container {cut(left.kept_by, 30)}; {effect}. Delete that pod.",
+        f"its {pod} without a guest, kept by container {cut(left.kept_by, 30)}; {effect}. Delete "
+        "that pod.",
         value=left.pod.name,
         problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
         command=left.remedy.rpartition(": ")[2],
@@ -92,13 +110,18 @@ def check(vmi: Object, context: Context) -> Findings:
 
 
 def _left_over(vmi: Object, context: Context) -> Findings:
-    """Yield that the old pod cannot be ended, or that its volume stays attached, which keeps the next migration from it."""
+    """Yield that the old pod cannot be ended, or that its volume stays attached, which keeps the
+    next migration from it.
+    """
     found = dying_pods.left_over(vmi, context.cluster)
     if found is None:
         return
     path, advice = vmi.at("status", "migrationState", "sourceNode").path, advice_of(found.remedy)
     begin = "its migration has succeeded, but "
-    choices = (f"{begin}{found.words}. {rest}" for rest in (advice, advice.partition(" (")[0].rstrip(".") + "."))
+    choices = (
+        f"{begin}{found.words}. {rest}"
+        for rest in (advice, advice.partition(" (")[0].rstrip(".") + ".")
+    )
     yield Finding(
         path,
         check.first_that_fits(path, *choices),

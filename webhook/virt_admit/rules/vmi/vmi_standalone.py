@@ -1,6 +1,7 @@
 """A virtual machine instance has no controller that recreates it.
 
-**Why.** An instance without a controller is lost permanently if a drain shuts it down or its node fails.
+**Why.** An instance without a controller is lost permanently if a drain shuts it down or its node
+fails.
 
 **Fix.** Create a VirtualMachine instead, or a VirtualMachineInstanceReplicaSet.
 """
@@ -18,6 +19,6 @@ def check(vmi: Object, _: Context) -> Findings:
     if vmi.controller is None:
         yield Finding(
             vmi.metadata["ownerReferences"].path,
-            "no controller owns this VMI, so a drain that shuts it down or a node failure deletes it permanently. "
-            "Create a VirtualMachine instead.",
+            "no controller owns this VMI, so a drain that shuts it down or a node failure deletes "
+            "it permanently. Create a VirtualMachine instead.",
         )

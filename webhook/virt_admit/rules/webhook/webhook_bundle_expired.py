@@ -1,14 +1,17 @@
-"""The certificate of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s has ended, or its CA ends soon.
+"""The certificate of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s has
+ended, or its CA ends soon.
 
-**Why.** API servers do not trust a webhook or API service whose CA has ended. Then they reject every change of virtual
-machines or health checks, also those of the operator that would repair it, and consoles and migrations fail. virt-admit
-warns 30 days ahead. A CA that lives at most 8 days is rotated by its operator, so virt-admit warns only if less than a
-tenth of its lifetime is left. API servers say in the status of an API service that its own certificate has ended; the
-webhooks of the same pods then fail as well.
+**Why.** API servers do not trust a webhook or API service whose CA has ended. Then they reject
+every change of virtual machines or health checks, also those of the operator that would repair it,
+and consoles and migrations fail. virt-admit warns 30 days ahead. A CA that lives at most 8 days is
+rotated by its operator, so virt-admit warns only if less than a tenth of its lifetime is left. API
+servers say in the status of an API service that its own certificate has ended; the webhooks of the
+same pods then fail as well.
 
-**Fix.** Read the log of the operator that owns the configuration, and restart it. If the bundle stays, delete the secret
-of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the configuration, so that the operator creates it again. Restart
-pods that still serve a certificate that has ended.
+**Fix.** Read the log of the operator that owns the configuration, and restart it. If the bundle
+stays, delete the secret of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the
+configuration, so that the operator creates it again. Restart pods that still serve a certificate
+that has ended.
 """
 
 from dataclasses import dataclass
@@ -63,7 +66,9 @@ class Params:
     ),
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
-    if kinds.of(obj) is API_SERVICE and (obj.at("spec", "group").text or "").endswith(webhook_bundles.PRODUCTS):
+    if kinds.of(obj) is API_SERVICE and (obj.at("spec", "group").text or "").endswith(
+        webhook_bundles.PRODUCTS
+    ):
         yield from _served(obj, context.cluster)
     ahead = timedelta(seconds=context.params.ahead / SECOND)
     for bundle in webhook_bundles.bundles(obj):
@@ -81,8 +86,16 @@ def _served(obj: Object, cluster: Cluster) -> Findings:
     if not expired:
         return
     namespaces = api_discovery.held_namespaces(obj, cluster)
-    fail = "its requests and those of its webhooks fail" if _has_webhooks(obj, cluster) else "its requests fail"
-    effects = [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in (60, 30, 1)] if namespaces else []
+    fail = (
+        "its requests and those of its webhooks fail"
+        if _has_webhooks(obj, cluster)
+        else "its requests fail"
+    )
+    effects = (
+        [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in (60, 30, 1)]
+        if namespaces
+        else []
+    )
     remedy = api_discovery.remedy(obj, cluster)
     does = f"{sentence(remedy.words.partition(', which serves')[0])[:-1]} after each rotation."
     if not remedy.words.startswith("restart"):
@@ -105,7 +118,11 @@ def _has_webhooks(obj: Object, cluster: Cluster) -> bool:
     own = obj.at("spec", "service")
     place = own["namespace"].text, own["name"].text
     configurations = (each for kind in webhook_bundles.KINDS[:2] for each in cluster.known(kind))
-    services = (hook.at("clientConfig", "service") for each in configurations for hook in each["webhooks"].items())
+    services = (
+        hook.at("clientConfig", "service")
+        for each in configurations
+        for hook in each["webhooks"].items()
+    )
     return any((each["namespace"].text, each["name"].text) == place for each in services)
 
 
@@ -114,17 +131,20 @@ def _message(bundle: Bundle, now: datetime, obj: Object) -> str:
     end = f"{bundle.end:%Y-%m-%d}"
     if bundle.has_ended(now):
         return (
-            f"the CA ended on {end}, so API servers do not trust this{api} service and its requests fail. "
-            f"Restart its operator; if the CA stays, delete {_owned_by_operator(obj, api)}."
+            f"the CA ended on {end}, so API servers do not trust this{api} service and its "
+            "requests fail. Restart its operator; if the CA stays, delete "
+            f"{_owned_by_operator(obj, api)}."
         )
     return (
-        f"the CA ends on {end}, in {count((bundle.end - now).days, 'day')}. Then API servers do not trust this{api} service "
-        "and its requests fail. Check that its operator renews it."
+        f"the CA ends on {end}, in {count((bundle.end - now).days, 'day')}. Then API servers do "
+        f"not trust this{api} service and its requests fail. Check that its operator renews it."
     )
 
 
 def _owned_by_operator(obj: Object, api: str) -> str:
-    """Return what the operator creates again with a new CA: the secret of the CA, or this object."""
+    """Return what the operator creates again with a new CA: the secret of the CA,
+    or this object.
+    """
     if "cert-manager.io/inject-ca-from" in obj.annotations:
         return "the secret of its Certificate of cert-manager"
     if ".cdi." in obj.name or obj.name.startswith("cdi-"):

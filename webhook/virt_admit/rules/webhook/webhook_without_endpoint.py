@@ -1,15 +1,17 @@
 """A webhook or API service that VMs need has no Service, or no ready endpoint behind it.
 
-**Why.** A webhook with ``failurePolicy: Fail`` that does not answer makes the API server refuse every request that the
-webhook asks for. Without evictions no drain completes; without pods no VM starts or migrates; without the objects of the
-network plugin no pod gets an address. An update of HyperConverged does not go on while its own webhook is down. An API
-service without an endpoint fails the requests of its group, and no deletion of any namespace ends: it stays Terminating.
+**Why.** A webhook with ``failurePolicy: Fail`` that does not answer makes the API server refuse
+every request that the webhook asks for. Without evictions no drain completes; without pods no VM
+starts or migrates; without the objects of the network plugin no pod gets an address. An update of
+HyperConverged does not go on while its own webhook is down. An API service without an endpoint
+fails the requests of its group, and no deletion of any namespace ends: it stays Terminating.
 
 **Fix.** Repair the pods behind the Service. A webhook that also refuses the new pods of its own
 namespace, or those of cluster DNS, keeps itself down: set its ``failurePolicy`` to Ignore until its
 pods are ready, and exclude that namespace by its ``namespaceSelector``. Otherwise remove the
 configuration only if the product that wrote it is no longer installed. Delete the APIService of a
-product that was removed. Do not remove finalizers of namespaces: their objects would be left behind.
+product that was removed. Do not remove finalizers of namespaces: their objects would be left
+behind.
 """
 
 from __future__ import annotations
@@ -64,14 +66,18 @@ _NEEDED = {
     "claims": (InterceptedRequest("CREATE", "", "persistentvolumeclaims"),),
     "ends of pods": (InterceptedRequest("DELETE", "", "pods"),),
     "changes of VMs (virtctl start, stop)": tuple(
-        InterceptedRequest(operation, "kubevirt.io", "virtualmachines") for operation in ("CREATE", "UPDATE")
+        InterceptedRequest(operation, "kubevirt.io", "virtualmachines")
+        for operation in ("CREATE", "UPDATE")
     ),
     "VMIs and migrations": tuple(
         InterceptedRequest(operation, "kubevirt.io", f"virtualmachineinstance{name}")
         for name in ("s", "migrations", "s/status", "migrations/status")
         for operation in ("CREATE", "UPDATE")
     ),
-    "nodes": (InterceptedRequest("UPDATE", "", "nodes"), InterceptedRequest("UPDATE", "", "nodes/status")),
+    "nodes": (
+        InterceptedRequest("UPDATE", "", "nodes"),
+        InterceptedRequest("UPDATE", "", "nodes/status"),
+    ),
     "networks": tuple(
         InterceptedRequest(operation, group, resource)
         for group, resource in (
@@ -94,7 +100,9 @@ _NEEDED = {
         )
     ),
 }
-"""What fails, by the requests that a drain, the start of a VM, the network plugin or an update of KubeVirt makes."""
+"""What fails, by the requests that a drain, the start of a VM,
+the network plugin or an update of KubeVirt makes.
+"""
 
 
 @rule(
@@ -117,8 +125,14 @@ _NEEDED = {
     event="WebhookWithoutEndpoint",
     at_admission=False,
     sources=(
-        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go",
-        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/proxy/proxy.go#ResolveEndpoint",
+        (
+            "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/"
+            "validating/dispatcher.go"
+        ),
+        (
+            "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/proxy/"
+            "proxy.go#ResolveEndpoint"
+        ),
         "kubernetes/kubectl:pkg/drain/drain.go#evictPods",
     ),
 )
@@ -156,8 +170,12 @@ def check(obj: Object, context: Context) -> Findings:
 
 
 def _leftover(path: Path, problem: str, removed: RemovedProduct) -> Finding:
-    """Return that an object is left of KubeVirt, whose removal does not end: that finding has the remedy."""
-    message = f"{problem}, as KubeVirt is being removed ({removed.obj.full_name}). Delete this object."
+    """Return that an object is left of KubeVirt, whose removal does not end:
+    that finding has the remedy.
+    """
+    message = (
+        f"{problem}, as KubeVirt is being removed ({removed.obj.full_name}). Delete this object."
+    )
     cause = problem_of(ProblemCause.COMPONENT, removed.obj)
     most = Action.AUDIT
     return Finding(path, message, problem=cause, max_action=most, command=removed.command)
@@ -167,16 +185,28 @@ def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
     """Yield what fails without an answer, in the namespaces that the webhook selects."""
     for what, asked in _NEEDED.items():
         requests = [each for each in asked if webhook_requests.intercepts(webhook, each)]
-        if requests and (what in _CLUSTER_SCOPED or _reaches_a_namespace(webhook, requests, cluster)):
+        if requests and (
+            what in _CLUSTER_SCOPED or _reaches_a_namespace(webhook, requests, cluster)
+        ):
             yield what
 
 
-def _reaches_a_namespace(webhook: Field, requests: Sequence[InterceptedRequest], cluster: Cluster) -> bool:
-    """Return whether a webhook may get one of these requests in a known namespace; unknown ones may be any."""
-    if not webhook["namespaceSelector"].map or unlisted(cluster, NAMESPACE) or not cluster.known(NAMESPACE):
+def _reaches_a_namespace(
+    webhook: Field, requests: Sequence[InterceptedRequest], cluster: Cluster
+) -> bool:
+    """Return whether a webhook may get one of these requests in a known namespace;
+    unknown ones may be any.
+    """
+    if (
+        not webhook["namespaceSelector"].map
+        or unlisted(cluster, NAMESPACE)
+        or not cluster.known(NAMESPACE)
+    ):
         return True
     return any(
-        webhook_requests.gets(webhook, each._replace(namespace=space.name, namespace_labels=_labels(space)))
+        webhook_requests.gets(
+            webhook, each._replace(namespace=space.name, namespace_labels=_labels(space))
+        )
         is not False
         for space in cluster.known(NAMESPACE)
         for each in requests
@@ -192,7 +222,8 @@ _CLUSTER_SCOPED = ("nodes", "settings of KubeVirt")
 
 def _broken_pod(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:
     """Return the pod behind a Service that is not ready; None: nothing shows one."""
-    from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415 - files alone know no endpoints
+    # files alone know no endpoints
+    from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415
 
     return service_pods.broken(service, cluster)
 
@@ -214,27 +245,43 @@ def _faults(broken: BrokenPod | None) -> Sequence[str]:
 
 
 def _words(
-    problem: str, broken: Sequence[str], failing: Sequence[str], keeps_itself_down: bool, namespace: str
+    problem: str,
+    broken: Sequence[str],
+    failing: Sequence[str],
+    keeps_itself_down: bool,
+    namespace: str,
 ) -> Iterator[str]:
     """Yield the message, the longest form first."""
     if keeps_itself_down:
         until = "Let it ignore failures until its pods are ready"
         exclude = f"{until}, and exclude {namespace} by its namespaceSelector."
         for number in (3, 2, 1):
-            yield f"{problem}, so {' and '.join(failing[:number])} fail, also its own: it stays down. {exclude}"
-        yield f"{problem}, so new pods fail, also its own: it stays down. Exclude {namespace} by its namespaceSelector."
+            yield (
+                f"{problem}, so {' and '.join(failing[:number])} fail, also its own: it stays "
+                f"down. {exclude}"
+            )
+        yield (
+            f"{problem}, so new pods fail, also its own: it stays down. Exclude {namespace} by its "
+            "namespaceSelector."
+        )
         return
     for number in (3, 1):
         for why in broken:
             yield f"{problem} ({why}): {' and '.join(failing[:number])} fail. Repair its pod."
     for number in (3, 1):
         for what in ("the requests of this webhook (failurePolicy Fail)", "its requests"):
-            yield f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} fail. Repair it."
+            yield (
+                f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} "
+                "fail. Repair it."
+            )
 
 
 def _keeps_itself_down(webhook: Field, service: tuple[str, str], cluster: Cluster) -> bool:
-    """Return whether a webhook also refuses the new pods behind its own Service, which would answer."""
-    from virt_admit.forecasts.drain.control import webhook_reach  # noqa: PLC0415 - files alone know no endpoints
+    """Return whether a webhook also refuses the new pods behind its own Service,
+    which would answer.
+    """
+    # files alone know no endpoints
+    from virt_admit.forecasts.drain.control import webhook_reach  # noqa: PLC0415
     from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415
 
     if cluster.get(SERVICE, *service) is None:  # the product may be gone
@@ -246,8 +293,11 @@ def _keeps_itself_down(webhook: Field, service: tuple[str, str], cluster: Cluste
 def _deadlock(
     obj: Object, webhook: Field, problem: str, failing: Sequence[str], cluster: Cluster
 ) -> tuple[list[str], str] | None:
-    """Return that a webhook keeps cluster DNS and itself down, the longest form first, and a command."""
-    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415 - as above
+    """Return that a webhook keeps cluster DNS and itself down, the longest form first,
+    and a command.
+    """
+    # as above
+    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415
 
     found = webhook_deadlocks.of_webhook(obj, webhook, cluster)
     if found is None:
@@ -267,7 +317,8 @@ _PODS = "new pods fail"
 
 
 def _ignoring(obj: Object, webhook: Field) -> str:
-    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415 - as above
+    # as above
+    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415
 
     return webhook_deadlocks.ignoring([(obj, webhook)])
 
@@ -285,10 +336,16 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
     if (removed := removed_operators.kubevirt(cluster)) and removed.leaves(obj):
         yield _leftover(service["name"].path, problem, removed)
         return
-    effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
+    effect = (
+        "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
+    )
     remedy = api_discovery.remedy(obj, cluster)
     path, then = service["name"].path, sentence(remedy.words)
-    hangs = [f"discovery fails and {api_discovery.stay(held, width)}" for width in (90, 40, 1)] if held else []
+    hangs = (
+        [f"discovery fails and {api_discovery.stay(held, width)}" for width in (90, 40, 1)]
+        if held
+        else []
+    )
     texts = [f"{problem}, so {what}. {then}" for what in (*hangs, effect)]
     texts += [f"{problem}. {then}"]
     yield Finding(
@@ -301,5 +358,7 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
 
 def _problem(cluster: Cluster, namespace: str, name: str) -> str:
     return (
-        service_endpoints.backing(cluster, namespace, name).problem if service_endpoints.is_described(cluster) else ""
+        service_endpoints.backing(cluster, namespace, name).problem
+        if service_endpoints.is_described(cluster)
+        else ""
     )

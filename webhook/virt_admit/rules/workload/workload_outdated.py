@@ -1,11 +1,11 @@
 """Virtual machines run an outdated launcher.
 
-**Why.** KubeVirt was updated, but these VMs were not. They keep the bugs and vulnerabilities of the old launcher. After a
-few releases they can no longer migrate.
+**Why.** KubeVirt was updated, but these VMs were not. They keep the bugs and vulnerabilities of the
+old launcher. After a few releases they can no longer migrate.
 
-**Fix.** The fix depends on the reason: list update methods, make VMs migratable, allow evictions, or wait. While VMs
-migrate and none fails, this is a note: KubeVirt moves a few at a time. ``virt-admit drain --all`` shows the reason for
-each VM. Only ``scan`` and ``check`` report this.
+**Fix.** The fix depends on the reason: list update methods, make VMs migratable, allow evictions,
+or wait. While VMs migrate and none fails, this is a note: KubeVirt moves a few at a time.
+``virt-admit drain --all`` shows the reason for each VM. Only ``scan`` and ``check`` report this.
 """
 
 from collections import Counter
@@ -34,7 +34,12 @@ from virt_admit.rule import (
     union,
 )
 
-MOVING, REFUSING, FAILING, UNKNOWN = "migrating", "refusing eviction", "failing to migrate", "undetermined"
+MOVING, REFUSING, FAILING, UNKNOWN = (
+    "migrating",
+    "refusing eviction",
+    "failing to migrate",
+    "undetermined",
+)
 WHY = {
     Reach.MIGRATED: "waiting for their turn",
     Reach.RESTARTED: "waiting for their turn",
@@ -52,7 +57,9 @@ GOES_ON = "KubeVirt goes on by itself; those that cannot migrate wait for a rest
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
+    ),
 )
 def check(kubevirt: Object, context: Context) -> Findings:
     status = kubevirt["status"]
@@ -64,7 +71,10 @@ def check(kubevirt: Object, context: Context) -> Findings:
     if methods:
         reasons = _reasons(methods, context.cluster)
         goes_on = MOVING in reasons and not STUCK.intersection(reasons)
-        said = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common()) or "names cannot be read"
+        said = (
+            ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+            or "names cannot be read"
+        )
         why = f"{said}. {GOES_ON if goes_on else 'Run virt-admit drain --all for details.'}"
         yield from more_may_exist(context.cluster, VMI)
     elif chart := fleet_objects.chart_of(kubevirt):
@@ -72,13 +82,21 @@ def check(kubevirt: Object, context: Context) -> Findings:
             yield from unread
             return
         goes_on = harvester_upgrades.keeps_launchers(context.cluster)
-        off = f"updates are switched off. List LiveMigrate in spec.values of ManagedChart {cut(chart, 60)}."
-        why = "the upgrade of Harvester, which is under way, moves them when it drains their nodes." if goes_on else off
+        off = (
+            "updates are switched off. List LiveMigrate in spec.values of ManagedChart "
+            f"{cut(chart, 60)}."
+        )
+        why = (
+            "the upgrade of Harvester, which is under way, moves them when it drains their nodes."
+            if goes_on
+            else off
+        )
     else:
         why = "updates are switched off. List LiveMigrate."
     yield Finding(
         number.path,
-        f"{count(number.integer, 'VM')} {'runs' if number.integer == 1 else 'run'} an outdated launcher: {why}",
+        f"{count(number.integer, 'VM')} {'runs' if number.integer == 1 else 'run'} an outdated "
+        f"launcher: {why}",
         max_action=Action.AUDIT if goes_on else Action.DENY,
         command="virt-admit drain --all" if methods else "",
     )
@@ -87,7 +105,9 @@ def check(kubevirt: Object, context: Context) -> Findings:
 def _reasons(methods: frozenset[str], cluster: Cluster) -> Counter[str]:
     never = REFUSING if workload_updates.EVICT in methods else "not migratable"
     moving = {vmi.full_name for vmi in workload_updates.moving(cluster)}
-    reaches = (workload_updates.update(vmi, methods, cluster) for vmi in workload_updates.outdated(cluster))
+    reaches = (
+        workload_updates.update(vmi, methods, cluster) for vmi in workload_updates.outdated(cluster)
+    )
     return Counter(_reason(each, moving, cluster) or never for each in reaches)
 
 

@@ -1,11 +1,13 @@
 """Workload updates are switched off.
 
-**Why.** Running VMs keep their old launcher, with its bugs and vulnerabilities, until an administrator restarts each of
-them. CPU, memory and volume hotplugs use the same controller and never complete.
+**Why.** Running VMs keep their old launcher, with its bugs and vulnerabilities, until an
+administrator restarts each of them. CPU, memory and volume hotplugs use the same controller and
+never complete.
 
-**Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema then sets ``LiveMigrate``.
-Only an empty list switches updates off. Where Fleet writes KubeVirt, as in Harvester, change the values of its ManagedChart.
-Where one node runs all VMs, none can migrate, and this rule is silent.
+**Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema
+then sets ``LiveMigrate``. Only an empty list switches updates off. Where Fleet writes KubeVirt, as
+in Harvester, change the values of its ManagedChart. Where one node runs all VMs, none can migrate,
+and this rule is silent.
 """
 
 from virt_admit.forecasts.drain import workload_updates
@@ -32,7 +34,8 @@ from virt_admit.rule import (
 
 _HARVESTER = "harvester"
 """The chart that switches updates off while Harvester is upgraded, and sets them again
-(harvester/harvester:package/upgrade/upgrade_manifests.sh#disable_kubevirt_workload_live_migration)."""
+(harvester/harvester:package/upgrade/upgrade_manifests.sh#disable_kubevirt_workload_live_migration).
+"""
 
 
 @rule(
@@ -55,7 +58,11 @@ def check(obj: Object, context: Context) -> Findings:
     alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
     add = f"List LiveMigrate{alternative}."
     if chart := fleet_objects.chart_of(obj):
-        done = "An upgrade of Harvester ends that itself; otherwise list" if chart == _HARVESTER else "List"
+        done = (
+            "An upgrade of Harvester ends that itself; otherwise list"
+            if chart == _HARVESTER
+            else "List"
+        )
         add = f"{done} LiveMigrate in spec.values of ManagedChart {cut(chart, 40)}."
     wait = f"outdated VMs{now} and hotplugs wait until an administrator restarts each VM"
     yield Finding(workload_updates.block(obj).path, f"{wait}. {add}", value=())

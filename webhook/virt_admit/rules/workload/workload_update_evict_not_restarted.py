@@ -1,8 +1,8 @@
 """Workload updates evict virtual machines that do not restart.
 
-**Why.** A successful eviction shuts the guest down cleanly. VMs with the run strategy ``Manual``, ``Halted`` or ``Once`` do
-not restart. VMs with ``RerunOnFailure`` do not restart either, because a clean shutdown does not count as a failure. A VMI
-without a VM is lost.
+**Why.** A successful eviction shuts the guest down cleanly. VMs with the run strategy ``Manual``,
+``Halted`` or ``Once`` do not restart. VMs with ``RerunOnFailure`` do not restart either, because a
+clean shutdown does not count as a failure. A VMI without a VM is lost.
 
 **Fix.** Set ``runStrategy: Always`` on the VM, or start it manually after each update.
 """
@@ -12,7 +12,18 @@ from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, count, names, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    count,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -43,8 +54,8 @@ def check(obj: Object, context: Context) -> Findings:
     if off:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"an update shuts down {count(len(off), 'VM')} without a restart: {names(off, 40)}. Write runStrategy: Always, "
-            "or start them manually.",
+            f"an update shuts down {count(len(off), 'VM')} without a restart: {names(off, 40)}. "
+            "Write runStrategy: Always, or start them manually.",
             value=(workload_updates.EVICT, migrates_first, len(off)),
         )
     if unseen:

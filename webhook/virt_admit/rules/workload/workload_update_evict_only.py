@@ -1,8 +1,8 @@
 """Evict is the only workload update method.
 
-**Why.** KubeVirt evicts every outdated VM, even a VM that could migrate. With the eviction strategy ``None`` the VM is
-stopped. The same happens to a VM with a pending hotplug of CPU, memory or volumes. Where one node runs all VMs, no VM can
-migrate, and ``Evict`` is the method that fits.
+**Why.** KubeVirt evicts every outdated VM, even a VM that could migrate. With the eviction strategy
+``None`` the VM is stopped. The same happens to a VM with a pending hotplug of CPU, memory or
+volumes. Where one node runs all VMs, no VM can migrate, and ``Evict`` is the method that fits.
 
 **Fix.** List ``LiveMigrate`` as well. KubeVirt tries it first for every VM that can migrate.
 """
@@ -22,9 +22,12 @@ from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findi
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    if workload_updates.methods(obj) == {workload_updates.EVICT} and not context.cluster.cached(nodes.alone):
+    if workload_updates.methods(obj) == {workload_updates.EVICT} and not context.cluster.cached(
+        nodes.alone
+    ):
         yield Finding(
             workload_updates.listed(obj).path,
-            "workload updates and hotplugs evict every VM, even those that can migrate. Add LiveMigrate; it is tried first.",
+            "workload updates and hotplugs evict every VM, even those that can migrate. Add "
+            "LiveMigrate; it is tried first.",
             value=workload_updates.EVICT,
         )

@@ -1,8 +1,8 @@
 """Workload updates evict virtual machines whose eviction is refused.
 
-**Why.** The updater uses the eviction API. KubeVirt refuses the eviction of a VM with the strategy ``LiveMigrate`` that
-cannot migrate. With ``External`` it waits for an external controller. So both update methods together never update these
-VMs.
+**Why.** The updater uses the eviction API. KubeVirt refuses the eviction of a VM with the strategy
+``LiveMigrate`` that cannot migrate. With ``External`` it waits for an external controller. So both
+update methods together never update these VMs.
 
 **Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
 """
@@ -12,7 +12,20 @@ from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Context, Finding, Findings, Object, count, names, rule, union
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    VMI,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    count,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -20,8 +33,10 @@ from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Context, Finding, Findin
     reads=union(vmis.READS, expand.STRATEGY_READS, changed_disks.DISK_READS),
     action=Action.WARN,
     sources=(
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
-        "#admitLauncherPod",
+        (
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/"
+            "pod-eviction-admitter.go#admitLauncherPod"
+        ),
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
         "OpenShift Virtualization, Updates 6.2.2",
     ),
@@ -39,7 +54,7 @@ def check(obj: Object, context: Context) -> Findings:
             workload_updates.listed(obj).path,
             f"{count(len(refusing), 'VM')} can neither migrate nor be evicted, so never updated: "
             f"{names((vmi.full_name for vmi in refusing), 30)}. "
-            f"{changed_disks.endangered(refusing, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",
+            f"{changed_disks.endangered(refusing, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",  # noqa: E501
             value=(workload_updates.EVICT, len(refusing)),
         )
     yield from more_may_exist(context.cluster, VMI)

@@ -1,11 +1,13 @@
 """Workload updates skip virtual machines that cannot migrate.
 
-**Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM keeps its old launcher,
-with its bugs and vulnerabilities, until it is restarted. While an update moves the other VMs, this is a note. It is also a
-note where all of them set the eviction strategy ``None``: their owners chose when they are shut down.
+**Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM
+keeps its old launcher, with its bugs and vulnerabilities, until it is restarted. While an update
+moves the other VMs, this is a note. It is also a note where all of them set the eviction strategy
+``None``: their owners chose when they are shut down.
 
-**Fix.** Restart it when that suits, or add ``Evict`` as second method: KubeVirt then shuts down only those VMs, at once
-if they are outdated. Those that their run strategy starts again are updated, the others stay off.
+**Fix.** Restart it when that suits, or add ``Evict`` as second method: KubeVirt then shuts down
+only those VMs, at once if they are outdated. Those that their run strategy starts again are
+updated, the others stay off.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,18 @@ from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, count, names, rule, union
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    count,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -24,7 +37,10 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
     action=Action.WARN,
     sources=(
         "OpenShift Virtualization, Updates 6.2.1",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/"
+            "workload-updater.go#getUpdateData"
+        ),
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -32,11 +48,14 @@ def check(obj: Object, context: Context) -> Findings:
         return
     skipped = workload_updates.not_migratable(context.cluster)
     if skipped:
-        noted = workload_updates.left_to_migrate(context.cluster) or _are_restarted_by_choice(skipped)
+        noted = workload_updates.left_to_migrate(context.cluster) or _are_restarted_by_choice(
+            skipped
+        )
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so updates skip "
-            f"{'it' if len(skipped) == 1 else 'them'}: {names((vmi.full_name for vmi in skipped), 30)}. "
+            f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so "
+            f"updates skip {'it' if len(skipped) == 1 else 'them'}: "
+            f"{names((vmi.full_name for vmi in skipped), 30)}. "
             f"{_remedy(context.cluster, len(skipped))}",
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
             max_action=Action.AUDIT if noted else Action.DENY,

@@ -6,14 +6,30 @@
 """
 
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Patch, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    Action,
+    Cause,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Patch,
+    rule,
+)
 
 
 @rule(
     kinds=(HCO, KUBEVIRT),
     action=Action.WARN,
     fixable=True,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",),
+    sources=(
+        (
+            "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/"
+            "workload-updater.go#getUpdateData"
+        ),
+    ),
 )
 def check(obj: Object, _context: Context) -> Findings:
     seen: set[str] = set()

@@ -1,8 +1,9 @@
 """The loss of this zone leaves VMs without room in the others.
 
-**Why.** After the loss of a zone its VMs start in the others. Those without room stay Pending until an administrator makes
-room. The rule runs only where ``tolerate`` names a number of zones, because most clusters do not keep the room of a zone
-free. It names the first node of the zone with the largest shortage.
+**Why.** After the loss of a zone its VMs start in the others. Those without room stay Pending until
+an administrator makes room. The rule runs only where ``tolerate`` names a number of zones, because
+most clusters do not keep the room of a zone free. It names the first node of the zone with the
+largest shortage.
 
 **Fix.** Add nodes in the other zones, make VMs smaller, or stop VMs that are not needed.
 """
@@ -21,7 +22,11 @@ class Params:
     tolerate: Tolerance = param(  # noqa: RUF009 - both are frozen
         ONE_NODE, "what the cluster must survive; this rule is about zones, 0 is off"
     )
-    count: str = choice("vms", ("vms", "everything"), "what needs room after a loss: VMs, or pods of controllers too")
+    count: str = choice(
+        "vms",
+        ("vms", "everything"),
+        "what needs room after a loss: VMs, or pods of controllers too",
+    )
 
 
 @rule(
@@ -31,7 +36,12 @@ class Params:
     event="NoFailover",
     at_admission=False,
     params=Params(),
-    sources=("kubernetes/kubernetes:staging/src/k8s.io/api/core/v1/well_known_labels.go#LabelTopologyZone",),
+    sources=(
+        (
+            "kubernetes/kubernetes:staging/src/k8s.io/api/core/v1/"
+            "well_known_labels.go#LabelTopologyZone"
+        ),
+    ),
 )
 def check(node: Object, context: Context[Params]) -> Findings:
     params, cluster = context.params, context.cluster
@@ -46,7 +56,8 @@ def check(node: Object, context: Context[Params]) -> Findings:
     if found.size:
         size = show(found.resource, found.size)
         short = (
-            f"{found.vms} of its VMs need {size} of memory each or more, and the others have {found.places} such places"
+            f"{found.vms} of its VMs need {size} of memory each or more, and the others have "
+            f"{found.places} such places"
         )
     else:
         needed, free = show(found.resource, found.needed), show(found.resource, found.free)
@@ -56,7 +67,8 @@ def check(node: Object, context: Context[Params]) -> Findings:
         path,
         check.first_that_fits(
             path,
-            f"{problem}. Add nodes in other zones or stop VMs; see virt-admit outage --zone {found.loss.zone}.",
+            f"{problem}. Add nodes in other zones or stop VMs; see virt-admit outage --zone "
+            f"{found.loss.zone}.",
             f"{problem}. Add nodes in other zones or stop VMs.",
         ),
         value=found.loss.zone,

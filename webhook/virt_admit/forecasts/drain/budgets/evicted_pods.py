@@ -15,14 +15,18 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def is_of_vm(pod: Object) -> bool:
-    """Return whether the pod runs a VM or attaches its volumes: KubeVirt moves these with the VM."""
+    """Return whether the pod runs a VM or attaches its volumes:
+    KubeVirt moves these with the VM.
+    """
     return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
 
 
 def keeps_no_data(pod: Object) -> bool:
-    """Return whether the emptyDir volumes of a pod have no data of value: those of KubeVirt have sockets and profiles.
+    """Return whether the emptyDir volumes of a pod have no data of value: those of KubeVirt have
+    sockets and profiles.
 
-    Source: kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go#attachProfileVolume.
+    Source:
+    kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go#attachProfileVolume.
     """
     return is_of_vm(pod) or pod.labels.get("kubevirt.io", "").startswith("virt-")
 
@@ -44,17 +48,23 @@ def has_nothing_to_evict(node: str, cluster: Cluster) -> bool:
 
 
 def is_evicted(pod: Object) -> bool:
-    """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
+    """Return whether a drain evicts the pod: not those of DaemonSets, of files,
+    and those that have ended.
+    """
     return not is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
 
 
 def lingers(pod: Object) -> bool:
-    """Return whether a pod has ended and is being deleted: ``kubectl drain`` waits until it is gone, too."""
+    """Return whether a pod has ended and is being deleted:
+    ``kubectl drain`` waits until it is gone, too.
+    """
     return pod.deleted and pod.at("status", "phase").text in FINISHED and not is_left_alone(pod)
 
 
 def is_left_alone(pod: Object) -> bool:
-    """Return whether no drain touches the pod: it is of a DaemonSet, or the kubelet runs it from a file."""
+    """Return whether no drain touches the pod: it is of a DaemonSet,
+    or the kubelet runs it from a file.
+    """
     owner = pod.controller
     return MIRROR in pod.annotations or (owner is not None and owner["kind"].text == "DaemonSet")
 

@@ -1,7 +1,8 @@
 """Whether a budget lets pods go that are not ready: its ``unhealthyPodEvictionPolicy``.
 
-By default such a pod is evicted only while enough others are healthy. With ``AlwaysAllow`` it always is, whatever the
-budget counts. The field is alpha in Kubernetes 1.26, on by default from 1.27, stable in 1.31 (KEP-3017). Source:
+By default such a pod is evicted only while enough others are healthy. With ``AlwaysAllow`` it
+always is, whatever the budget counts. The field is alpha in Kubernetes 1.26, on by default from
+1.27, stable in 1.31 (KEP-3017). Source:
 kubernetes/kubernetes:pkg/registry/core/pod/storage/eviction.go#Create.
 """
 
@@ -21,10 +22,14 @@ _MANAGED: Final = "app.kubernetes.io/managed-by"
 
 
 def lets_go(pod: Object, budget: Object) -> bool:
-    """Return whether the Eviction API evicts a pod since it is not ready, whatever the budget allows otherwise."""
+    """Return whether the Eviction API evicts a pod since it is not ready,
+    whatever the budget allows otherwise.
+    """
     if not is_unready(pod):
         return False
-    healthy, desired = (budget.at("status", key).integer or 0 for key in ("currentHealthy", "desiredHealthy"))
+    healthy, desired = (
+        budget.at("status", key).integer or 0 for key in ("currentHealthy", "desiredHealthy")
+    )
     return is_always(budget) or (desired > 0 and healthy >= desired)
 
 
@@ -39,16 +44,24 @@ def is_unready(pod: Object) -> bool:
 
 
 def choice(pod: Object, budget: Object, cluster: Cluster) -> str:
-    """Return the words after a remedy that name the policy; empty: it would not let this pod go, or an operator decides."""
+    """Return the words after a remedy that name the policy; empty: it would not let this pod go, or
+    an operator decides.
+    """
     if not is_unready(pod) or is_owned(budget) or not may_exist(cluster):
         return ""
     return f", or set {FIELD}: {ALWAYS} in the budget, which lets pods go that are not ready"
 
 
 def is_owned(budget: Object) -> bool:
-    """Return whether an operator or another object writes a budget, so that it would take a change back."""
+    """Return whether an operator or another object writes a budget,
+    so that it would take a change back.
+    """
     managed = (budget.labels.get(_MANAGED) or "").endswith("operator")
-    return managed or operator_budgets.operator(budget) is not None or budget.metadata["ownerReferences"].present
+    return (
+        managed
+        or operator_budgets.operator(budget) is not None
+        or budget.metadata["ownerReferences"].present
+    )
 
 
 def may_exist(cluster: Cluster) -> bool:

@@ -1,7 +1,10 @@
-"""PodDisruptionBudgets of Longhorn: they keep the last copy of a volume reachable while a node is drained.
+"""PodDisruptionBudgets of Longhorn: they keep the last copy of a volume reachable while a node is
+drained.
 
-Sources: longhorn/longhorn-manager:controller/instance_manager_controller.go#canDeleteInstanceManagerPDB,
-:datastore/longhorn.go#ListVolumePDBProtectedHealthyReplicasRO, :controller/kubernetes_pdb_controller.go#reconcile.
+Sources:
+longhorn/longhorn-manager:controller/instance_manager_controller.go#canDeleteInstanceManagerPDB,
+:datastore/longhorn.go#ListVolumePDBProtectedHealthyReplicasRO,
+:controller/kubernetes_pdb_controller.go#reconcile.
 """
 
 from __future__ import annotations
@@ -10,7 +13,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
-from virt_admit.forecasts.drain.budgets import longhorn_copies, longhorn_instances, operator_eviction
+from virt_admit.forecasts.drain.budgets import (
+    longhorn_copies,
+    longhorn_instances,
+    operator_eviction,
+)
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -22,7 +29,13 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
 )
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING, LONGHORN_VOLUME, NODE, PDB
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_REPLICA,
+    LONGHORN_SETTING,
+    LONGHORN_VOLUME,
+    NODE,
+    PDB,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
@@ -62,7 +75,8 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     setting = cluster.get(LONGHORN_SETTING, namespace, "node-drain-policy")
     policy = (setting["value"].text if setting is not None else None) or _BY_DEFAULT
     waits = OperatorAnswer(
-        Way.WAITS, f"Longhorn removes it once the VMs and pods with its volumes have left node {node}"
+        Way.WAITS,
+        f"Longhorn removes it once the VMs and pods with its volumes have left node {node}",
     )
     if policy == "always-allow":
         return waits
@@ -77,25 +91,33 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         kept = [
             replica
             for replica in here
-            if not (stopped_may_go and _is_stopped(replica)) and _is_last(replica, elsewhere, cluster)
+            if not (stopped_may_go and _is_stopped(replica))
+            and _is_last(replica, elsewhere, cluster)
         ]
     if not kept:
         return waits
     if policy.startswith("block-for-eviction"):
-        raise Unseen(f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space")
+        raise Unseen(
+            f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
+        )
     volumes = sorted({replica.at("spec", "volumeName").text or replica.name for replica in kept})
     copies = cluster.cached(longhorn_copies.healthy)
     cordoned = [
         found
-        for name in sorted({on for volume in volumes for on in copies.get((namespace, volume), ())} - {node})
-        if (found := cluster.get(NODE, "", name)) is not None and found.at("spec", "unschedulable").boolean
+        for name in sorted(
+            {on for volume in volumes for on in copies.get((namespace, volume), ())} - {node}
+        )
+        if (found := cluster.get(NODE, "", name)) is not None
+        and found.at("spec", "unschedulable").boolean
     ]
     waiting = {each.name for each in cordoned}
-    alone = [volume for volume in volumes if waiting.isdisjoint(copies.get((namespace, volume), ()))]
+    alone = [
+        volume for volume in volumes if waiting.isdisjoint(copies.get((namespace, volume), ()))
+    ]
     if not alone:
         reason = (
-            f"the other healthy copies of {_titles(volumes, eviction)} are on nodes that are cordoned "
-            f"({names(sorted(waiting))}), which Longhorn does not count"
+            f"the other healthy copies of {_titles(volumes, eviction)} are on nodes that are "
+            f"cordoned ({names(sorted(waiting))}), which Longhorn does not count"
         )
         words, command = maintenance_updates.way_back(cordoned[0])
         return OperatorAnswer(Way.NOW, reason, typed(f"{words[0].upper()}{words[1:]}", command))
@@ -110,18 +132,31 @@ def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     found = [cluster.get(LONGHORN_VOLUME, namespace, name) for name in volumes]
     known = [volume for volume in found if volume is not None]
-    here = len(known) == len(volumes) and all(each.at("status", "currentNodeID").text == node for each in known)
-    users = sorted({vmi for volume in known for vmi in _migrating(volume, node, cluster)}) if may_stop and here else []
+    here = len(known) == len(volumes) and all(
+        each.at("status", "currentNodeID").text == node for each in known
+    )
+    users = (
+        sorted({vmi for volume in known for vmi in _migrating(volume, node, cluster)})
+        if may_stop and here
+        else []
+    )
     if may_stop and here and not users:
-        raise Unseen(f"the replicas of {_titles(volumes, eviction)} stop only if no VM starts elsewhere with them")
+        raise Unseen(
+            f"the replicas of {_titles(volumes, eviction)} stop only if no VM starts elsewhere "
+            "with them"
+        )
     healthy = max(_number_here(volume, eviction) for volume in volumes)
     copy = f"all {healthy} healthy copies" if healthy > 1 else "the only healthy copy"
-    reason = f"{copy} of {_titles(volumes, eviction)} {'are' if healthy > 1 else 'is'} on node {node}"
+    reason = (
+        f"{copy} of {_titles(volumes, eviction)} {'are' if healthy > 1 else 'is'} on node {node}"
+    )
     if users:
         reason += f", and VM {names(users)} needs them there after its migration, too"
     wanted = max((each.at("spec", "numberOfReplicas").integer or 0 for each in known), default=0)
     rebuilding = len(known) == len(volumes) and all(
-        (each.at("spec", "numberOfReplicas").integer or 0) > max(1, _number_here(each.name, eviction)) for each in known
+        (each.at("spec", "numberOfReplicas").integer or 0)
+        > max(1, _number_here(each.name, eviction))
+        for each in known
     )
     if rebuilding:
         detached = all(each.at("status", "state").text == "detached" for each in known)
@@ -131,34 +166,53 @@ def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -
             else "Wait"
         )
         return OperatorAnswer(
-            Way.NOW, reason, f"{first} until Longhorn has rebuilt a copy on another node that is not cordoned."
+            Way.NOW,
+            reason,
+            f"{first} until Longhorn has rebuilt a copy on another node that is not cordoned.",
         )
     elsewhere = " and replicaSoftAntiAffinity: disabled" if healthy > 1 else ""
-    remedy = f"Add a replica: set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the Longhorn volume."
+    remedy = (
+        f"Add a replica: set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the "
+        "Longhorn volume."
+    )
     return OperatorAnswer(Way.NEVER, reason, remedy)
 
 
 def _migrating(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
-    """Yield the VMs of a node that take a volume with them to another node. Raises Unseen after those that are known."""
+    """Yield the VMs of a node that take a volume with them to another node.
+
+    Raises Unseen after those that are known.
+    """
     status = volume.at("status", "kubernetesStatus")
     namespace, claim = status["namespace"].text, status["pvcName"].text
     for vmi in vmis.on_node(cluster, node) if namespace and claim else ():
         spec = vmi["spec"]
-        used = vmi.namespace == namespace and claim in {*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)}
+        used = vmi.namespace == namespace and claim in {
+            *launcher_pod.claims(spec),
+            *launcher_pod.attached_claims(spec),
+        }
         if used and not vmi.deleted and vmi_evictions.eviction(vmi, cluster) is Eviction.MIGRATES:
             yield vmi.full_name
 
 
 def _number_here(volume: str, eviction: PodEviction) -> int:
     """Return how many healthy replicas of a volume are on the node that is drained."""
-    replicas = eviction.cluster.cached(longhorn_copies.by_node).get((eviction.budget.namespace, eviction.node), ())
-    return sum(longhorn_copies.is_healthy(each) and each.at("spec", "volumeName").text == volume for each in replicas)
+    replicas = eviction.cluster.cached(longhorn_copies.by_node).get(
+        (eviction.budget.namespace, eviction.node), ()
+    )
+    return sum(
+        longhorn_copies.is_healthy(each) and each.at("spec", "volumeName").text == volume
+        for each in replicas
+    )
 
 
 def _titles(volumes: list[str], eviction: PodEviction) -> str:
     """Return volumes with their claims; a single one also with what uses it."""
     titles = [
-        f"{name}{_claim(find(eviction.cluster, LONGHORN_VOLUME, eviction.budget.namespace, name), len(volumes) == 1)}"
+        (
+            f"{name}"
+            f"{_claim(find(eviction.cluster, LONGHORN_VOLUME, eviction.budget.namespace, name), len(volumes) == 1)}"  # noqa: E501
+        )
         for name in volumes
     ]
     return f"Longhorn volume{'s' if len(volumes) > 1 else ''} {names(titles)}"
@@ -171,7 +225,11 @@ def _claim(volume: Object | None, alone: bool) -> str:
     name = f"claim {status['namespace'].text}/{claim}"
     if not alone or volume.at("status", "state").text != "detached":
         return f" ({name})"
-    workloads = {each["workloadName"].text for each in status["workloadsStatus"].items() if each["workloadName"].text}
+    workloads = {
+        each["workloadName"].text
+        for each in status["workloadsStatus"].items()
+        if each["workloadName"].text
+    }
     return (
         f" ({name} of {names(sorted(workloads))}, which does not run)"
         if workloads
@@ -180,27 +238,43 @@ def _claim(volume: Object | None, alone: bool) -> str:
 
 
 def _is_stopped(replica: Object) -> bool:
-    return replica.at("spec", "desireState").text == replica.at("status", "currentState").text == "stopped"
+    return (
+        replica.at("spec", "desireState").text
+        == replica.at("status", "currentState").text
+        == "stopped"
+    )
 
 
 def _is_last(replica: Object, nodes: set[str], cluster: Cluster) -> bool:
-    """Return whether none of these nodes has a healthy copy of the volume. A replica never used holds no data."""
+    """Return whether none of these nodes has a healthy copy of the volume.
+
+    A replica never used holds no data.
+    """
     spec = replica["spec"]
     if not spec["healthyAt"].text and not spec["failedAt"].text:
         return False
-    copies = cluster.cached(longhorn_copies.healthy).get((replica.namespace, spec["volumeName"].text or ""), set())
+    copies = cluster.cached(longhorn_copies.healthy).get(
+        (replica.namespace, spec["volumeName"].text or ""), set()
+    )
     return copies.isdisjoint(nodes)
 
 
 def _protected_nodes(namespace: str, cluster: Cluster) -> set[str]:
     """Return the schedulable nodes whose instance manager has a budget."""
-    budgets = (selected_labels(budget) for budget in cluster.list(PDB, namespace) if is_instance_manager(budget))
+    budgets = (
+        selected_labels(budget)
+        for budget in cluster.list(PDB, namespace)
+        if is_instance_manager(budget)
+    )
     marked = {labels[_LONGHORN_NODE] for labels in budgets if _LONGHORN_NODE in labels}
     return {node for node in marked if is_schedulable(node, cluster)}
 
 
 def is_csi(budget: Object) -> bool:
-    return budget.name in ("csi-attacher", "csi-provisioner") and selected_labels(budget).get("app") == budget.name
+    return (
+        budget.name in ("csi-attacher", "csi-provisioner")
+        and selected_labels(budget).get("app") == budget.name
+    )
 
 
 def csi(eviction: PodEviction) -> OperatorAnswer:
@@ -209,6 +283,8 @@ def csi(eviction: PodEviction) -> OperatorAnswer:
     if eviction.never:
         reason = f"{eviction.never}, and Longhorn keeps it while a volume is attached"
         return OperatorAnswer(
-            Way.NEVER, reason, f"Run three replicas of {eviction.budget.name}, as Longhorn does by default."
+            Way.NEVER,
+            reason,
+            f"Run three replicas of {eviction.budget.name}, as Longhorn does by default.",
         )
     return not_ready(f"a pod of {eviction.budget.name}")

@@ -13,7 +13,9 @@ from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 
-READS: Final[Reads] = {LONGHORN_REPLICA: ("spec.volumeName", "spec.nodeID", "spec.healthyAt", "spec.failedAt")}
+READS: Final[Reads] = {
+    LONGHORN_REPLICA: ("spec.volumeName", "spec.nodeID", "spec.healthyAt", "spec.failedAt")
+}
 
 
 def is_healthy(replica: Object) -> bool:
@@ -24,7 +26,9 @@ def by_node(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the replicas by namespace and node."""
     found: dict[tuple[str, str], list[Object]] = {}
     for replica in cluster.known(LONGHORN_REPLICA):
-        found.setdefault((replica.namespace, replica.at("spec", "nodeID").text or ""), []).append(replica)
+        found.setdefault((replica.namespace, replica.at("spec", "nodeID").text or ""), []).append(
+            replica
+        )
     return found
 
 

@@ -1,7 +1,9 @@
-"""Volumes that Longhorn keeps attached to two nodes, long after the migration of their VM has ended.
+"""Volumes that Longhorn keeps attached to two nodes,
+long after the migration of their VM has ended.
 
-Longhorn ends the migration of a volume only when Kubernetes has removed the attachment of one of both nodes, and its engine
-there keeps the budget. Sources: longhorn/longhorn-manager:controller/volume_attachment_controller.go
+Longhorn ends the migration of a volume only when Kubernetes has removed the attachment of one of
+both nodes, and its engine there keeps the budget. Sources:
+longhorn/longhorn-manager:controller/volume_attachment_controller.go
 #handleVolumeMigrationConfirmation, #handleVolumeMigrationRollback; longhorn/longhorn#11149;
 longhorn/website:content/kb/troubleshooting-rwx-volume-migration-stuck.md.
 """
@@ -17,7 +19,13 @@ from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_VOLUME, POD, VMI, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_ENGINE,
+    LONGHORN_VOLUME,
+    POD,
+    VMI,
+    VOLUME_ATTACHMENT,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
@@ -30,25 +38,34 @@ READS: Final[Reads] = union(
     volume_attachments.READS,
     {
         LONGHORN_ENGINE: ("spec.volumeName", "status.instanceManagerName"),
-        LONGHORN_VOLUME: ("status.currentNodeID", "status.currentMigrationNodeID", "status.kubernetesStatus"),
+        LONGHORN_VOLUME: (
+            "status.currentNodeID",
+            "status.currentMigrationNodeID",
+            "status.kubernetesStatus",
+        ),
         POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
         VMI: ("spec.volumes", "spec.utilityVolumes", "status.migrationState", "status.nodeName"),
     },
 )
 
 _DETACHED: Final = datetime.timedelta(minutes=10)
-"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended (``maxWaitForUnmountDuration``)."""
+"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended
+(``maxWaitForUnmountDuration``).
+"""
 
 
 def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
-    """Return which volumes stay attached to the node, although their VMs run on another one; None: none does.
+    """Return which volumes stay attached to the node, although their VMs run on another one; None:
+    none does.
 
     Raises:
         Unseen: the engines, their volumes or the migrations of the VMs cannot be read.
     """
     cluster, node = eviction.cluster, eviction.node
     kept = {
-        volume.name: (volume, vmi) for volume in _migrating(manager, eviction) for vmi in _moved(volume, node, cluster)
+        volume.name: (volume, vmi)
+        for volume in _migrating(manager, eviction)
+        for vmi in _moved(volume, node, cluster)
     }
     if not kept:
         return None
@@ -62,10 +79,12 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
     )
     return OperatorAnswer(
         Way.NOW,
-        f"Longhorn has not ended the migration of volume {names(sorted(kept), 80)}: its engine still runs on {node}, though "
-        f"VM {names(sorted({vmi.full_name for vmi in guests}), 80)} runs on {where} alone",
+        f"Longhorn has not ended the migration of volume {names(sorted(kept), 80)}: its engine "
+        f"still runs on {node}, though VM {names(sorted({vmi.full_name for vmi in guests}), 80)} "
+        f"runs on {where} alone",
         typed(
-            f"See that no container of the VM runs on {node}, then delete the VolumeAttachment of {node}, not that of {where}",
+            f"See that no container of the VM runs on {node}, then delete the VolumeAttachment of "
+            f"{node}, not that of {where}",
             command,
         ),
     )
@@ -88,21 +107,31 @@ def _migrating(manager: Object, eviction: PodEviction) -> Iterator[Object]:
 
 def _other_node(volume: Object, node: str) -> str:
     """Return the other node of a volume that migrates; empty: it does not migrate."""
-    source, target = volume.at("status", "currentNodeID").text, volume.at("status", "currentMigrationNodeID").text
+    source, target = (
+        volume.at("status", "currentNodeID").text,
+        volume.at("status", "currentMigrationNodeID").text,
+    )
     both = {source or "", target or ""} - {""}
     return next(iter(both - {node}), "") if node in both else ""
 
 
 def _moved(volume: Object, node: str, cluster: Cluster) -> Iterator[Object]:
-    """Yield the VM that uses a volume, if it has long run on the other node and no longer migrates."""
+    """Yield the VM that uses a volume, if it has long run on the other node and no longer
+    migrates.
+    """
     seen = volume.at("status", "kubernetesStatus")
     namespace, claim = seen["namespace"].text or "", seen["pvcName"].text or ""
     for vmi in entry(cluster, vmis.by_node, _other_node(volume, node)) or ():
         spec = vmi["spec"]
-        if vmi.namespace != namespace or claim not in {*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)}:
+        if vmi.namespace != namespace or claim not in {
+            *launcher_pod.claims(spec),
+            *launcher_pod.attached_claims(spec),
+        }:
             continue
         over = clock.since(vmi.at("status", "migrationState", "endTimestamp").text, cluster)
-        pods = running_launchers.launchers(cluster).by_vmi.get((vms.namespace_of(vmi), vmi.name), ())
+        pods = running_launchers.launchers(cluster).by_vmi.get(
+            (vms.namespace_of(vmi), vmi.name), ()
+        )
         here = any(pod.at("spec", "nodeName").text == node for pod in pods)
         if (
             over is not None
@@ -116,5 +145,7 @@ def _moved(volume: Object, node: str, cluster: Cluster) -> Iterator[Object]:
 def _attachments(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
     """Yield the names of the attachments of a volume to a node, as far as they are known."""
     name = volume.at("status", "kubernetesStatus", "pvName").text or volume.name
-    found = (each for each in cluster.known(VOLUME_ATTACHMENT) if volume_attachments.volume(each) == name)
+    found = (
+        each for each in cluster.known(VOLUME_ATTACHMENT) if volume_attachments.volume(each) == name
+    )
     yield from (each.name for each in found if each.at("spec", "nodeName").text == node)

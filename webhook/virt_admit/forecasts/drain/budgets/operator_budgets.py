@@ -1,11 +1,14 @@
-"""PodDisruptionBudgets that an operator writes: whether it makes way for a drain, waits, or really refuses.
+"""PodDisruptionBudgets that an operator writes: whether it makes way for a drain, waits,
+or really refuses.
 
-The form of such a budget says little: the operator moves or removes it when a node is cordoned, and writes it back when
-another client changes it. It often protects the last copy of data. Sources:
+The form of such a budget says little: the operator moves or removes it when a node is cordoned, and
+writes it back when another client changes it. It often protects the last copy of data. Sources:
 rook/rook:pkg/operator/ceph/cluster/mon/drain.go#reconcileMonPDB;
-cloudnative-pg/cloudnative-pg:pkg/specs/poddisruptionbudget.go, :internal/controller/replicas.go#reconcileTargetPrimaryFromPods;
-noobaa/noobaa-operator:pkg/cnpg (OpenShift Data Foundation has its own build of it, with another API group);
-strimzi/drain-cleaner:README.md; elastic/cloud-on-k8s:pkg/controller/elasticsearch/pdb/reconcile_default.go;
+cloudnative-pg/cloudnative-pg:pkg/specs/poddisruptionbudget.go,
+:internal/controller/replicas.go#reconcileTargetPrimaryFromPods; noobaa/noobaa-operator:pkg/cnpg
+(OpenShift Data Foundation has its own build of it, with another API group);
+strimzi/drain-cleaner:README.md;
+elastic/cloud-on-k8s:pkg/controller/elasticsearch/pdb/reconcile_default.go;
 openshift/cluster-image-registry-operator:pkg/resource/poddisruptionbudget.go.
 """
 
@@ -69,7 +72,9 @@ class Operator(NamedTuple):
     wrote: Callable[[Object], bool]
     """Whether a budget is one of its own."""
     judge: Callable[[PodEviction], OperatorAnswer | None]
-    """What it does about an eviction. None: nothing, so that the form of the budget decides. Raises Unseen."""
+    """What it does about an eviction. None: nothing, so that the form of the budget decides.
+    Raises Unseen.
+    """
 
 
 class Owner(NamedTuple):
@@ -89,7 +94,9 @@ def operator(budget: Object) -> Operator | None:
 
 
 def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> OperatorAnswer | None:
-    """Return what the operator of a budget does about the eviction of a pod. None: the form of the budget decides.
+    """Return what the operator of a budget does about the eviction of a pod.
+
+    None: the form of the budget decides.
 
     Args:
         never: why the form of the budget can never allow an eviction; empty: it can.
@@ -108,11 +115,15 @@ def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Operator
 
 
 def _shown(answer: OperatorAnswer | None, budget: Object) -> OperatorAnswer | None:
-    """Return an answer whose remedy has the command that shows the object with the cause: the budget shows none."""
+    """Return an answer whose remedy has the command that shows the object with the cause:
+    the budget shows none.
+    """
     if answer is None or not answer.remedy or answer.of_pods or "kubectl " in answer.remedy:
         return answer
     owners = ((kinds.find(each.group, each.kind), each.name) for each in _owners(budget))
-    command = next((kubectl("describe", kind, name, budget.namespace) for kind, name in owners if kind), "")
+    command = next(
+        (kubectl("describe", kind, name, budget.namespace) for kind, name in owners if kind), ""
+    )
     return answer._replace(remedy=typed(answer.remedy, command))
 
 
@@ -125,11 +136,17 @@ def _owners(budget: Object) -> Iterator[Owner]:
 def _owner(budget: Object, *groups: str) -> Owner | None:
     """Return the owner of a budget whose API group is one of these or below one of these."""
     return next(
-        (owner for owner in _owners(budget) for group in groups if f".{owner.group}".endswith(f".{group}")), None
+        (
+            owner
+            for owner in _owners(budget)
+            for group in groups
+            if f".{owner.group}".endswith(f".{group}")
+        ),
+        None,
     )
 
 
-# --- Rook-Ceph ---------------------------------------------------------------------------------------------------
+# --- Rook-Ceph ------------------------------------------------------------------------------------
 
 _ROOK: Final = "ceph.rook.io"
 _DOMAIN: Final = "topology-location-"
@@ -141,7 +158,9 @@ def _is_of_rook(budget: Object) -> bool:
 
 
 def _is_of_monitors(budget: Object) -> bool:
-    return budget.name == "rook-ceph-mon-pdb" and selected_labels(budget).get("app") == "rook-ceph-mon"
+    return (
+        budget.name == "rook-ceph-mon-pdb" and selected_labels(budget).get("app") == "rook-ceph-mon"
+    )
 
 
 def _rook(eviction: PodEviction) -> OperatorAnswer | None:
@@ -154,7 +173,12 @@ def _rook(eviction: PodEviction) -> OperatorAnswer | None:
     if eviction.allowed:
         return GOES
     if _is_of_monitors(eviction.budget):
-        if any(map(_leaves_budgets_alone, eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))):
+        if any(
+            map(
+                _leaves_budgets_alone,
+                eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace),
+            )
+        ):
             return None
         remedy = "Wait until all monitors are in the quorum, or repair them."
         return OperatorAnswer(Way.NOW, "a Ceph monitor is down", remedy, of_pods=True)
@@ -169,54 +193,79 @@ def _leaves_budgets_alone(ceph: Object) -> bool:
     return ceph.at("spec", "disruptionManagement", "managePodBudgets").boolean is False
 
 
-# --- databases and queues ----------------------------------------------------------------------------------------
+# --- databases and queues -------------------------------------------------------------------------
 
 
 _CNPG: Final = (CNPG_CLUSTER.group, NOOBAA_CLUSTER.group)
 
 
 def _cloudnative_pg(eviction: PodEviction) -> OperatorAnswer:
-    """CloudNativePG makes a ready replica on another node the primary when the node of the primary is cordoned."""
+    """CloudNativePG makes a ready replica on another node the primary when the node of the primary
+    is cordoned.
+    """
     if eviction.allowed:
         return GOES
     owner, namespace = _owner(eviction.budget, *_CNPG), eviction.budget.namespace
     if owner is None or not eviction.budget.name.endswith("-primary"):
         return not_ready(f"a replica of {owner}")
     if any(_is_standby(pod, owner.name, eviction) for pod in eviction.pods):
-        return OperatorAnswer(Way.WAITS, f"CloudNativePG moves the primary of {owner} to a replica on another node")
+        return OperatorAnswer(
+            Way.WAITS, f"CloudNativePG moves the primary of {owner} to a replica on another node"
+        )
     kind = NOOBAA_CLUSTER if owner.group == NOOBAA_CLUSTER.group else CNPG_CLUSTER
     cluster = eviction.cluster.get(kind, namespace, owner.name)
     if cluster is None:
         raise Unseen(f"{owner} does not exist")
     if cluster.at("spec", "instances").integer in (None, 1):
-        remedy = "Set instances: 2 in the Cluster, or open a maintenance window with its nodeMaintenanceWindow."
+        remedy = (
+            "Set instances: 2 in the Cluster, or open a maintenance window with its "
+            "nodeMaintenanceWindow."
+        )
         if above := cluster.controller:
             top = f"{above['kind'].text} {above['name'].text}"
-            remedy = f"Ask for a second instance in {top}, which owns {owner} and reverts changes of it."
-        return OperatorAnswer(Way.NEVER, f"{owner} has one instance, which CloudNativePG cannot move", remedy)
+            remedy = (
+                f"Ask for a second instance in {top}, which owns {owner} and reverts changes of it."
+            )
+        return OperatorAnswer(
+            Way.NEVER, f"{owner} has one instance, which CloudNativePG cannot move", remedy
+        )
     return not_ready(f"every replica of {owner} on other schedulable nodes")
 
 
 def _is_standby(pod: Object, cluster: str, eviction: PodEviction) -> bool:
     ours = pod.labels.get("cnpg.io/cluster") == cluster and not pod.deleted
-    return ours and is_ready(pod) and node_of(pod) != eviction.node and is_schedulable(node_of(pod), eviction.cluster)
+    return (
+        ours
+        and is_ready(pod)
+        and node_of(pod) != eviction.node
+        and is_schedulable(node_of(pod), eviction.cluster)
+    )
 
 
 def _strimzi(eviction: PodEviction) -> OperatorAnswer:
-    """Strimzi's Drain Cleaner refuses the eviction and lets the operator roll the pod to another node."""
+    """Strimzi's Drain Cleaner refuses the eviction and lets the operator roll the pod to another
+    node.
+    """
     if eviction.allowed:
         return GOES
     owner = _owner(eviction.budget, "strimzi.io")
     if drain_cleaner.is_installed(eviction.cluster):
         if silent := drain_cleaner.silence(eviction.cluster):
             reason = (
-                f"{eviction.never or 'it allows no disruption now'}, and {silent}, so nothing moves the pods of {owner}"
+                f"{eviction.never or 'it allows no disruption now'}, and {silent}, so nothing "
+                f"moves the pods of {owner}"
             )
             return OperatorAnswer(Way.NOW, reason, "Repair its pods, then drain again.")
-        return OperatorAnswer(Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation")
+        return OperatorAnswer(
+            Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation"
+        )
     if eviction.never:
-        remedy = f"Install Strimzi's Drain Cleaner, or set maxUnavailable: 1 in the template of {owner}."
-        return OperatorAnswer(Way.NEVER, f"{eviction.never}, and Strimzi has no Drain Cleaner here", remedy)
+        remedy = (
+            f"Install Strimzi's Drain Cleaner, or set maxUnavailable: 1 in the template of {owner}."
+        )
+        return OperatorAnswer(
+            Way.NEVER, f"{eviction.never}, and Strimzi has no Drain Cleaner here", remedy
+        )
     return not_ready(f"a pod of {owner}")
 
 
@@ -225,14 +274,20 @@ def _elasticsearch(eviction: PodEviction) -> OperatorAnswer:
     if eviction.allowed:
         return GOES
     owner = _owner(eviction.budget, "elasticsearch.k8s.elastic.co")
-    found = eviction.cluster.get(ELASTICSEARCH, eviction.budget.namespace, owner.name if owner else "")
+    found = eviction.cluster.get(
+        ELASTICSEARCH, eviction.budget.namespace, owner.name if owner else ""
+    )
     if found is None:
         raise Unseen(f"{owner} does not exist")
     health = found.at("status", "health").text or "unknown"
     if health != "green":
-        reason = f"the health of {owner} is {health}, and ECK allows no disruption until it is green"
+        reason = (
+            f"the health of {owner} is {health}, and ECK allows no disruption until it is green"
+        )
         why = "GET _cluster/allocation/explain says what keeps them"
-        return OperatorAnswer(Way.NOW, reason, f"Wait until {owner} is green, or assign all shards of it ({why}).")
+        return OperatorAnswer(
+            Way.NOW, reason, f"Wait until {owner} is green, or assign all shards of it ({why})."
+        )
     role = _single_role(found)
     if role:
         reason = f"{owner} has a single {role} node, and ECK allows no disruption of the cluster"
@@ -245,7 +300,10 @@ def _single_role(elasticsearch: Object) -> str:
     node_sets = list(elasticsearch.at("spec", "nodeSets").items())
     if sum(each["count"].integer or 0 for each in node_sets) < _SEVERAL:
         return ""
-    of_role = {role: sum(each["count"].integer or 0 for each in node_sets if _has(each, role)) for role in _ROLES}
+    of_role = {
+        role: sum(each["count"].integer or 0 for each in node_sets if _has(each, role))
+        for role in _ROLES
+    }
     return next((role for role, number in of_role.items() if number == 1), "")
 
 
@@ -254,7 +312,9 @@ _ROLES: Final = ("master", "data", "ingest")
 
 
 def _has(node_set: Field, role: str) -> bool:
-    """Return whether the nodes of a node set have a role: all roles, unless ``node.roles`` lists them."""
+    """Return whether the nodes of a node set have a role: all roles,
+    unless ``node.roles`` lists them.
+    """
     config = node_set["config"]
     roles = config["node.roles"] if config["node.roles"].present else config.at("node", "roles")
     return not roles.is_list or any(
@@ -262,7 +322,7 @@ def _has(node_set: Field, role: str) -> bool:
     )
 
 
-# --- OpenShift and KubeVirt --------------------------------------------------------------------------------------
+# --- OpenShift and KubeVirt -----------------------------------------------------------------------
 
 
 def _is_image_registry(budget: Object) -> bool:
@@ -274,35 +334,56 @@ def _image_registry(eviction: PodEviction) -> OperatorAnswer:
         return GOES
     if eviction.never:
         remedy = "Set replicas: 2 in the Config of the image registry."
-        return OperatorAnswer(Way.NEVER, f"{eviction.never}, and the registry operator keeps it", remedy)
+        return OperatorAnswer(
+            Way.NEVER, f"{eviction.never}, and the registry operator keeps it", remedy
+        )
     return not_ready("a pod of the image registry")
 
 
-_VIRT_COMPONENTS: Final = frozenset(("virt-api", "virt-controller", "virt-operator", "virt-exportproxy"))
+_VIRT_COMPONENTS: Final = frozenset(
+    ("virt-api", "virt-controller", "virt-operator", "virt-exportproxy")
+)
 
 
 def _is_of_virt_operator(budget: Object) -> bool:
-    managed = budget.labels.get("app.kubernetes.io/managed-by") in ("virt-operator", "kubevirt-operator")
-    return managed or (budget.name.endswith("-pdb") and selected_labels(budget).get("kubevirt.io") in _VIRT_COMPONENTS)
+    managed = budget.labels.get("app.kubernetes.io/managed-by") in (
+        "virt-operator",
+        "kubevirt-operator",
+    )
+    return managed or (
+        budget.name.endswith("-pdb")
+        and selected_labels(budget).get("kubevirt.io") in _VIRT_COMPONENTS
+    )
 
 
 def _virt_operator(eviction: PodEviction) -> OperatorAnswer:
-    """The budget demands all replicas but one, and virt-operator writes none for a single replica."""
+    """The budget demands all replicas but one,
+    and virt-operator writes none for a single replica.
+    """
     component = selected_labels(eviction.budget).get("kubevirt.io") or "KubeVirt"
     return GOES if eviction.allowed else not_ready(f"a replica of {component}")
 
 
-# --- operators that are not known --------------------------------------------------------------------------------
+# --- operators that are not known -----------------------------------------------------------------
 
 
 def _custom_owner(budget: Object) -> Owner | None:
     """Return the owner of a budget whose kind comes with a CustomResourceDefinition."""
-    return next((owner for owner in _owners(budget) if "." in owner.group and owner.group not in BUILT_IN_GROUPS), None)
+    return next(
+        (
+            owner
+            for owner in _owners(budget)
+            if "." in owner.group and owner.group not in BUILT_IN_GROUPS
+        ),
+        None,
+    )
 
 
 def _custom(eviction: PodEviction) -> OperatorAnswer | None:
     if eviction.never:
-        raise Unseen(f"{_custom_owner(eviction.budget)} writes it, and whether it makes way is not known")
+        raise Unseen(
+            f"{_custom_owner(eviction.budget)} writes it, and whether it makes way is not known"
+        )
     return None
 
 
@@ -313,7 +394,11 @@ _OPERATORS: Final = (
     Operator("CloudNativePG", lambda budget: _owner(budget, *_CNPG) is not None, _cloudnative_pg),
     Operator("Zalando's Postgres operator", postgres_budgets.wrote, postgres_budgets.judge),
     Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),
-    Operator("ECK", lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None, _elasticsearch),
+    Operator(
+        "ECK",
+        lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None,
+        _elasticsearch,
+    ),
     Operator("OpenShift", guard_budgets.is_guard, guard_budgets.guard),
     Operator("OpenShift", _is_image_registry, _image_registry),
     Operator("KubeVirt", _is_of_virt_operator, _virt_operator),

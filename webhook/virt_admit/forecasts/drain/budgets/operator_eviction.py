@@ -1,4 +1,6 @@
-"""The eviction of a pod whose PodDisruptionBudget an operator writes, and what the operator may answer."""
+"""The eviction of a pod whose PodDisruptionBudget an operator writes,
+and what the operator may answer.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class PodEviction:
 
     @property
     def allowed(self) -> int:
-        """The number of evictions that the budget allows now; a budget without a status allows none."""
+        """The number of evictions that the budget allows now;
+        a budget without a status allows none.
+        """
         return 0 if self.never else self.budget.at("status", "disruptionsAllowed").integer or 0
 
     @property
@@ -103,4 +107,6 @@ def is_schedulable(node: str, cluster: Cluster) -> bool:
 def not_ready(what: str) -> OperatorAnswer:
     """Return that the budget allows nothing until a pod of it is ready again."""
     reason = f"{what} is not ready, so it allows no disruption now"
-    return OperatorAnswer(Way.NOW, reason, "Wait until its pods are ready, or repair them.", of_pods=True)
+    return OperatorAnswer(
+        Way.NOW, reason, "Wait until its pods are ready, or repair them.", of_pods=True
+    )

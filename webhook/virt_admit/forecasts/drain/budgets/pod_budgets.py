@@ -22,15 +22,23 @@ def selecting(pod: Object, cluster: Cluster) -> Sequence[Object]:
     by_label = entry(cluster, _all_budgets, pod.namespace) or {}
     labels = pod.labels
     known = (budget for label in (None, *labels.items()) for budget in by_label.get(label, ()))
-    return sorted((budget for budget, selector in known if selector.matches(labels)), key=lambda budget: budget.name)
+    return sorted(
+        (budget for budget, selector in known if selector.matches(labels)),
+        key=lambda budget: budget.name,
+    )
 
 
 _ByLabel = dict[tuple[str, str] | None, list[tuple[Object, Selector]]]
-"""Budgets by a label that the pods must have; None: by none. A namespace may have a budget for each of its VMs."""
+"""Budgets by a label that the pods must have; None: by none.
+A namespace may have a budget for each of its VMs.
+"""
 
 
 def _all_budgets(cluster: Cluster) -> Mapping[str, _ByLabel]:
-    """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
+    """Return the budgets by namespace.
+
+    One without a selector selects no pod, one with an empty selector all.
+    """
     found: dict[str, _ByLabel] = {}
     for namespace, label, selecting in filter(None, each(cluster, PDB, _indexed)):
         found.setdefault(namespace, {}).setdefault(label, []).append(selecting)
@@ -38,7 +46,9 @@ def _all_budgets(cluster: Cluster) -> Mapping[str, _ByLabel]:
 
 
 def _indexed(budget: Object) -> tuple[str, tuple[str, str] | None, tuple[Object, Selector]] | None:
-    """Return the namespace of a budget, the label under which it is found, and the budget; None: it selects no pod."""
+    """Return the namespace of a budget, the label under which it is found, and the budget; None:
+    it selects no pod.
+    """
     given = budget.at("spec", "selector")
     if not given.is_map:
         return None
@@ -47,20 +57,28 @@ def _indexed(budget: Object) -> tuple[str, tuple[str, str] | None, tuple[Object,
 
 
 def _demanded(selector: Selector) -> tuple[str, str] | None:
-    """Return a label without which the selector matches nothing; None: it demands no single value."""
-    exact = (each for each in selector.requirements if each.operator == IN and len(each.values) == 1)
+    """Return a label without which the selector matches nothing; None:
+    it demands no single value.
+    """
+    exact = (
+        each for each in selector.requirements if each.operator == IN and len(each.values) == 1
+    )
     return min(((each.key, next(iter(each.values))) for each in exact), default=None)
 
 
 def never_allows(budget: Object, cluster: Cluster) -> str:
-    """Return why a budget can never allow an eviction, whatever the health of its pods; empty if it can."""
+    """Return why a budget can never allow an eviction, whatever the health of its pods;
+    empty if it can.
+    """
     return refuses_all(budget, _expected(budget, cluster)) or (
         "its pods have a controller without a scale" if lacks_scale(budget) else ""
     )
 
 
 def refuses_all(budget: Object, expected: int) -> str:
-    """Return why a budget never allows an eviction if it counts on this many pods; 0: their number is not known."""
+    """Return why a budget never allows an eviction if it counts on this many pods; 0:
+    their number is not known.
+    """
     spec = budget["spec"]
     most, least = spec["maxUnavailable"], spec["minAvailable"]
     if most.value in (0, "0", "0%"):
@@ -86,7 +104,9 @@ def _percent(text: str) -> int:
 
 
 def enough(budget: Object) -> int:
-    """Return the smallest number of pods of which a budget lets one go; 0: no number is enough, or it has none."""
+    """Return the smallest number of pods of which a budget lets one go; 0: no number is enough,
+    or it has none.
+    """
     least = budget.at("spec", "minAvailable")
     if budget.at("spec", "maxUnavailable").present or not least.present:
         return 0
@@ -97,12 +117,16 @@ def enough(budget: Object) -> int:
 
 
 def lacks_scale(budget: Object) -> bool:
-    """Whether the disruption controller cannot count the pods: only an integer ``minAvailable`` needs no scale."""
+    """Whether the disruption controller cannot count the pods:
+    only an integer ``minAvailable`` needs no scale.
+    """
     return budget.condition("DisruptionAllowed")["reason"].text == "SyncFailed"
 
 
 def refuses_since(budget: Object) -> str | None:
-    """Return since when a budget allows no disruption, RFC 3339; None: it does, or does not say it."""
+    """Return since when a budget allows no disruption, RFC 3339; None: it does,
+    or does not say it.
+    """
     told = budget.condition("DisruptionAllowed")
     return told["lastTransitionTime"].text if told["status"].text == "False" else None
 
@@ -110,7 +134,11 @@ def refuses_since(budget: Object) -> str | None:
 def lasting(since: str | None, cluster: Cluster) -> str:
     """Return for how long a budget has allowed no disruption; empty: that is not long."""
     age = clock.since(since, cluster)
-    return f"; it has allowed none for {clock.duration(age)}" if age is not None and age >= _LONG else ""
+    return (
+        f"; it has allowed none for {clock.duration(age)}"
+        if age is not None and age >= _LONG
+        else ""
+    )
 
 
 _LONG: Final = timedelta(minutes=10)
@@ -127,6 +155,9 @@ def _expected(budget: Object, cluster: Cluster) -> int:
 
 
 def selected(budget: Object, pods: Iterable[Object]) -> Iterator[Object]:
-    """Yield those of the pods in the namespace of a budget that it selects. Raises what ``pods`` raises."""
+    """Yield those of the pods in the namespace of a budget that it selects.
+
+    Raises what ``pods`` raises.
+    """
     selector = selectors.parse(budget.at("spec", "selector").value)
     return (pod for pod in pods if selector.matches(pod.labels))

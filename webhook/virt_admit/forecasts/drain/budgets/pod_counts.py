@@ -1,7 +1,8 @@
 """How many pods let a budget allow an eviction, and what sets their number.
 
-A share of the pods is rounded up, so that one pod more is often not enough: 80 % of two, three and four pods is all of
-them. Source: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
+A share of the pods is rounded up, so that one pod more is often not enough: 80 % of two, three and
+four pods is all of them. Source:
+kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.model.commands import argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, POD, REPLICA_SET, SCALED_OBJECT, STATEFUL_SET
+from virt_admit.model.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    POD,
+    REPLICA_SET,
+    SCALED_OBJECT,
+    STATEFUL_SET,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
@@ -21,13 +29,17 @@ READS: Final[Reads] = {
     POD: ("metadata.labels", "metadata.ownerReferences"),
     AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
     SCALED_OBJECT: ("spec.scaleTargetRef", "spec.minReplicaCount", "spec.maxReplicaCount"),
-    **dict.fromkeys((DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.ownerReferences", "spec.replicas")),
+    **dict.fromkeys(
+        (DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.ownerReferences", "spec.replicas")
+    ),
 }
 ONE_AT_A_TIME: Final = "set maxUnavailable: 1 instead of minAvailable"
 """What the owner of a budget may decide."""
 _WORKLOADS: Final = {each.kind: each for each in (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)}
 _HASH: Final = "pod-template-hash"
-"""The label of the pods of a Deployment: the name of their ReplicaSet is that of the Deployment and this hash."""
+"""The label of the pods of a Deployment: the name of their ReplicaSet is that of the Deployment and
+this hash.
+"""
 
 
 class PodOwner(NamedTuple):
@@ -61,12 +73,16 @@ def owner(pod: Object, cluster: Cluster) -> PodOwner | None:
         if above is None and kind == REPLICA_SET.kind and len(suffix) > 1 and name.endswith(suffix):
             kind, name = DEPLOYMENT.kind, name.removesuffix(suffix)
             above = find(cluster, DEPLOYMENT, pod.namespace, name)
-        found = PodOwner(kind, name, above, workloads.autoscaler(kind, pod.namespace, name, cluster))
+        found = PodOwner(
+            kind, name, above, workloads.autoscaler(kind, pod.namespace, name, cluster)
+        )
     return found
 
 
 def remedy(budget: Object, found: PodOwner | None) -> str:
-    """Return what makes a budget allow an eviction that it never allows by its form, as a sentence without its end."""
+    """Return what makes a budget allow an eviction that it never allows by its form,
+    as a sentence without its end.
+    """
     number = pod_budgets.enough(budget)
     if not number:
         return "No number of pods is enough, so let its owner set maxUnavailable: 1"
@@ -82,11 +98,15 @@ def _more(number: int, found: PodOwner | None) -> str:
     least, most = found.limits
     known = found.scaler.at("spec", most).integer
     both = f" and {most}" if known is not None and known < number else ""
-    return f"Set {least}{both} to {number} in {found.scaler.kind} {found.scaler.name}, which scales {found}"
+    return (
+        f"Set {least}{both} to {number} in {found.scaler.kind} {found.scaler.name}, which scales "
+        f"{found}"
+    )
 
 
 def command(budget: Object, found: PodOwner | None, cluster: Cluster) -> str:
-    """Return the command that runs as many pods as let one go; empty: no number does, or something else sets it.
+    """Return the command that runs as many pods as let one go; empty: no number does,
+    or something else sets it.
 
     An autoscaler that cannot be read would take a number back that is written in the workload.
     """
@@ -98,7 +118,9 @@ def command(budget: Object, found: PodOwner | None, cluster: Cluster) -> str:
         known = found.scaler.at("spec", most).integer
         limits = {least: number} | ({most: number} if known is not None and known < number else {})
         spec = {"spec": limits}
-        return merge_patch(kind, found.scaler.name, budget.namespace, spec) if kind is not None else ""
+        return (
+            merge_patch(kind, found.scaler.name, budget.namespace, spec) if kind is not None else ""
+        )
     if found.obj is None or found.kind not in _WORKLOADS or unlisted(cluster, AUTOSCALER):
         return ""
     replicas = found.obj.at("spec", "replicas").integer

@@ -2,7 +2,8 @@
 
 A controller or the pods move such a label from pod to pod, as Patroni does. So more pods do not
 help, and the pod can go once another one has the role. The disruption controller counts the pods
-that the selector matches: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
+that the selector matches:
+kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ def remedy(pod: Object, budget: Object, cluster: Cluster) -> str:
 
 
 def command(pod: Object, budget: Object, cluster: Cluster) -> str:
-    """Return the command that runs more pods; empty: that is not the way, or something else sets their number."""
+    """Return the command that runs more pods; empty: that is not the way,
+    or something else sets their number.
+    """
     if of_budget(pod, budget, cluster) is not None:
         return ""
     return pod_counts.command(budget, pod_counts.owner(pod, cluster), cluster)

@@ -1,4 +1,5 @@
-"""PodDisruptionBudgets that Rook writes for OSDs: one for all of them, and one of 0 for each domain while one is down.
+"""PodDisruptionBudgets that Rook writes for OSDs: one for all of them,
+and one of 0 for each domain while one is down.
 
 Source: rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsForOSDs.
 """
@@ -40,11 +41,15 @@ _HOST: Final = "topology-location-host"
 """Label of OSD pods: the name of their host in the CRUSH map."""
 _ID: Final = "ceph-osd-id"
 _SWITCHED: Final = datetime.timedelta(minutes=5)
-"""Rook looks every 30 s. An OSD that is down for longer has not made it let the others of its node go."""
+"""Rook looks every 30 s. An OSD that is down for longer has not made it let the others of its node
+go.
+"""
 
 
 def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
-    """Return what a budget of 0 waits for: Rook writes one for each failure domain but the one that is down."""
+    """Return what a budget of 0 waits for: Rook writes one for each failure domain but the one that
+    is down.
+    """
     budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
     if (own := _own_domain(eviction, label)) is not None:
         return own
@@ -54,7 +59,10 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     failed = [pod for pod in elsewhere if _has_failed(pod, eviction)]
     if failed:
         osds = _named(failed)
-        reason = f"{osds} on {where} is down although the node is up, and Rook lets no other node go until it is back"
+        reason = (
+            f"{osds} on {where} is down although the node is up, and Rook lets no other node go "
+            "until it is back"
+        )
         remedy = f"Repair {osds}, or remove it from Ceph if its disk is lost."
         return OperatorAnswer(Way.NOW, reason, remedy)
     reason = f"Ceph waits until {where} is back and its data is clean"
@@ -69,19 +77,25 @@ def _away(osds: Iterable[Object], cluster: Cluster) -> tuple[str, ...]:
 
 
 def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
-    """Return what holds a budget of 0 up in its own failure domain; None: OSDs elsewhere are down, or none is.
+    """Return what holds a budget of 0 up in its own failure domain; None: OSDs elsewhere are down,
+    or none is.
 
-    Rook can take two drains after each other for one of another domain (rook/rook#14730). The OSD that is evicted
-    already then cannot start on the cordoned node, and the next one may not leave.
+    Rook can take two drains after each other for one of another domain (rook/rook#14730). The OSD
+    that is evicted already then cannot start on the cordoned node, and the next one may not leave.
     """
     domain = selected_labels(eviction.budget)[label]
-    down = [pod for pod in eviction.pods if label in pod.labels and _ID in pod.labels and not is_ready(pod)]
+    down = [
+        pod
+        for pod in eviction.pods
+        if label in pod.labels and _ID in pod.labels and not is_ready(pod)
+    ]
     if not down or any(pod.labels[label] != domain for pod in down):
         return None
     hosts = sorted({node_of(pod) or pod.labels.get(_HOST, "") or domain for pod in down})
     osds = _named(down)
     reason = (
-        f"{osds} of {names(hosts)} itself is down, and Rook lets no further OSD of it go until Ceph's data is clean"
+        f"{osds} of {names(hosts)} itself is down, and Rook lets no further OSD of it go until "
+        "Ceph's data is clean"
     )
     cordoned = [host for host in hosts if _is_cordoned(host, eviction.cluster)]
     first = (
@@ -89,7 +103,9 @@ def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
         if cordoned
         else f"Repair {osds}, then"
     )
-    return OperatorAnswer(Way.NOW, reason, f"{first} wait until Ceph's data is clean, and drain again.")
+    return OperatorAnswer(
+        Way.NOW, reason, f"{first} wait until Ceph's data is clean, and drain again."
+    )
 
 
 def _is_cordoned(host: str, cluster: Cluster) -> bool:
@@ -98,11 +114,15 @@ def _is_cordoned(host: str, cluster: Cluster) -> bool:
 
 
 def _has_failed(pod: Object, eviction: PodEviction) -> bool:
-    """Return whether an OSD is down on a node that is Ready and not cordoned, so that no drain explains it."""
+    """Return whether an OSD is down on a node that is Ready and not cordoned,
+    so that no drain explains it.
+    """
     name = node_of(pod) or pod.labels.get(_HOST, "")
     node = eviction.cluster.get(NODE, "", name) if not is_ready(pod) and _ID in pod.labels else None
     return (
-        node is not None and node.condition("Ready")["status"].text == "True" and is_schedulable(name, eviction.cluster)
+        node is not None
+        and node.condition("Ready")["status"].text == "True"
+        and is_schedulable(name, eviction.cluster)
     )
 
 
@@ -111,11 +131,19 @@ def _named(osds: Iterable[Object]) -> str:
 
 
 def of_node(eviction: PodEviction) -> OperatorAnswer:
-    """Return what the budget of all OSDs does: the first OSD of a node goes, and Rook then lets the others go."""
+    """Return what the budget of all OSDs does: the first OSD of a node goes,
+    and Rook then lets the others go.
+    """
     osds = list(eviction.selected)
     if eviction.allowed >= sum(node_of(osd) == eviction.node for osd in osds):
         return GOES
-    owner = next((each["name"].text for each in eviction.budget.metadata["ownerReferences"].items()), None) or ""
+    owner = (
+        next(
+            (each["name"].text for each in eviction.budget.metadata["ownerReferences"].items()),
+            None,
+        )
+        or ""
+    )
     ceph = eviction.cluster.get(CEPH_CLUSTER, eviction.budget.namespace, owner)
     health = ceph.at("status", "ceph", "health").text if ceph is not None else None
     if health not in ("HEALTH_OK", "HEALTH_WARN"):
@@ -131,26 +159,31 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
     late = [osd for osd in here if _ID in osd.labels and _is_long_down(osd, eviction)]
     if not eviction.allowed and late:
         reason = (
-            f"it allows one OSD to be down, {_named(late)} of {eviction.node} is, and Rook has not let the other OSDs "
-            "of the node go"
+            f"it allows one OSD to be down, {_named(late)} of {eviction.node} is, and Rook has not "
+            "let the other OSDs of the node go"
         )
         remedy = (
-            "See the log of rook-ceph-operator. Releases before 1.13 do so only once placement groups are degraded, "
-            "which an OSD without data does not cause: update Rook."
+            "See the log of rook-ceph-operator. Releases before 1.13 do so only once placement "
+            "groups are degraded, which an OSD without data does not cause: update Rook."
         )
         return OperatorAnswer(Way.NOW, reason, remedy)
     return OperatorAnswer(
-        Way.WAITS, f"Rook lets all OSDs of node {eviction.node} go about 1 minute after the first one is down"
+        Way.WAITS,
+        f"Rook lets all OSDs of node {eviction.node} go about 1 minute after the first one is down",
     )
 
 
 def _is_beside(osd: Object, eviction: PodEviction) -> bool:
-    """Return whether an OSD is of the node that is drained; the pod of an evicted one is Pending without a node."""
+    """Return whether an OSD is of the node that is drained;
+    the pod of an evicted one is Pending without a node.
+    """
     host = eviction.pod.labels.get(_HOST)
     return node_of(osd) == eviction.node or (host is not None and osd.labels.get(_HOST) == host)
 
 
 def _is_long_down(osd: Object, eviction: PodEviction) -> bool:
-    changed = osd.condition("Ready")["lastTransitionTime"].text or osd.metadata["creationTimestamp"].text
+    changed = (
+        osd.condition("Ready")["lastTransitionTime"].text or osd.metadata["creationTimestamp"].text
+    )
     age = clock.since(changed, eviction.cluster)
     return age is not None and age > _SWITCHED

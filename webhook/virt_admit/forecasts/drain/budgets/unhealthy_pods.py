@@ -27,7 +27,9 @@ from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 _PORTWORX: Final = "px/service"
-"""Label of nodes with which an administrator stops Portworx there (docs.portworx.com: reference/node-labels)."""
+"""Label of nodes with which an administrator stops Portworx there (docs.portworx.com:
+reference/node-labels).
+"""
 _RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in CONTAINERS)
 READS: Final[Reads] = union(
     pod_starts.READS,
@@ -62,19 +64,30 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
         if (only := waiting_pods.only_here(each, here, cluster)) is not None:
             return only
     stopped = next(filter(None, (_stopped(each, cluster) for each in found)), "")
-    ill = [(each, why) for each in (*found, pod) if _is_unhealthy(each) and (why := _failure(each, cluster))]
+    ill = [
+        (each, why)
+        for each in (*found, pod)
+        if _is_unhealthy(each) and (why := _failure(each, cluster))
+    ]
     if ill and not stopped:
         first, why = next((found for found in ill if found[0] is pod), ill[0])
         crash = _of_crash(first, cluster)
         why, command = crash or (why, _describe(first))
         example = f"{first.name}: " if len(ill) > 1 else ""
-        whose, because = names(sorted(each.name for each, _ in ill), _SHOWN), f"{example}{why.rstrip('.')}"
+        whose, because = (
+            names(sorted(each.name for each, _ in ill), _SHOWN),
+            f"{example}{why.rstrip('.')}",
+        )
         reason = f"{whose} cannot start{f': {because}' if '(' in because else f' ({because})'}"
         cause = pod_starts.remedy(first, cluster) if crash is None else ""
-        if command_of(cause) not in ("", command):  # a part of the cluster fails, not the pod itself
+        # a part of the cluster fails, not the pod itself
+        if command_of(cause) not in ("", command):
             words = f"{advice_of(cause).rstrip('.')}{choice}"
             return HeldUp(reason, typed(words, command_of(cause)))
-        return HeldUp(reason, typed(f"Repair these pods, which do not become healthy by themselves{choice}", command))
+        return HeldUp(
+            reason,
+            typed(f"Repair these pods, which do not become healthy by themselves{choice}", command),
+        )
     if not found:
         return None
     first = next((each for each in found if each not in waiting), found[0])
@@ -90,7 +103,8 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
 def explained(
     answer: OperatorAnswer, pod: Object, budget: Object, cluster: Cluster, choice: str = ""
 ) -> OperatorAnswer:
-    """Return the refusal of a budget with which other pods of it are not ready, why, and what ends that.
+    """Return the refusal of a budget with which other pods of it are not ready, why,
+    and what ends that.
 
     ``choice``: as for ``held_up``.
     """
@@ -102,15 +116,23 @@ def explained(
         whose = f"pod{'s' * (len(back.pods) > 1)} {names(back.pods, _SHOWN)}"
         brings = back.soon or f"{back.by} updates {'them' if len(back.nodes) > 1 else 'it'}"
         reason = f"{answer.reason}. That ends once {until} with {whose}: {brings}"
-        return OperatorAnswer(Way.NOW, reason, f"Wait until {until}.", back.nodes, passes=bool(back.soon))
+        return OperatorAnswer(
+            Way.NOW, reason, f"Wait until {until}.", back.nodes, passes=bool(back.soon)
+        )
     held = held_up(pod, budget, choice, cluster) if answer.of_pods else None
-    return OperatorAnswer(Way.NOW, f"{answer.reason}: {held.reason}", held.remedy) if held is not None else answer
+    return (
+        OperatorAnswer(Way.NOW, f"{answer.reason}: {held.reason}", held.remedy)
+        if held is not None
+        else answer
+    )
 
 
 def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
-    """Return which pods only have to become ready, so that a budget lets a pod go; empty: that may not be all.
+    """Return which pods only have to become ready, so that a budget lets a pod go; empty:
+    that may not be all.
 
-    Each of them was created a moment ago and has not failed, as after every eviction of a pod with replicas.
+    Each of them was created a moment ago and has not failed, as after every eviction of a pod with
+    replicas.
     """
     found = [each for each in _unhealthy(pod, budget, cluster) if not each.deleted]
     status = budget["status"]
@@ -120,16 +142,36 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
     if not all(_has_just_begun(each, cluster) for each in found):
         return ""
     first = min(found, key=lambda each: each.metadata["creationTimestamp"].text or "")
-    age = clock.duration(clock.since(first.metadata["creationTimestamp"].text, cluster) or timedelta())
-    return f"{_named(found, first, cluster)}, but {'the first ' * (len(found) > 1)}was created only {age} ago"
+    age = clock.duration(
+        clock.since(first.metadata["creationTimestamp"].text, cluster) or timedelta()
+    )
+    return (
+        f"{_named(found, first, cluster)}, but {'the first ' * (len(found) > 1)}was created only "
+        f"{age} ago"
+    )
 
 
 def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a pod starts on a node that works, within the usual time and for the first time."""
-    node, age = pod.at("spec", "nodeName").text or "", clock.since(pod.metadata["creationTimestamp"].text, cluster)
-    counts = (each["restartCount"].integer for kind in CONTAINERS for each in pod.at("status", kind).items())
+    """Return whether a pod starts on a node that works,
+    within the usual time and for the first time.
+    """
+    node, age = (
+        pod.at("spec", "nodeName").text or "",
+        clock.since(pod.metadata["creationTimestamp"].text, cluster),
+    )
+    counts = (
+        each["restartCount"].integer
+        for kind in CONTAINERS
+        for each in pod.at("status", kind).items()
+    )
     works = bool(node) and not node_health.silence_now(node, cluster) and not _failure(pod, cluster)
-    return works and clock.exact(cluster) is not None and age is not None and age <= _USUAL and not any(counts)
+    return (
+        works
+        and clock.exact(cluster) is not None
+        and age is not None
+        and age <= _USUAL
+        and not any(counts)
+    )
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
@@ -137,7 +179,9 @@ def _failure(pod: Object, cluster: Cluster) -> str:
 
 
 def _of_crash(pod: Object, cluster: Cluster) -> tuple[str, str] | None:
-    """Return how the program of a pod ends again and again, and the command that shows why; None: nothing says so."""
+    """Return how the program of a pod ends again and again, and the command that shows why; None:
+    nothing says so.
+    """
     broken = broken_pods.of_pod(pod, cluster)
     if broken is None or not broken.why.startswith("CrashLoop"):
         return None
@@ -155,20 +199,35 @@ def _unhealthy(pod: Object, budget: Object, cluster: Cluster) -> Iterator[Object
 
 
 def _is_unhealthy(pod: Object) -> bool:
-    """Return whether a pod is known not to be ready; one without a node has no condition that says so."""
+    """Return whether a pod is known not to be ready;
+    one without a node has no condition that says so.
+    """
     phase, ready = pod.at("status", "phase").text, pod.condition("Ready")["status"].text
-    return phase not in FINISHED and (pod.deleted or phase == "Pending" or ready in ("False", "Unknown"))
+    return phase not in FINISHED and (
+        pod.deleted or phase == "Pending" or ready in ("False", "Unknown")
+    )
 
 
 def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
-    """Return a cordoned node that would take a pod which waits for a node; None: none certainly would."""
+    """Return a cordoned node that would take a pod which waits for a node; None:
+    none certainly would.
+    """
     own, filters = scheduled_pods.read(pod), candidates.scheduler(cluster)
     free = waiting_pods.uncordoned(own)
     if any(filters.accepts(own, name) for name in filters.state.nodes):
         return None  # it starts by itself
-    cordoned = (node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean and node.name != here)
+    cordoned = (
+        node
+        for node in cluster.known(NODE)
+        if node.at("spec", "unschedulable").boolean and node.name != here
+    )
     return next(
-        (node for node in cordoned if node.name in filters.state.nodes and filters.accepts(free, node.name)), None
+        (
+            node
+            for node in cordoned
+            if node.name in filters.state.nodes and filters.accepts(free, node.name)
+        ),
+        None,
     )
 
 
@@ -186,7 +245,9 @@ _NO_NODE: Final = "it has no node: "
 
 
 def _stopped(pod: Object, cluster: Cluster) -> str:
-    """Return what starts Portworx on the node of one of its pods again; empty: nothing says that it was stopped."""
+    """Return what starts Portworx on the node of one of its pods again; empty:
+    nothing says that it was stopped.
+    """
     name = pod.at("spec", "nodeName").text or ""
     node = find(cluster, NODE, "", name) if pod.labels.get("name") == "portworx" else None
     if node is None or node.labels.get(_PORTWORX) != "stop":

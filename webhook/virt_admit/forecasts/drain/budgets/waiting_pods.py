@@ -1,8 +1,9 @@
 """Pods of a budget that wait for a node: for the one that is drained, or for one that comes back.
 
-A replica that fits only the node that is drained never starts: it waits for the uncordon, the drain for the replica. KubeVirt
-1.3 demands control-plane nodes for virt-api and virt-controller where nothing places them. Sources: issues
-harvester/harvester#7647; kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go,
+A replica that fits only the node that is drained never starts: it waits for the uncordon, the drain
+for the replica. KubeVirt 1.3 demands control-plane nodes for virt-api and virt-controller where
+nothing places them. Sources: issues harvester/harvester#7647;
+kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go,
 :pkg/virt-operator/resource/placement (InjectPlacementMetadata).
 """
 
@@ -44,16 +45,24 @@ READS: Final[Reads] = union(
 _UNCORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
 """A pod with this toleration is placed as if no node were cordoned."""
 _BACK: Final = tuple(
-    {"key": f"node.kubernetes.io/{what}", "operator": "Exists"} for what in ("not-ready", "unreachable")
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists"}
+    for what in ("not-ready", "unreachable")
 )
 """With these, too, it is placed as if each node were Ready."""
 _OF_DRAIN: Final = ("cordoned", "taint kubevirt.io/drain", "taint medik8s.io/drain")
 """How a refusal begins that lasts as long as the drain."""
-_PASSING: Final = (*_OF_DRAIN, "not Ready", "taint node.kubernetes.io/", *(f"taint {key}" for key in MEDIK8S))
+_PASSING: Final = (
+    *_OF_DRAIN,
+    "not Ready",
+    "taint node.kubernetes.io/",
+    *(f"taint {key}" for key in MEDIK8S),
+)
 _PLACED_BY_KUBEVIRT: Final = frozenset(
     ("virt-api", "virt-controller", "virt-exportproxy", "virt-synchronization-controller")
 )
-_CONTROL_PLANE: Final = frozenset(("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"))
+_CONTROL_PLANE: Final = frozenset(
+    ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+)
 
 
 class HeldUp(NamedTuple):
@@ -63,11 +72,12 @@ class HeldUp(NamedTuple):
     remedy: str
 
 
-# --- the node that is drained ----------------------------------------------------------------------------------------
+# --- the node that is drained ---------------------------------------------------------------------
 
 
 def only_here(pod: Object, here: str, cluster: Cluster) -> HeldUp | None:
-    """Return that only the node that is drained would take a pod without a node; None: another may, or it would not.
+    """Return that only the node that is drained would take a pod without a node; None: another may,
+    or it would not.
 
     Args:
         pod: a pod that has no node.
@@ -94,8 +104,8 @@ def only_here(pod: Object, here: str, cluster: Cluster) -> HeldUp | None:
         else f"no other node than {here} would take it{f' ({why})' if why else ''}"
     )
     reason = (
-        f"pod {pod.name} {stays}{since}: {only}, which is drained. The drain waits for this pod and the pod for that node, "
-        "so neither ends by itself"
+        f"pod {pod.name} {stays}{since}: {only}, which is drained. The drain waits for this pod "
+        "and the pod for that node, so neither ends by itself"
     )
     return HeldUp(reason, _way_out(pod, placed, here, cluster))
 
@@ -105,22 +115,38 @@ _ON_CONTROL_PLANE: Final = "it demands a control-plane node"
 
 
 def _demands(pod: Object) -> str:
-    """Return what the required node affinity of a pod demands, by the keys of its terms; empty: it has none."""
-    terms = pod.at("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    demands = [each for term in terms["nodeSelectorTerms"].items() for each in term["matchExpressions"].items()]
+    """Return what the required node affinity of a pod demands, by the keys of its terms; empty:
+    it has none.
+    """
+    terms = pod.at(
+        "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    demands = [
+        each
+        for term in terms["nodeSelectorTerms"].items()
+        for each in term["matchExpressions"].items()
+    ]
     keys = [each["key"].text for each in demands if each["operator"].text in ("Exists", "In")]
     if keys and len(keys) == len(demands) and set(keys) <= _CONTROL_PLANE:
         return _ON_CONTROL_PLANE
-    return f"its node affinity demands {names(dict.fromkeys(filter(None, keys)), 100)}" if any(keys) else ""
+    return (
+        f"its node affinity demands {names(dict.fromkeys(filter(None, keys)), 100)}"
+        if any(keys)
+        else ""
+    )
 
 
 def _way_out(pod: Object, placed: str, here: str, cluster: Cluster) -> str:
-    """Return what ends the drain, and what gives it up where nothing but an administrator drains the node."""
+    """Return what ends the drain, and what gives it up where nothing but an administrator drains
+    the node.
+    """
     first, node = _elsewhere(pod, placed, cluster), find(cluster, NODE, "", here)
     cordon = cordoners.of_node(node, cluster) if node is not None else None
     if cordon is not None and not cordon.uncordon:
         return first
-    give_up = typed(f"As a decision, give the drain of {here} up", shell("kubectl", "uncordon", argument(here)))
+    give_up = typed(
+        f"As a decision, give the drain of {here} up", shell("kubectl", "uncordon", argument(here))
+    )
     return f"{first}. {give_up}"
 
 
@@ -131,18 +157,24 @@ def _elsewhere(pod: Object, placed: str, cluster: Cluster) -> str:
         return "Let it run on another node, or add a node that it accepts"
     kubevirt = kubevirts[0]
     place = written_settings.holder(WrittenSetting.INFRA, kubevirt, cluster)
-    if place is None or place.field.present or kubevirt.at("spec", "infra", "nodePlacement").present:
+    if (
+        place is None
+        or place.field.present
+        or kubevirt.at("spec", "infra", "nodePlacement").present
+    ):
         own = place.words if place is not None else "the nodePlacement of its infra"
-        words = f"Let KubeVirt's components run on other nodes by {own}, or add a control-plane node"
+        words = (
+            f"Let KubeVirt's components run on other nodes by {own}, or add a control-plane node"
+        )
         return typed(words, place.edit if place is not None else "")
     words = (
-        f"Add a control-plane node, or let KubeVirt's components run on workers, too: without {place.words} they "
-        "demand control-plane nodes"
+        "Add a control-plane node, or let KubeVirt's components run on workers, too: without "
+        f"{place.words} they demand control-plane nodes"
     )
     return typed(words, place.patch({}))
 
 
-# --- nodes that come back --------------------------------------------------------------------------------------------
+# --- nodes that come back -------------------------------------------------------------------------
 
 
 class Returning(NamedTuple):
@@ -153,11 +185,16 @@ class Returning(NamedTuple):
     by: str
     """What updates them: ``DaemonSet kured``."""
     soon: str
-    """The same with the time since when it reboots them; empty: that may take long, as while they are drained."""
+    """The same with the time since when it reboots them; empty: that may take long,
+    as while they are drained.
+    """
 
 
-def returning(budget: Object, unready: Iterable[Object], here: str, cluster: Cluster) -> Returning | None:
-    """Return which nodes only have to come back from an update that is under way; None: that may not be enough.
+def returning(
+    budget: Object, unready: Iterable[Object], here: str, cluster: Cluster
+) -> Returning | None:
+    """Return which nodes only have to come back from an update that is under way; None:
+    that may not be enough.
 
     Args:
         budget: a budget that allows no eviction now.
@@ -167,17 +204,23 @@ def returning(budget: Object, unready: Iterable[Object], here: str, cluster: Clu
     """
     homes = ((_home(pod, cluster), pod.name) for pod in unready if not pod.deleted)
     waiting = [(node, name) for node, name in homes if node not in ("", here)]
-    healthy, desired = (budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy"))
+    healthy, desired = (
+        budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy")
+    )
     if not waiting or healthy is None or desired is None or healthy + len(waiting) <= desired:
         return None
     nodes = tuple(sorted({node for node, _ in waiting}))
     by = dict.fromkeys(_updater(node, cluster) for node in nodes)
     reboots = dict.fromkeys(_rebooter(node, cluster) for node in nodes)
-    return Returning(nodes, tuple(name for _, name in waiting), names(by), names(reboots) if all(reboots) else "")
+    return Returning(
+        nodes, tuple(name for _, name in waiting), names(by), names(reboots) if all(reboots) else ""
+    )
 
 
 def _home(pod: Object, cluster: Cluster) -> str:
-    """Return the node under update with which a pod comes back; empty: none, or it is not ready for another reason."""
+    """Return the node under update with which a pod comes back; empty: none,
+    or it is not ready for another reason.
+    """
     on = pod.at("spec", "nodeName").text
     if on:
         return on if _updater(on, cluster) and not _is_ready(on, cluster) else ""
@@ -196,7 +239,9 @@ def _is_ready(name: str, cluster: Cluster) -> bool:
 
 
 def _updater(name: str, cluster: Cluster) -> str:
-    """Return what updates a node and brings it back, if that takes no longer than usual; empty: nothing certainly does."""
+    """Return what updates a node and brings it back, if that takes no longer than usual; empty:
+    nothing certainly does.
+    """
     update = updaters.of_nodes(cluster).get(name)
     if update is None:
         return _rebooter(name, cluster)
@@ -207,14 +252,29 @@ def _updater(name: str, cluster: Cluster) -> str:
 
 
 def _rebooter(name: str, cluster: Cluster) -> str:
-    """Return what reboots a node that is not Ready, and since when; empty: nothing does, or for longer than a reboot takes."""
+    """Return what reboots a node that is not Ready, and since when; empty: nothing does, or for
+    longer than a reboot takes.
+    """
     node = find(cluster, NODE, "", name)
-    cordon = cordoners.of_node(node, cluster) if node is not None and not _is_ready(name, cluster) else None
-    ends = cordon is not None and cordon.ends is not False and not cordon.failed and cordon.by.startswith(_REBOOTING)
+    cordon = (
+        cordoners.of_node(node, cluster)
+        if node is not None and not _is_ready(name, cluster)
+        else None
+    )
+    ends = (
+        cordon is not None
+        and cordon.ends is not False
+        and not cordon.failed
+        and cordon.by.startswith(_REBOOTING)
+    )
     if node is None or cordon is None or not ends:
         return awaited_return.awaited(name, cluster)
     lasts = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
-    return f"{cordon.by}, since {clock.duration(lasts)}" if lasts is not None and lasts <= _REBOOT else ""
+    return (
+        f"{cordon.by}, since {clock.duration(lasts)}"
+        if lasts is not None and lasts <= _REBOOT
+        else ""
+    )
 
 
 _REBOOTING: Final = ("Plan ", "Talos")

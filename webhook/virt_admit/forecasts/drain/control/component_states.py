@@ -1,9 +1,12 @@
-"""What KubeVirt, CDI or HyperConverged wait for while they say for long that they are not available, or degraded.
+"""What KubeVirt, CDI or HyperConverged wait for while they say for long that they are not
+available, or degraded.
 
-virt-operator writes ``Deploying version …`` also where nothing is deployed: as long as a component is not ready. Up to 1.0 it
-wants exactly ``desiredNumberScheduled`` pods of virt-handler, so that one that still runs on a tainted node is one too many.
-Sources: kubevirt/kubevirt:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady (v1.0.1 and v1.1.0; pull request 10254),
-:pkg/virt-operator/util/client.go#UpdateConditionsDeploying #SetConditionTimestamps (a new condition has no transition time).
+virt-operator writes ``Deploying version …`` also where nothing is deployed: as long as a component
+is not ready. Up to 1.0 it wants exactly ``desiredNumberScheduled`` pods of virt-handler, so that
+one that still runs on a tainted node is one too many. Sources:
+kubevirt/kubevirt:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady (v1.0.1 and v1.1.0; pull
+request 10254), :pkg/virt-operator/util/client.go#UpdateConditionsDeploying #SetConditionTimestamps
+(a new condition has no transition time).
 """
 
 from __future__ import annotations
@@ -43,7 +46,12 @@ TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
     forbidden_pods.READS,
-    {HCO: (), CDI: (), DAEMON_SET: ("status.numberMisscheduled",), POD: ("spec.tolerations", *TIMED)},
+    {
+        HCO: (),
+        CDI: (),
+        DAEMON_SET: ("status.numberMisscheduled",),
+        POD: ("spec.tolerations", *TIMED),
+    },
 )
 
 
@@ -76,9 +84,17 @@ PARTS: Final = (KUBEVIRT, CDI)
 
 @cached
 def held(cluster: Cluster) -> Sequence[HeldComponent]:
-    """Return the objects that are not ready for long. HyperConverged repeats what the others say, so they come alone."""
+    """Return the objects that are not ready for long.
+
+    HyperConverged repeats what the others say, so they come alone.
+    """
     updated = any(map(kubevirt_updates.is_under_way, cluster.known(KUBEVIRT)))
-    parts = [found for kind in PARTS for each in cluster.known(kind) for found in _of(each, kind, cluster)]
+    parts = [
+        found
+        for kind in PARTS
+        for each in cluster.known(kind)
+        for found in _of(each, kind, cluster)
+    ]
     if parts or updated or any(unlisted(cluster, kind) for kind in PARTS):
         return tuple(parts)
     return tuple(found for each in cluster.known(HCO) for found in _of(each, HCO, cluster))
@@ -90,7 +106,11 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         return
     condition, words, age = state
     told = f"{kind.kind} {obj.full_name} {words} for {clock.duration(age)}{_code(condition)}"
-    unready = [each for pod in _pods(obj, kind, cluster) if (each := broken_pods.of_pod(pod, cluster)) is not None]
+    unready = [
+        each
+        for pod in _pods(obj, kind, cluster)
+        if (each := broken_pods.of_pod(pod, cluster)) is not None
+    ]
     lasting = [each.pod for each in unready if not _comes_back(each, cluster)]
     cause = next(_causes(obj, kind, lasting, cluster), None)
     if cause is None and (unready or unlisted(cluster, POD)):
@@ -104,9 +124,15 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         return
     brief = f"{kind.kind} {words} for {clock.duration(age)}: {cause.brief}"
     lost = cause.silent
-    problem = problem_of(ProblemCause.COMPONENT, obj) if lost is None else problem_of(ProblemCause.NODE_SILENT, lost)
+    problem = (
+        problem_of(ProblemCause.COMPONENT, obj)
+        if lost is None
+        else problem_of(ProblemCause.NODE_SILENT, lost)
+    )
     reason, path = f"{told}: {cause.why}", condition["status"].path
-    yield HeldComponent(obj, kind, path, reason, cause.remedy, cause.nodes, brief, problem, lost is not None)
+    yield HeldComponent(
+        obj, kind, path, reason, cause.remedy, cause.nodes, brief, problem, lost is not None
+    )
 
 
 def _code(condition: Field) -> str:
@@ -115,7 +141,9 @@ def _code(condition: Field) -> str:
 
 
 def _state(obj: Object, cluster: Cluster) -> tuple[Field, str, timedelta] | None:
-    """Return the condition that lasts for longer than usual, what it means, and its age; None: none does."""
+    """Return the condition that lasts for longer than usual, what it means, and its age; None:
+    none does.
+    """
     for name, status, words, usual in _STATES:
         found = obj.condition(name)
         age = clock.since(found["lastTransitionTime"].text or found["lastProbeTime"].text, cluster)
@@ -131,7 +159,7 @@ _STATES: Final = (
 )
 
 
-# --- what it waits for ---------------------------------------------------------------------------------------------
+# --- what it waits for ----------------------------------------------------------------------------
 
 
 class _Cause(NamedTuple):
@@ -144,7 +172,8 @@ class _Cause(NamedTuple):
 
 
 def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
-    """Return whether a pod has not been unready for longer than usual: it may start, or its node is rebooted.
+    """Return whether a pod has not been unready for longer than usual: it may start,
+    or its node is rebooted.
 
     What updates a node cordons it first, and uncordons it when it is back.
     """
@@ -161,16 +190,25 @@ def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
 _BACK_OFF: Final = "BackOff"
 
 
-def _causes(obj: Object, kind: Kind, unready: Iterable[Object], cluster: Cluster) -> Iterator[_Cause]:
+def _causes(
+    obj: Object, kind: Kind, unready: Iterable[Object], cluster: Cluster
+) -> Iterator[_Cause]:
     pods = sorted(unready, key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
     broken = broken_pods.first(pods, cluster)
     if broken is not None:
         node = broken.pod.at("spec", "nodeName").text or ""
         silent = node_health.silent_for(node, cluster) if node else ""
         where = f" on {node}{f', which {silent},' if silent else ''}" if node else ""
-        remedy = typed(f"bring {node} back", kubectl("describe", NODE, node)) if silent else broken.remedy
+        remedy = (
+            typed(f"bring {node} back", kubectl("describe", NODE, node))
+            if silent
+            else broken.remedy
+        )
         since = "" if silent else broken.since
-        why = f"pod {broken.pod.name}{where} is not ready{since}{f': {broken.why}' if broken.why else ''}"
+        why = (
+            f"pod {broken.pod.name}{where} is not "
+            f"ready{since}{f': {broken.why}' if broken.why else ''}"
+        )
         lost = find(cluster, NODE, "", node) if silent else None
         brief = f"{ended(shorten(why, 130))} See virt-admit upgrade."
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
@@ -198,7 +236,9 @@ _RETRIED: Final = timedelta(hours=1)
 
 
 def _pods(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[Object]:
-    """Yield the pods of the components of an object, without those that work for single VMs and volumes."""
+    """Yield the pods of the components of an object,
+    without those that work for single VMs and volumes.
+    """
     if kind is CDI:
         yield from (pod for pod in cluster.known(POD) if pod.name.startswith(_OF_CDI))
         return
@@ -224,7 +264,9 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
     if own is None or not extra or release is None or release >= _EXACT_BEFORE:
         return
     wanted = own.at("status", "desiredNumberScheduled").integer or 0
-    refused = {node.name: taint for node in cluster.known(NODE) if (taint := unwanted(node, cluster))}
+    refused = {
+        node.name: taint for node in cluster.known(NODE) if (taint := unwanted(node, cluster))
+    }
     of_node = next(iter(sorted(refused.items())), None)
     node, taint = of_node or ("", "")
     other = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
@@ -232,8 +274,9 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
     running = _observed(kubevirt) or str(release)
     counted = f"of DaemonSet {_HANDLER} {wanted + extra} pods run and {wanted} are to run"
     why = (
-        f"nothing is rolled out, all of {running} is in place. The {_HANDLER} pod is misscheduled, as it still runs"
-        f"{where}: {counted}, and virt-operator before {_EXACT_BEFORE.major}.{_EXACT_BEFORE.minor} wants exactly that number"
+        f"nothing is rolled out, all of {running} is in place. The {_HANDLER} pod is misscheduled, "
+        f"as it still runs{where}: {counted}, and virt-operator before "
+        f"{_EXACT_BEFORE.major}.{_EXACT_BEFORE.minor} wants exactly that number"
     )
     brief = f"{_HANDLER} is misscheduled{where}. Let {placement(kubevirt, cluster)} tolerate it."
     yield _Cause(why, _tolerate(kubevirt, node, taint, cluster), tuple(sorted(refused)), brief)
@@ -244,7 +287,8 @@ def _observed(kubevirt: Object) -> str:
 
 
 def unwanted(node: Object, cluster: Cluster) -> str:
-    """Return the taint of a node because of which its virt-handler does not come back once its pod has ended; empty: none.
+    """Return the taint of a node because of which its virt-handler does not come back once its pod
+    has ended; empty: none.
 
     A taint that a drain or a controller sets is gone again before that.
     """
@@ -252,10 +296,19 @@ def unwanted(node: Object, cluster: Cluster) -> str:
     if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
         return ""
     tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
-    refusing = [each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations)]
+    refusing = [
+        each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations)
+    ]
     drained = migration_limits.drain_taint(cluster) if refusing else ""
     keys = {each["key"].text or "": each for each in refusing}
-    return next((_written(keys[key]) for key in keys if key != drained and not controller_taints.owner(key)), "")
+    return next(
+        (
+            _written(keys[key])
+            for key in keys
+            if key != drained and not controller_taints.owner(key)
+        ),
+        "",
+    )
 
 
 def leaving(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -264,8 +317,8 @@ def leaving(node: Object, cluster: Cluster) -> Iterator[str]:
         kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
         own = placement(kubevirt, cluster) if kubevirt is not None else "KubeVirt's nodePlacement"
         yield (
-            f"virt-handler of this node does not tolerate its taint {taint}: it does not come back once its pod "
-            f"has ended, and no VM can run here from then on. Let {own} tolerate it."
+            f"virt-handler of this node does not tolerate its taint {taint}: it does not come back "
+            f"once its pod has ended, and no VM can run here from then on. Let {own} tolerate it."
         )
 
 
@@ -293,7 +346,10 @@ def placement(kubevirt: Object, cluster: Cluster) -> str:
         return place.words
     written = is_managed(kubevirt) or kubevirt.name == _OF_HCO
     own = "" if written else "spec.workloads.nodePlacement of KubeVirt, or "
-    return f"{own}the nodePlacement of the workloads of HyperConverged{'' if written else ' if one writes it'}"
+    return (
+        f"{own}the nodePlacement of the workloads of "
+        f"HyperConverged{'' if written else ' if one writes it'}"
+    )
 
 
 def _tolerate(kubevirt: Object, node: str, taint: str, cluster: Cluster) -> str:

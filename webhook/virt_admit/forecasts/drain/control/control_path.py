@@ -1,11 +1,14 @@
-"""What KubeVirt needs to move the VMs of a node: virt-api, virt-controller and webhooks that fail closed.
+"""What KubeVirt needs to move the VMs of a node: virt-api,
+virt-controller and webhooks that fail closed.
 
-Components decide. The conditions of the KubeVirt object say something else than their names: a healthy update is
-Degraded, and one virt-handler that is not Ready, as on any node that reboots, makes it not Available. So that object
-decides only where the components cannot be read. A component of which nothing is known although everything was read is
-not judged: such a snapshot does not describe the control plane. Sources:
-kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/webhooks.go, :…/components/deployments.go,
-:pkg/virt-operator/util/readycheck.go, :pkg/virt-operator/util/client.go#UpdateConditionsUpdating.
+Components decide. The conditions of the KubeVirt object say something else than their names: a
+healthy update is Degraded, and one virt-handler that is not Ready, as on any node that reboots,
+makes it not Available. So that object decides only where the components cannot be read. A component
+of which nothing is known although everything was read is not judged: such a snapshot does not
+describe the control plane. Sources:
+kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/webhooks.go,
+:…/components/deployments.go, :pkg/virt-operator/util/readycheck.go,
+:pkg/virt-operator/util/client.go#UpdateConditionsUpdating.
 """
 
 from __future__ import annotations
@@ -24,8 +27,22 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
-from virt_admit.model.kubernetes import clock, node_health, nodes, service_endpoints, webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, keep, more_may_exist, unlisted
+from virt_admit.model.kubernetes import (
+    clock,
+    node_health,
+    nodes,
+    service_endpoints,
+    webhook_bundles,
+)
+from virt_admit.model.kubernetes.cluster import (
+    Cluster,
+    Unseen,
+    each,
+    entry,
+    keep,
+    more_may_exist,
+    unlisted,
+)
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -51,11 +68,14 @@ CONTROLLER: Final = "virt-controller"
 HANDLER: Final = "virt-handler"
 
 _FAILS_CLOSED: Final = versions.Version(1, 5)
-"""Since this release the API server refuses to evict virt-launcher pods if the webhook on evictions does not answer.
-Before, a budget for each VM protected it."""
+"""Since this release the API server refuses to evict virt-launcher pods if the webhook on evictions
+does not answer. Before, a budget for each VM protected it.
+"""
 
 _RENEWED_WITHIN: Final = datetime.timedelta(minutes=2)
-"""virt-controller renews its Lease within 15 seconds. One minute is the time that a listing takes."""
+"""virt-controller renews its Lease within 15 seconds.
+One minute is the time that a listing takes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +109,10 @@ class _State(NamedTuple):
 
 
 def of_node(cluster: Cluster, node: str) -> ControlPath:
-    """Return the control path as a drain of the node needs it, as far as it is known. Never raises."""
+    """Return the control path as a drain of the node needs it, as far as it is known.
+
+    Never raises.
+    """
     removed = removed_operators.kubevirt(cluster)
     if removed is not None:
         return _without_kubevirt(removed, node, cluster)
@@ -98,12 +121,18 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
     for name in (API, CONTROLLER):
         state = cluster.cached(_STATES[name])
         if isinstance(state, str):
-            components.append(Component(name, None, f"cannot see {state}", "let virt-admit read it"))
+            components.append(
+                Component(name, None, f"cannot see {state}", "let virt-admit read it")
+            )
             found.append(Hindrance.unread(name, state))
         elif state is not None:
             hindrance = _hindrance(state, node, cluster)
             components.append(
-                Component(name, not state.problem, *((hindrance.reason, hindrance.remedy) if hindrance else ()))
+                Component(
+                    name,
+                    not state.problem,
+                    *((hindrance.reason, hindrance.remedy) if hindrance else ()),
+                )
             )
             found += [hindrance] if hindrance else []
     handler = _handler(cluster, node)
@@ -115,7 +144,9 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
 
 
 def _without_kubevirt(removed: RemovedProduct, node: str, cluster: Cluster) -> ControlPath:
-    """Return the control path without KubeVirt: its removal is the one cause of all VMs, which their forecasts tell."""
+    """Return the control path without KubeVirt: its removal is the one cause of all VMs, which
+    their forecasts tell.
+    """
     others = webhook_reach.hindrances(cluster, node, without=frozenset(removed.services))
     return ControlPath((), tuple(others))
 
@@ -130,14 +161,20 @@ def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:
 def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
     """Return how a component keeps the VMs of a node from leaving; None: it does not."""
     evictions = state.component == API and versions.has_release(cluster, _FAILS_CLOSED)
-    made = Hindrance(state.component, DEPLOYMENT.kind, state.namespace, state.component, evictions=evictions)
+    made = Hindrance(
+        state.component, DEPLOYMENT.kind, state.namespace, state.component, evictions=evictions
+    )
     if state.problem:
         effect = "evictions of VMs fail" if evictions else "no migration starts or ends"
-        return replace(made, reason=f"{state.problem}, so {effect}", remedy=state.remedy, stops=True, now=True)
+        return replace(
+            made, reason=f"{state.problem}, so {effect}", remedy=state.remedy, stops=True, now=True
+        )
     if not state.pods or any(pod.at("spec", "nodeName").text != node for pod in state.pods):
         return None
     if cluster.cached(nodes.single) == node:
-        return None  # nothing migrates, and VMs that are shut down are evicted together with it: see `leaves_too`
+        # nothing migrates, and VMs that are shut down are evicted together with it: see
+        # `leaves_too`
+        return None
     unseen = cluster.cached(_components).unseen_pods
     if unseen:  # it may have pods on other nodes
         return Hindrance.unread(state.component, unseen)
@@ -148,9 +185,10 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
 def leaves_too(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield that virt-api leaves the only node together with the VMs.
 
-    kubectl requests all evictions at once, and virt-api answers for 5 seconds more when its pod ends, so VMs that are
-    shut down are usually evicted in time. kubectl repeats no eviction that fails for lack of an answer. Sources:
-    kubernetes/kubectl:pkg/drain/drain.go#evictPods; kubevirt/kubevirt:pkg/virt-api/api.go#startTLS.
+    kubectl requests all evictions at once, and virt-api answers for 5 seconds more when its pod
+    ends, so VMs that are shut down are usually evicted in time. kubectl repeats no eviction that
+    fails for lack of an answer. Sources: kubernetes/kubectl:pkg/drain/drain.go#evictPods;
+    kubevirt/kubevirt:pkg/virt-api/api.go#startTLS.
     """
     state = cluster.cached(_api)
     if cluster.cached(nodes.single) != node or not isinstance(state, _State) or state.problem:
@@ -159,24 +197,33 @@ def leaves_too(node: str, cluster: Cluster) -> Iterator[str]:
         return
     if state.pods and all(pod.at("spec", "nodeName").text == node for pod in state.pods):
         yield (
-            f"virt-api is evicted together with the VMs. If an eviction of a VM then fails (failed calling webhook), "
-            f"uncordon {node}, wait until virt-api is Ready, and repeat the drain; or shut the VMs down first."
+            "virt-api is evicted together with the VMs. If an eviction of a VM then fails (failed "
+            f"calling webhook), uncordon {node}, wait until virt-api is Ready, and repeat the "
+            "drain; or shut the VMs down first."
         )
 
 
-# --- one component -----------------------------------------------------------------------------------------------
+# --- one component --------------------------------------------------------------------------------
 
 
 def _api(cluster: Cluster) -> _State | str | None:
     state = _read(API, cluster)
-    if isinstance(state, _State) and not state.problem and (expired := _expired_certificate(cluster)):
+    if (
+        isinstance(state, _State)
+        and not state.problem
+        and (expired := _expired_certificate(cluster))
+    ):
         restart = shell("kubectl", "rollout", "restart", "deployment", API, "-n", state.namespace)
-        return state._replace(problem=expired, remedy=f"Let virt-api load its new certificate: {restart}")
+        return state._replace(
+            problem=expired, remedy=f"Let virt-api load its new certificate: {restart}"
+        )
     return state
 
 
 def _expired_certificate(cluster: Cluster) -> str:
-    """Return that virt-api serves an expired certificate, also to webhooks; empty: the API server does not say so."""
+    """Return that virt-api serves an expired certificate, also to webhooks; empty:
+    the API server does not say so.
+    """
     for found in cluster.known(API_SERVICE):
         if found.name.endswith(SUBRESOURCES) and (expired := webhook_bundles.served_expired(found)):
             return f"virt-api serves a certificate {expired} (APIService {found.name})"
@@ -189,8 +236,15 @@ SUBRESOURCES: Final = ".subresources.kubevirt.io"
 
 def _controller(cluster: Cluster) -> _State | str | None:
     state = _read(CONTROLLER, cluster)
-    if isinstance(state, _State) and not state.problem and (late := _lease_age(state.namespace, cluster)):
-        problem = f"virt-controller has not renewed its Lease for {int(late.total_seconds() // 60)} minutes"
+    if (
+        isinstance(state, _State)
+        and not state.problem
+        and (late := _lease_age(state.namespace, cluster))
+    ):
+        problem = (
+            f"virt-controller has not renewed its Lease for {int(late.total_seconds() // 60)} "
+            "minutes"
+        )
         return state._replace(problem=problem, remedy=_REPAIR.format(CONTROLLER))
     return state
 
@@ -200,25 +254,40 @@ _REPAIR: Final = "Repair {0}: see the events and the logs of its pods."
 
 
 def _lease_age(namespace: str, cluster: Cluster) -> datetime.timedelta | None:
-    """Return how long ago virt-controller renewed its Lease, if that is too long; None: it is not, or not known."""
-    lease = next((each for each in cluster.known(LEASE, namespace) if each.name == CONTROLLER), None)
+    """Return how long ago virt-controller renewed its Lease, if that is too long; None: it is not,
+    or not known.
+    """
+    lease = next(
+        (each for each in cluster.known(LEASE, namespace) if each.name == CONTROLLER), None
+    )
     age = clock.since(lease.at("spec", "renewTime").text, cluster) if lease is not None else None
     return age if age is not None and age > _RENEWED_WITHIN else None
 
 
 def _read(name: str, cluster: Cluster) -> _State | str | None:
-    """Return the state of a component; as text what could not be read; None: it is not described."""
+    """Return the state of a component; as text what could not be read; None:
+    it is not described.
+    """
     components = cluster.cached(_components)
     pods = components.pods.get(name, ())
     deployment = components.deployments.get(name)
-    namespace = next((each.namespace for each in (*pods, *([deployment] if deployment else ()))), components.namespace)
+    namespace = next(
+        (each.namespace for each in (*pods, *([deployment] if deployment else ()))),
+        components.namespace,
+    )
     if name == API and (reached := _endpoints(namespace, cluster)) is not None:
         answering = tuple(pod for pod in pods if pod.name in reached.pods)
         if reached.problem:
-            return _failed(API, f"virt-api does not answer: {reached.problem}", pods, namespace, cluster)
+            return _failed(
+                API, f"virt-api does not answer: {reached.problem}", pods, namespace, cluster
+            )
         return _State(name, "", "", answering, namespace)
-    ready = tuple(pod for pod in pods if not pod.deleted and pod.condition("Ready")["status"].text == "True")
-    if ready or (deployment is not None and not pods and deployment.at("status", "readyReplicas").integer):
+    ready = tuple(
+        pod for pod in pods if not pod.deleted and pod.condition("Ready")["status"].text == "True"
+    )
+    if ready or (
+        deployment is not None and not pods and deployment.at("status", "readyReplicas").integer
+    ):
         return _State(name, "", "", ready, namespace)
     unseen = components.unseen_pods or ("" if pods else components.unseen_deployments)
     if unseen:
@@ -228,8 +297,12 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
     return None
 
 
-def _failed(name: str, problem: str, pods: Sequence[Object], namespace: str, cluster: Cluster) -> _State:
-    """Return that a component does not work, with what the containers of one of its pods wait for."""
+def _failed(
+    name: str, problem: str, pods: Sequence[Object], namespace: str, cluster: Cluster
+) -> _State:
+    """Return that a component does not work,
+    with what the containers of one of its pods wait for.
+    """
     broken = broken_pods.first(pods, cluster)
     if broken is None or not broken.why:
         return _State(name, problem, _REPAIR.format(name), (), namespace)
@@ -246,13 +319,19 @@ def _endpoints(namespace: str, cluster: Cluster) -> service_endpoints.Backing | 
 
 
 def _by_kubevirt(name: str, unseen: str, cluster: Cluster) -> _State | str | None:
-    """Return what the KubeVirt object says of a component that cannot be read; None: there is no such object."""
+    """Return what the KubeVirt object says of a component that cannot be read; None:
+    there is no such object.
+    """
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     if found is None or not found.at("status", "conditions").present:
         return None
     said = tuple(found.condition(kind)["status"].text for kind in ("Available", "Progressing"))
     deployed = (found.at("status", "phase").text or _DEPLOYED) == _DEPLOYED
-    healthy = said == ("True", "False") and deployed and found.condition("Synchronized")["status"].text != "False"
+    healthy = (
+        said == ("True", "False")
+        and deployed
+        and found.condition("Synchronized")["status"].text != "False"
+    )
     return _State(name, "", "", (), found.namespace) if healthy else f"{name} ({unseen})"
 
 
@@ -273,7 +352,9 @@ def _components(cluster: Cluster) -> _Components:
     pods: dict[str, list[Object]] = {}
     for pod in filter(None, each(cluster, POD, _of_component)):
         pods.setdefault(pod.labels["kubevirt.io"], []).append(pod)
-    deployments = {each.name: each for each in cluster.known(DEPLOYMENT) if each.name in (API, CONTROLLER)}
+    deployments = {
+        each.name: each for each in cluster.known(DEPLOYMENT) if each.name in (API, CONTROLLER)
+    }
     namespaces = [each.namespace for some in pods.values() for each in some]
     namespaces += [each.namespace for each in (*deployments.values(), *cluster.known(KUBEVIRT))]
     blind = next((found.what for found in more_may_exist(cluster, DEPLOYMENT)), "")
@@ -290,7 +371,9 @@ _NAMES: Final = frozenset((API, CONTROLLER))
 
 
 def _handler(cluster: Cluster, node: str) -> Component | None:
-    """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
+    """Return the virt-handler of the node, which sends the memory of its VMs; None: it works,
+    or is not known.
+    """
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     lost = node_health.silence_now(node, cluster)
     wait = "wait for virt-handler, which sends the VM's memory, or repair it"
@@ -305,9 +388,15 @@ def blocker(hindrance: Hindrance) -> Blocker:
 
 
 def with_webhooks(found: PodEvictions, node: str, cluster: Cluster) -> PodEvictions:
-    """Return the evictions of a node with the webhooks that refuse those of ordinary pods, as far as known."""
+    """Return the evictions of a node with the webhooks that refuse those of ordinary pods,
+    as far as known.
+    """
     here = entry(cluster, evicted_pods.by_node, node) or ()
-    pods = [pod for pod in here if evicted_pods.is_evicted(pod) and not evicted_pods.is_of_vm(pod) and not pod.deleted]
+    pods = [
+        pod
+        for pod in here
+        if evicted_pods.is_evicted(pod) and not evicted_pods.is_of_vm(pod) and not pod.deleted
+    ]
     kept = list(webhook_reach.of_pods(pods, node, cluster))
     blockers = (blocker(each) for each in kept if each.stops)
     unseen = (each.reason for each in kept if not each.stops)

@@ -1,11 +1,14 @@
-"""Snapshots, restores and clones of VMs that have failed, or that do not end, and what refuses them.
+"""Snapshots, restores and clones of VMs that have failed, or that do not end,
+and what refuses them.
 
-KubeVirt writes its errors into the reasons of conditions, and repeats a restore without end unless it has failed for good.
-A restore makes the VM of the snapshot again, with its MAC addresses. KubeMacPool gives each address to one VM, so it
-refuses a restore to another name while the source exists. A clone removes the addresses itself.
-Sources: kubevirt/kubevirt:pkg/storage/snapshot/restore.go#updateVMRestore #doUpdateErrorWithFailure,
-snapshot.go#updateSnapshotStatus, pkg/storage/admitters/vmrestore.go (a restore cannot be changed, and a patch has one
-colon in each part, so no MAC address), pkg/virt-controller/watch/clone/clone.go#updateStatus;
+KubeVirt writes its errors into the reasons of conditions, and repeats a restore without end unless
+it has failed for good. A restore makes the VM of the snapshot again, with its MAC addresses.
+KubeMacPool gives each address to one VM, so it refuses a restore to another name while the source
+exists. A clone removes the addresses itself. Sources:
+kubevirt/kubevirt:pkg/storage/snapshot/restore.go#updateVMRestore #doUpdateErrorWithFailure,
+snapshot.go#updateSnapshotStatus, pkg/storage/admitters/vmrestore.go (a restore cannot be changed,
+and a patch has one colon in each part, so no MAC address),
+pkg/virt-controller/watch/clone/clone.go#updateStatus;
 k8snetworkplumbingwg/kubemacpool:pkg/pool-manager/virtualmachine_pool.go#allocateRequestedVirtualMachineInterfaceMac.
 """
 
@@ -45,10 +48,14 @@ READS: Final[Reads] = {
 }
 
 _SETTLED: Final = timedelta(minutes=5)
-"""So long KubeVirt may repeat a step, and wait for a VM to stop (snapshot/v1beta1 DefaultGracePeriod)."""
+"""So long KubeVirt may repeat a step, and wait for a VM to stop (snapshot/v1beta1
+DefaultGracePeriod).
+"""
 _UNUSUAL: Final = timedelta(minutes=30)
 """So long the filling of claims is nothing unusual."""
-_DENIED: Final = re.compile(r'admission webhook "([^"]{1,253})" denied the request: (.+)', re.DOTALL)
+_DENIED: Final = re.compile(
+    r'admission webhook "([^"]{1,253})" denied the request: (.+)', re.DOTALL
+)
 _MAC: Final = re.compile(r"(?i)\bmac\b.*(allocat|in use|collision|conflict)")
 _OF_POOL: Final = "kubemacpool"
 _WORDS: Final = 200
@@ -61,13 +68,18 @@ _POWER_OFF: Final = "power"
 
 
 def of(obj: Object, cluster: Cluster) -> Problem | None:
-    """Return why a snapshot, a restore or a clone does not end; None: it has ended, or nothing shows a fault.
+    """Return why a snapshot, a restore or a clone does not end; None: it has ended,
+    or nothing shows a fault.
 
     Raises:
         Unseen: it has failed, and whether a later one exists cannot be determined.
     """
     found = None if obj.deleted else _OF[obj.kind](obj, cluster)
-    return found._replace(command=found.command or about("describe", obj, _KINDS[obj.kind])) if found else None
+    return (
+        found._replace(command=found.command or about("describe", obj, _KINDS[obj.kind]))
+        if found
+        else None
+    )
 
 
 def quietly(obj: Object, cluster: Cluster) -> Problem | None:
@@ -79,7 +91,10 @@ def quietly(obj: Object, cluster: Cluster) -> Problem | None:
 
 
 def about_vm(vm: Object, cluster: Cluster) -> Iterator[tuple[Object, Problem]]:
-    """Yield the known copies from a VM or to it that do not end, with why. Those that a clone makes are told with it."""
+    """Yield the known copies from a VM or to it that do not end, with why.
+
+    Those that a clone makes are told with it.
+    """
     for kind in _KINDS.values():
         for obj in cluster.known(kind, vm.namespace):
             try:
@@ -92,7 +107,9 @@ def about_vm(vm: Object, cluster: Cluster) -> Iterator[tuple[Object, Problem]]:
 
 
 def awaited(name: str, namespace: str, cluster: Cluster) -> Iterator[str]:
-    """Yield which restores and clones are to create a VM that does not exist, with what keeps them from it."""
+    """Yield which restores and clones are to create a VM that does not exist,
+    with what keeps them from it.
+    """
     for kind in (VM_RESTORE, VM_CLONE):
         for obj in cluster.known(kind, namespace):
             held = quietly(obj, cluster) if obj.at("spec", "target", "name").text == name else None
@@ -102,11 +119,14 @@ def awaited(name: str, namespace: str, cluster: Cluster) -> Iterator[str]:
 
 def words(obj: Object, held: Problem) -> str:
     """Return why a copy does not end, with the object and the remedy."""
-    return f"{obj.kind} {obj.name}: {ended(held.reason)} {sentence(typed(held.remedy, held.command))}"
+    return (
+        f"{obj.kind} {obj.name}: {ended(held.reason)} {sentence(typed(held.remedy, held.command))}"
+    )
 
 
 def made_by(obj: Object, cluster: Cluster) -> Object | None:
-    """Return the clone that a snapshot or a restore is a step of; None: it is none, or its clone does not exist.
+    """Return the clone that a snapshot or a restore is a step of; None: it is none,
+    or its clone does not exist.
 
     Raises:
         Unseen: it cannot be determined whether the clone exists.
@@ -126,7 +146,9 @@ def _ends(obj: Object, cluster: Cluster) -> Iterator[str]:
         elif named["kind"].text == VM_SNAPSHOT.kind:
             yield _source(obj.namespace, named["name"].text or "", cluster)
     if obj.kind == VM_RESTORE.kind:
-        yield _source(obj.namespace, obj.at("spec", "virtualMachineSnapshotName").text or "", cluster)
+        yield _source(
+            obj.namespace, obj.at("spec", "virtualMachineSnapshotName").text or "", cluster
+        )
 
 
 def _source(namespace: str, snapshot: str, cluster: Cluster) -> str:
@@ -134,7 +156,7 @@ def _source(namespace: str, snapshot: str, cluster: Cluster) -> str:
     return (found.at("spec", "source", "name").text or "") if found is not None else ""
 
 
-# --- restores ------------------------------------------------------------------------------------------------------
+# --- restores -------------------------------------------------------------------------------------
 
 
 def _restore(restore: Object, cluster: Cluster) -> Problem | None:
@@ -148,10 +170,14 @@ def _restore(restore: Object, cluster: Cluster) -> Problem | None:
         why = _refusal(_said(failed))
         stop = f"stop VM {target} first ({virtctl('stop', target, restore.namespace)})"
         first = f"{stop}; then " if _POWER_OFF in why and exists else ""
-        return Problem(f"it has failed, and KubeVirt does not try again: {why}", f"{first}{_AFRESH}")
+        return Problem(
+            f"it has failed, and KubeVirt does not try again: {why}", f"{first}{_AFRESH}"
+        )
     age, error = _age(restore, cluster), _error(restore, cluster)
     if not error:
-        return _filling(restore, effect, age, cluster) if age is not None and age >= _UNUSUAL else None
+        return (
+            _filling(restore, effect, age, cluster) if age is not None and age >= _UNUSUAL else None
+        )
     if age is None or age < _SETTLED:
         return None
     words = f"for {clock.duration(age)} it cannot {effect}: {_refusal(error)}"
@@ -159,12 +185,16 @@ def _restore(restore: Object, cluster: Cluster) -> Problem | None:
         return Problem(words, "stop that VM", command=virtctl("stop", target, restore.namespace))
     if _is_mac(error):
         return _mac(restore, words, target, cluster)
-    refused = f"remove what refuses it{_AGAIN}. If it is the spec of the VM, {_AFRESH} with spec.patches"
+    refused = (
+        f"remove what refuses it{_AGAIN}. If it is the spec of the VM, {_AFRESH} with spec.patches"
+    )
     return Problem(words, refused if _DENIED.search(error) else f"repair what it says{_AGAIN}")
 
 
 def _error(restore: Object, cluster: Cluster) -> str:
-    """Return the error of a restore: what its condition says, else a warning that is newer; empty: none is known."""
+    """Return the error of a restore: what its condition says, else a warning that is newer; empty:
+    none is known.
+    """
     progress = restore.condition("Progressing")
     if progress["status"].text == "False" and _said(progress):
         return _said(progress)
@@ -180,7 +210,9 @@ def _is_mac(error: str) -> bool:
 
 
 def _mac(restore: Object, words: str, target: str, cluster: Cluster) -> Problem:
-    """Return the problem of a restore whose VM wants a MAC address that another VM has, with the patch that clears it."""
+    """Return the problem of a restore whose VM wants a MAC address that another VM has, with the
+    patch that clears it.
+    """
     wanted = list(_kept_macs(restore, cluster))
     holders = {
         mac: vm
@@ -212,18 +244,28 @@ def _kept_macs(restore: Object, cluster: Cluster) -> Iterator[tuple[int, str]]:
     """Yield index and MAC address of the interfaces of the restored VM that no patch changes."""
     name = restore.at("spec", "virtualMachineSnapshotName").text or ""
     snapshot = find(cluster, VM_SNAPSHOT, restore.namespace, name)
-    saved = snapshot.at("status", "virtualMachineSnapshotContentName").text if snapshot is not None else None
+    saved = (
+        snapshot.at("status", "virtualMachineSnapshotContentName").text
+        if snapshot is not None
+        else None
+    )
     content = find(cluster, VM_SNAPSHOT_CONTENT, restore.namespace, saved) if saved else None
     if content is None:
         return
-    patched = {index: value for each in restore.at("spec", "patches").items() for index, value in _patched(each)}
+    patched = {
+        index: value
+        for each in restore.at("spec", "patches").items()
+        for index, value in _patched(each)
+    }
     template = content.at("spec", "source", "virtualMachine", "spec", "template", "spec")
     wanted = dict(_macs(template)) | patched
     yield from ((index, mac) for index, mac in sorted(wanted.items()) if mac)
 
 
 def _patched(patch: Field) -> Iterator[tuple[int, str]]:
-    """Yield the interface whose MAC address a patch sets, and the address; empty: the patch removes it."""
+    """Yield the interface whose MAC address a patch sets, and the address; empty:
+    the patch removes it.
+    """
     try:
         step = json.loads(patch.text or "")
     except (ValueError, RecursionError):
@@ -262,7 +304,7 @@ def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> 
     return None
 
 
-# --- snapshots and clones -------------------------------------------------------------------------------------------
+# --- snapshots and clones -------------------------------------------------------------------------
 
 
 def _snapshot(snapshot: Object, cluster: Cluster) -> Problem | None:
@@ -283,7 +325,9 @@ def _snapshot(snapshot: Object, cluster: Cluster) -> Problem | None:
         return None
     return Problem(
         f"it does not end for {clock.duration(age)}{f': {why}' if why else ''}",
-        "repair what it says" if why else "see the VolumeSnapshots of its claims and their CSI driver",
+        "repair what it says"
+        if why
+        else "see the VolumeSnapshots of its claims and their CSI driver",
     )
 
 
@@ -304,7 +348,8 @@ def _clone(clone: Object, cluster: Cluster) -> Problem | None:
         return None
     if status["phase"].text == "Failed":
         return Problem(
-            f"it has failed{f': {_refusal(ready)}' if ready else ''}", "remove the cause, delete it and create it again"
+            f"it has failed{f': {_refusal(ready)}' if ready else ''}",
+            "remove the cause, delete it and create it again",
         )
     for kind, field in ((VM_RESTORE, "restoreName"), (VM_SNAPSHOT, "snapshotName")):
         name = status[field].text
@@ -322,20 +367,30 @@ def _clone(clone: Object, cluster: Cluster) -> Problem | None:
         why = _refusal(ready)
     if not why:
         return None
-    return Problem(f"it does not end for {clock.duration(age)}: {why}", f"repair what it says{_AGAIN}")
+    return Problem(
+        f"it does not end for {clock.duration(age)}: {why}", f"repair what it says{_AGAIN}"
+    )
 
 
 def _of_clone(remedy: str, clone: Object) -> str:
-    """Return a remedy for a restore in the words for the clone that makes it: it generates the patches."""
+    """Return a remedy for a restore in the words for the clone that makes it:
+    it generates the patches.
+    """
     begin, again, rest = remedy.partition(_AFRESH)
     if not again:
         return remedy
     macs = "spec.newMacAddresses" if clone.at("spec", "newMacAddresses").map else ""
-    change = f" with other {macs}" if macs and _MAC_FIELD in rest else " with other spec.patches" if rest else ""
+    change = (
+        f" with other {macs}"
+        if macs and _MAC_FIELD in rest
+        else " with other spec.patches"
+        if rest
+        else ""
+    )
     return f"{begin}delete the clone, and create it again{change}"
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
+# --- words ----------------------------------------------------------------------------------------
 
 
 def _age(obj: Object, cluster: Cluster) -> timedelta | None:
@@ -349,7 +404,9 @@ def _said(condition: Field) -> str:
 
 def _reported(obj: Object, cluster: Cluster) -> str:
     """Return the newest warning of an event about an object; empty: none is known."""
-    return next((_refusal(message) for _, message in events.warnings(obj, None, cluster) if message), "")
+    return next(
+        (_refusal(message) for _, message in events.warnings(obj, None, cluster) if message), ""
+    )
 
 
 def _refusal(text: str) -> str:

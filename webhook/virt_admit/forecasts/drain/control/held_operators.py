@@ -1,4 +1,6 @@
-"""Everything that KubeVirt, its operators and the Operator Lifecycle Manager say does not go on by itself."""
+"""Everything that KubeVirt, its operators and the Operator Lifecycle Manager say does not go on by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class StuckOperator:
 def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     """Return what is held. It stops no update of nodes by itself."""
     update = kubevirt_updates.held(cluster)
-    found = [(each.subscription, each.reason, each.remedy) for each in operator_updates.held(cluster)]
+    found = [
+        (each.subscription, each.reason, each.remedy) for each in operator_updates.held(cluster)
+    ]
     found += [(update.kubevirt, update.reason, update.remedy)] if update is not None else []
     found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
     found += [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]

@@ -1,7 +1,9 @@
-"""Volumes for which the deletion of a Machine waits after the drain of its node, and the pods that keep them attached.
+"""Volumes for which the deletion of a Machine waits after the drain of its node,
+and the pods that keep them attached.
 
-A drain leaves pods of DaemonSets and of files there. Releases of Cluster API that count the volumes of such pods wait until the
-pods are gone. Source: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#shouldWaitForNodeVolumes
+A drain leaves pods of DaemonSets and of files there. Releases of Cluster API that count the volumes
+of such pods wait until the pods are gone. Source:
+kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#shouldWaitForNodeVolumes
 #isNodeVolumeDetachingAllowed.
 """
 
@@ -25,7 +27,9 @@ from virt_admit.model.remediation import machine_drain
 
 _EXCLUDE: Final = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
 PATIENCE: Final = timedelta(minutes=10)
-"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
+"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted,
+then it is detached by force.
+"""
 
 
 class KeptVolumes(NamedTuple):
@@ -39,14 +43,19 @@ class KeptVolumes(NamedTuple):
 
     @property
     def holders(self) -> Sequence[Object]:
-        """The pods that no drain ends, if all volumes are theirs: then the wait does not end by itself."""
+        """The pods that no drain ends, if all volumes are theirs:
+        then the wait does not end by itself.
+        """
         return self.pods if self.pods and all(map(_stays, self.pods)) else ()
 
     @property
     def remedy(self) -> str:
         """What ends the wait."""
         who = names([pod.full_name for pod in self.pods], 120)
-        way = f"keep pod {who} off this node, or set nodeVolumeDetachTimeout; or, as the drain is over, wait for no volume"
+        way = (
+            f"keep pod {who} off this node, or set nodeVolumeDetachTimeout; or, as the drain is "
+            "over, wait for no volume"
+        )
         return typed(way, about("annotate", self.machine, CAPI_MACHINE, f"{_EXCLUDE}="))
 
 
@@ -64,11 +73,21 @@ def of_machine(machine: Object, node: str, cluster: Cluster) -> KeptVolumes | No
 
 
 def certain(machine: Object, node: str, cluster: Cluster) -> KeptVolumes | None:
-    """Return the same if it certainly does not end by itself: each volume is used by a pod that no drain ends."""
+    """Return the same if it certainly does not end by itself:
+    each volume is used by a pod that no drain ends.
+    """
     kept = of_machine(machine, node, cluster)
-    if kept is None or not kept.holders or not vm_states_times.is_older(kept.since, PATIENCE, cluster):
+    if (
+        kept is None
+        or not kept.holders
+        or not vm_states_times.is_older(kept.since, PATIENCE, cluster)
+    ):
         return None
-    used = {claim.at("spec", "volumeName").text for claim in _claims(kept.volumes, cluster) if _uses(kept.pods, claim)}
+    used = {
+        claim.at("spec", "volumeName").text
+        for claim in _claims(kept.volumes, cluster)
+        if _uses(kept.pods, claim)
+    }
     return kept if used.issuperset(kept.volumes) else None
 
 
@@ -85,7 +104,11 @@ def _uses(pods: Sequence[Object], claim: Object) -> bool:
 def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[Object]:
     """Return the pods of a node that use these volumes."""
     claims = _claims(volumes, cluster)
-    pods = (pod for claim in claims for pod in volume_attachments.users(claim.namespace, claim.name, cluster))
+    pods = (
+        pod
+        for claim in claims
+        for pod in volume_attachments.users(claim.namespace, claim.name, cluster)
+    )
     here = {pod.full_name: pod for pod in pods if pod.at("spec", "nodeName").text == node}
     return [here[name] for name in sorted(here)]
 
@@ -97,18 +120,33 @@ def note(machine: Object, node: str, cluster: Cluster) -> str:
         return ""
     attached = volume_attachments.attached(node, cluster)
     which = f"volumes {names(attached, 120)}" if attached else "the volumes of the node"
-    ends = f"for at most {duration(timedelta(seconds=limit))}" if limit is not None else "without a limit"
+    ends = (
+        f"for at most {duration(timedelta(seconds=limit))}"
+        if limit is not None
+        else "without a limit"
+    )
     age = clock.since(since, cluster)
     waits = f"waits{f' for {duration(age)}' if age is not None else ''} until {which} are detached"
-    why = f", as nodeVolumeDetachTimeout is not set. {_way_out(machine, node, cluster)}" if limit is None else "."
-    return f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, {ends}{why}"
+    why = (
+        f", as nodeVolumeDetachTimeout is not set. {_way_out(machine, node, cluster)}"
+        if limit is None
+        else "."
+    )
+    return (
+        f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, "
+        f"{ends}{why}"
+    )
 
 
 def _way_out(machine: Object, node: str, cluster: Cluster) -> str:
     kept = certain(machine, node, cluster)
     if kept is None:
         return (
-            "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own attached. Or set that field."
+            "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own "
+            "attached. Or set that field."
         )
     who = names([pod.full_name for pod in kept.pods], 120)
-    return f"Pod {who}, which no drain ends, keeps them attached, so this does not end. To end it, {kept.remedy}"
+    return (
+        f"Pod {who}, which no drain ends, keeps them attached, so this does not end. To end it, "
+        f"{kept.remedy}"
+    )

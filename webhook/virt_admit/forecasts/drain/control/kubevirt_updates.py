@@ -1,9 +1,11 @@
 """An update of KubeVirt that does not end: what keeps virt-operator from replacing its components.
 
-virt-operator replaces virt-handler first, on one node and then on a few at a time, and goes on after every node has a ready one
-of the new release. A pod of a node that does not report never ends, and counts as one of those that may be unavailable. VMs
-run on meanwhile. Sources: kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade,
-:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady, :pkg/virt-operator/util/client.go#UpdateConditionsUpdating;
+virt-operator replaces virt-handler first, on one node and then on a few at a time, and goes on
+after every node has a ready one of the new release. A pod of a node that does not report never
+ends, and counts as one of those that may be unavailable. VMs run on meanwhile. Sources:
+kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade,
+:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady,
+:pkg/virt-operator/util/client.go#UpdateConditionsUpdating;
 kubernetes/kubernetes:pkg/controller/daemon/update.go#rollingUpdate.
 """
 
@@ -66,13 +68,19 @@ def is_under_way(kubevirt: Object) -> bool:
 
 
 def under_way(cluster: Cluster) -> str:
-    """Return that an update to another release goes on, as far as is known; empty: none is under way, or it is held."""
+    """Return that an update to another release goes on, as far as is known; empty:
+    none is under way, or it is held.
+    """
     if held(cluster) is not None:
         return ""
     for kubevirt in filter(is_under_way, cluster.known(KUBEVIRT)):
-        before, after = (kubevirt.at("status", f"{each}KubeVirtVersion").text for each in ("observed", "target"))
+        before, after = (
+            kubevirt.at("status", f"{each}KubeVirtVersion").text for each in ("observed", "target")
+        )
         if before and after and before != after:
-            lasts = clock.since(kubevirt.condition("Progressing")["lastTransitionTime"].text, cluster)
+            lasts = clock.since(
+                kubevirt.condition("Progressing")["lastTransitionTime"].text, cluster
+            )
             since = f" (under way for {clock.duration(lasts)})" if lasts is not None else ""
             return f"the update of KubeVirt from {before} to {after}{since}"
     return ""
@@ -80,55 +88,88 @@ def under_way(cluster: Cluster) -> str:
 
 @cached
 def held(cluster: Cluster) -> HeldUpdate | None:
-    """Return what keeps an update of KubeVirt from its end; None: none is under way, or it goes on as far as is known."""
-    return next((each for kubevirt in cluster.known(KUBEVIRT) for each in _of(kubevirt, cluster)), None)
+    """Return what keeps an update of KubeVirt from its end; None: none is under way,
+    or it goes on as far as is known.
+    """
+    return next(
+        (each for kubevirt in cluster.known(KUBEVIRT) for each in _of(kubevirt, cluster)), None
+    )
 
 
 def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
-    progressing, target = kubevirt.condition("Progressing"), kubevirt.at("status", "targetKubeVirtVersion").text
+    progressing, target = (
+        kubevirt.condition("Progressing"),
+        kubevirt.at("status", "targetKubeVirtVersion").text,
+    )
     lasts = clock.since(progressing["lastTransitionTime"].text, cluster)
     if not is_under_way(kubevirt) or lasts is None or lasts < _USUAL:
         return
-    update = f"the update of KubeVirt to {target or 'another release'} lasts for {clock.duration(lasts)}"
+    update = (
+        f"the update of KubeVirt to {target or 'another release'} lasts for {clock.duration(lasts)}"
+    )
     silent = [node.name for node in cluster.known(NODE) if _is_lost(node.name, cluster)]
     if silent:
-        which = ", ".join(f"{name}, which {node_health.silent_for(name, cluster)}" for name in silent[:2])
+        which = ", ".join(
+            f"{name}, which {node_health.silent_for(name, cluster)}" for name in silent[:2]
+        )
         which += f" and {len(silent) - 2} more" if len(silent) > 2 else ""
-        reason = f"{update} and does not end before {_HANDLER} is replaced on {which}{_rollout(kubevirt, cluster)}. VMs run on"
-        brief = f"{cut(update, 80)}: {_HANDLER} on {cut(silent[0], 40)} is not replaced before that reports. {_BACK}"
+        reason = (
+            f"{update} and does not end before {_HANDLER} is replaced on "
+            f"{which}{_rollout(kubevirt, cluster)}. VMs run on"
+        )
+        brief = (
+            f"{cut(update, 80)}: {_HANDLER} on {cut(silent[0], 40)} is not replaced before that "
+            f"reports. {_BACK}"
+        )
         yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
         return
     sick = {node.name: why for node in cluster.known(NODE) if (why := _sick(node.name, cluster))}
     for name, why in list(sick.items())[:1]:
         pod = virt_handlers.pod(cluster, name)
-        command = about("describe", pod, POD) if pod is not None else kubectl("describe", NODE, name)
+        command = (
+            about("describe", pod, POD) if pod is not None else kubectl("describe", NODE, name)
+        )
         more = f" (and {len(sick) - 1} more)" if len(sick) > 1 else ""
         brief = f"{cut(update, 80)}: {ended(shorten(why, 80))} Repair it."
-        yield HeldUpdate(kubevirt, f"{update}, and {why}{more}", typed("repair it", command), tuple(sick), brief)
+        yield HeldUpdate(
+            kubevirt, f"{update}, and {why}{more}", typed("repair it", command), tuple(sick), brief
+        )
 
 
 _BACK: Final = "Bring it back; if it stays away, delete its Node once it is off."
 
 
 def _sick(node: str, cluster: Cluster) -> str:
-    """Return what is wrong with a virt-handler; empty: nothing is known, or it is being replaced, or none is to run there."""
-    there = virt_handlers.pod(cluster, node) is not None and not virt_handlers.is_starting(cluster, node)
+    """Return what is wrong with a virt-handler; empty: nothing is known, or it is being replaced,
+    or none is to run there.
+    """
+    there = virt_handlers.pod(cluster, node) is not None and not virt_handlers.is_starting(
+        cluster, node
+    )
     return virt_handlers.problem(cluster, node) if there else ""
 
 
 def _is_lost(node: str, cluster: Cluster) -> bool:
-    """Return whether a node has not reported for so long that no reboot explains it, and its virt-handler is there."""
+    """Return whether a node has not reported for so long that no reboot explains it, and its
+    virt-handler is there.
+    """
     if not node_health.silence_now(node, cluster):
         return False
     handler, own = virt_handlers.pod(cluster, node), find(cluster, NODE, "", node)
-    if handler is None or own is None or (not handler.deleted and handler.condition("Ready")["status"].text == "True"):
+    if (
+        handler is None
+        or own is None
+        or (not handler.deleted and handler.condition("Ready")["status"].text == "True")
+    ):
         return False
     lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
     return lasts is not None and lasts >= _USUAL
 
 
 def _rollout(kubevirt: Object, cluster: Cluster) -> str:
-    """Return how far the roll-out of virt-handler is, by its DaemonSet; empty: that is not known."""
+    """Return how far the roll-out of virt-handler is, by its DaemonSet; empty:
+    that is not known.
+    """
     own = find(cluster, DAEMON_SET, kubevirt.namespace, _HANDLER)
     total = own.at("status", "desiredNumberScheduled").integer if own is not None else None
     if own is None or total is None:
@@ -140,7 +181,9 @@ def _rollout(kubevirt: Object, cluster: Cluster) -> str:
 
 
 def _return(node: str, cluster: Cluster) -> str:
-    """Return what brings a node back, or takes it out of the cluster, after which the update goes on."""
+    """Return what brings a node back, or takes it out of the cluster,
+    after which the update goes on.
+    """
     away = "; if it stays away, make sure that it is off, and delete its Machine, or else its Node"
     otherwise = typed(f"bring {node} back{away}", kubectl("describe", NODE, node))
     return awaited_return.advice(node, cluster, otherwise)

@@ -1,9 +1,12 @@
-"""Machines that are left over: one is being deleted, and its node was installed again and has a new Machine.
+"""Machines that are left over: one is being deleted,
+and its node was installed again and has a new Machine.
 
-Cluster API drains and deletes a Node by its name and asks for no other Machine. Rancher holds the deletion while other
-machines join the cluster through the old one. Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/
-machine_controller.go#isDeleteNodeAllowed #drainNode; rancher/rancher:pkg/controllers/capr/bootstrap/controller.go
-#reconcileMachinePreTerminateAnnotation, :pkg/controllers/capr/etcdmgmt/saferemoval.go; harvester/harvester#7065, #10534.
+Cluster API drains and deletes a Node by its name and asks for no other Machine. Rancher holds the
+deletion while other machines join the cluster through the old one. Sources:
+kubernetes-sigs/cluster-api:core/reconcilers/machine/ machine_controller.go#isDeleteNodeAllowed
+#drainNode; rancher/rancher:pkg/controllers/capr/bootstrap/controller.go
+#reconcileMachinePreTerminateAnnotation, :pkg/controllers/capr/etcdmgmt/saferemoval.go;
+harvester/harvester#7065, #10534.
 """
 
 from __future__ import annotations
@@ -42,11 +45,14 @@ class TwinMachine(NamedTuple):
     @property
     def note(self) -> str:
         """What becomes of the node."""
-        again = ", and cordons it again until then" if machine_drain.cordons_again(self.machine) else ""
+        again = (
+            ", and cordons it again until then" if machine_drain.cordons_again(self.machine) else ""
+        )
         return (
-            f"Machine {self.machine.full_name}, which is being deleted, has the same node as Machine "
-            f"{names(self.stay, 120)}: Cluster API deletes the Node with it{again}. See which of them is left over, and "
-            "whether this node is to stay, before that deletion goes on."
+            f"Machine {self.machine.full_name}, which is being deleted, has the same node as "
+            f"Machine {names(self.stay, 120)}: Cluster API deletes the Node with it{again}. See "
+            "which of them is left over, and whether this node is to stay, before that deletion "
+            "goes on."
         )
 
 
@@ -74,22 +80,27 @@ def _key(machine: Object, node: str) -> tuple[str, str, str]:
 
 
 def rancher_wait(machine: Object, cluster: Cluster) -> tuple[str, str, str] | None:
-    """Return how Rancher's hook of a Machine goes away, what to do, and that in short; None: it does not have the hook.
+    """Return how Rancher's hook of a Machine goes away, what to do, and that in short; None: it
+    does not have the hook.
 
     Rancher sets it for members of etcd alone.
     """
     if kinds.of(machine) is not CAPI_MACHINE or _HOOK not in machine.annotations:
         return None
     why = (
-        "Rancher removes this hook of a member of etcd when no other machine is joined to that server "
-        f"({_JOINED} of its Secret is the join-url of this one), and etcd has removed the member"
+        "Rancher removes this hook of a member of etcd when no other machine is joined to that "
+        f"server ({_JOINED} of its Secret is the join-url of this one), and etcd has removed the "
+        "member"
     )
     node = machine_nodes.emptied_node(machine, cluster)
     is_twin = any(each.machine is machine for each in of_node(node, cluster))
-    back = f"Restart rke2-server on {node} afterwards, since the Node is deleted as well, and uncordon it. "
+    back = (
+        f"Restart rke2-server on {node} afterwards, since the Node is deleted as well, and "
+        "uncordon it. "
+    )
     words = (
-        "Point joined-to of such Secrets to a server that stays, or remove the hook once etcd has no member of the old "
-        f"installation. {back if is_twin else ''}To see who is joined to it"
+        "Point joined-to of such Secrets to a server that stays, or remove the hook once etcd has "
+        f"no member of the old installation. {back if is_twin else ''}To see who is joined to it"
     )
     return why, typed(words, _secrets(machine)), _BRIEF
 
@@ -98,4 +109,14 @@ def _secrets(machine: Object) -> str:
     """Return the command that lists who is joined to whom, without the contents of the Secrets."""
     kind = "type=rke.cattle.io/machine-plan"
     columns = f"custom-columns={_COLUMNS}"
-    return shell("kubectl", "get", "secrets", "-n", machine.namespace, "--field-selector", kind, "-o", columns)
+    return shell(
+        "kubectl",
+        "get",
+        "secrets",
+        "-n",
+        machine.namespace,
+        "--field-selector",
+        kind,
+        "-o",
+        columns,
+    )

@@ -1,4 +1,6 @@
-"""What overrules the forecast of every VM of a node: a node that does not report, and KubeVirt's control path."""
+"""What overrules the forecast of every VM of a node: a node that does not report,
+and KubeVirt's control path.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,19 @@ class Overruled(NamedTuple):
     unseen: tuple[str, ...] = ()
 
 
-def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster) -> Overruled:
+def overrule(
+    forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster
+) -> Overruled:
     """Return the forecasts as the state of the node and the control path make them."""
     if node is not None and (silent := _silent(node, cluster)):
         if by := awaited_return.awaited(node.name, cluster):
             return Overruled([_awaited(found, silent, by, cluster) for found in forecasts])
-        return Overruled([_blocked(found, _with_guest(silent, found.vmi, cluster), cluster) for found in forecasts])
+        return Overruled(
+            [
+                _blocked(found, _with_guest(silent, found.vmi, cluster), cluster)
+                for found in forecasts
+            ]
+        )
     result = list(forecasts)
     blockers: list[Blocker] = []
     unseen = list(_unready(node)) if node is not None and forecasts else []
@@ -48,17 +57,23 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
         if hindrance.starts:
             result = [_later(found, hindrance) for found in result]
             continue
-        kept = [index for index, found in enumerate(forecasts) if _concerns(hindrance, found, cluster)]
+        kept = [
+            index for index, found in enumerate(forecasts) if _concerns(hindrance, found, cluster)
+        ]
         held = kept if hindrance.stops else []
         if held:
             blockers.append(control_path.blocker(hindrance))
         elif kept:
-            unseen.append(f"{hindrance.reason}. {hindrance.remedy}" if hindrance.kind else hindrance.reason)
+            unseen.append(
+                f"{hindrance.reason}. {hindrance.remedy}" if hindrance.kind else hindrance.reason
+            )
         for index in held:
             if result[index].outcome is not VmOutcome.BLOCKS:
                 result[index] = _blocked(result[index], hindrance.problem, cluster)
             else:
-                result[index] = replace(result[index], problems=(*result[index].problems, hindrance.problem))
+                result[index] = replace(
+                    result[index], problems=(*result[index].problems, hindrance.problem)
+                )
     return Overruled(result, tuple(blockers), tuple(unseen))
 
 
@@ -67,17 +82,30 @@ def _later(found: Forecast, hindrance: Hindrance) -> Forecast:
     named = hindrance.vms is None or found.vmi.full_name in hindrance.vms
     if found.outcome is not VmOutcome.RESTARTS or not (hindrance.stops and named):
         return found
-    return replace(found, reason=f"{found.reason}, but only later: {hindrance.reason}", remedy=hindrance.remedy)
+    return replace(
+        found, reason=f"{found.reason}, but only later: {hindrance.reason}", remedy=hindrance.remedy
+    )
 
 
 def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
     by = by if "kubectl " in by.remedy else typed_remedies.with_command(by, found.vmi, cluster)
-    return replace(found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by,))
+    return replace(
+        found,
+        outcome=VmOutcome.BLOCKS,
+        reason=by.reason,
+        remedy=by.remedy,
+        unseen="",
+        problems=(by,),
+    )
 
 
 def _awaited(found: Forecast, silent: Problem, by: str, cluster: Cluster) -> Forecast:
-    """Return that a VM stays until its node is back, or freed, which something is about to do: that may fail."""
-    kept = _blocked(found, silent._replace(reason=f"its node does not report, and waits for {by}"), cluster)
+    """Return that a VM stays until its node is back, or freed, which something is about to do:
+    that may fail.
+    """
+    kept = _blocked(
+        found, silent._replace(reason=f"its node does not report, and waits for {by}"), cluster
+    )
     return replace(kept, outcome=VmOutcome.UNKNOWN, problems=())
 
 
@@ -95,11 +123,15 @@ def _silent(node: Object, cluster: Cluster) -> Problem | None:
 
 
 def _with_guest(silent: Problem, vmi: Object, cluster: Cluster) -> Problem:
-    """Return the same with what is known of the guest of one VM: without its kubelet it may run on."""
+    """Return the same with what is known of the guest of one VM:
+    without its kubelet it may run on.
+    """
     if not virt_handlers.outlives_kubelet(cluster, vmi.at("status", "nodeName").text or ""):
         return silent
     pod = ", although its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
-    return silent._replace(reason=f"{silent.reason}. Its guest probably runs on, as virt-handler there reports{pod}")
+    return silent._replace(
+        reason=f"{silent.reason}. Its guest probably runs on, as virt-handler there reports{pod}"
+    )
 
 
 def _unready(node: Object) -> Iterator[str]:

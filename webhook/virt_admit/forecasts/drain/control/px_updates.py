@@ -20,7 +20,12 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vmis
+from virt_admit.model.kubevirt.instances import (
+    migration_failures,
+    migration_timeouts,
+    migrations,
+    vmis,
+)
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
@@ -71,7 +76,9 @@ class PausedUpdate(NamedTuple):
 def paused(cluster: Cluster) -> Sequence[PausedUpdate]:
     """Return the updates of storage that do not go on by themselves, by node and VM."""
     found: dict[tuple[str, str], PausedUpdate] = {}
-    for event in (each for kind in _KINDS for each in events.known(kind, "FailedToEvictVM", cluster)):
+    for event in (
+        each for kind in _KINDS for each in events.known(kind, "FailedToEvictVM", cluster)
+    ):
         update = _of(event, cluster)
         if update is not None:
             found.setdefault((update.node, update.vmis[0].full_name), update)
@@ -96,19 +103,31 @@ def of_vmi(vmi: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _late(event: Object, cluster: Cluster) -> PausedUpdate | None:
-    """Return that VMs leave a node for longer than usual, although no migration is said to have failed."""
+    """Return that VMs leave a node for longer than usual,
+    although no migration is said to have failed.
+    """
     said, now = _PAUSED.search(_message(event)), clock.now(cluster)
     since = _since(said[1], cluster) if said is not None else None
-    if said is None or now is None or since is None or not _is_repeated(event, now) or now - since < _USUAL:
+    if (
+        said is None
+        or now is None
+        or since is None
+        or not _is_repeated(event, now)
+        or now - since < _USUAL
+    ):
         return None
     node = said[1]
     here, _ = gather(vmis.on_node(cluster, node))
-    left = tuple(sorted((vmi for vmi in here if vmis.migratable(vmi)), key=lambda vmi: vmi.full_name))
+    left = tuple(
+        sorted((vmi for vmi in here if vmis.migratable(vmi)), key=lambda vmi: vmi.full_name)
+    )
     if not left:
         return None
     kind, name, namespace = _about(event)
     who = f"VM{'s' * (len(left) > 1)} {names((vmi.full_name for vmi in left), 120)}"
-    reason = f"{_begin(event, node, cluster)}: {who} {'have' if len(left) > 1 else 'has'} not left it"
+    reason = (
+        f"{_begin(event, node, cluster)}: {who} {'have' if len(left) > 1 else 'has'} not left it"
+    )
     remedy = typed(
         "See what keeps them there; the update goes on once they have left",
         shell("virt-admit", "drain", argument(node)),
@@ -147,9 +166,16 @@ def _of(event: Object, cluster: Cluster) -> PausedUpdate | None:
             return None  # it waits for that migration, whatever asked for it
     except Unseen:
         return None
-    failed = next((each for each in migration_failures.in_a_row(vmi, cluster) if each.migration == migration), None)
+    failed = next(
+        (each for each in migration_failures.in_a_row(vmi, cluster) if each.migration == migration),
+        None,
+    )
     why = f": {cut_middle(failed.text, 160)}" if failed is not None and failed.text else ""
-    because = f"its migration {migration} failed{why}" if ended == "failed" else "it is there again after its migration"
+    because = (
+        f"its migration {migration} failed{why}"
+        if ended == "failed"
+        else "it is there again after its migration"
+    )
     begin = f"{_begin(event, node, cluster)}: VM {vmi.full_name} still runs there"
     reason = f"{begin}, as {because}; Portworx does not migrate it again"
     first = ""
@@ -165,7 +191,11 @@ def _of(event: Object, cluster: Cluster) -> PausedUpdate | None:
 def _since(node: str, cluster: Cluster) -> datetime | None:
     """Return since when the update waits at a node; None: not known."""
     known = (each for kind in _KINDS for each in events.known(kind, "UpdatePaused", cluster))
-    own = (each for each in known if (said := _PAUSED.search(_message(each))) is not None and said[1] == node)
+    own = (
+        each
+        for each in known
+        if (said := _PAUSED.search(_message(each))) is not None and said[1] == node
+    )
     begun = (clock.instant(each["firstTimestamp"].text) or events.time_of(each) for each in own)
     return min(filter(None, begun), default=None)
 

@@ -1,9 +1,10 @@
-"""VMs and namespaces whose deletion does not end: which finalizer keeps them, and why its controller does not remove it.
+"""VMs and namespaces whose deletion does not end: which finalizer keeps them, and why its
+controller does not remove it.
 
-virt-controller takes its finalizer from a VM by an update, once its VMI is gone. KubeVirt 0.59.0 looks the instance type up
-in that update, and refuses it where the namespace has lost the instance type first. Sources: kubevirt/kubevirt:
-pkg/virt-controller/watch/vm/vm.go#removeVMFinalizer, issue 9438 (pull requests 9439 and 9534),
-pkg/storage/snapshot/source.go#Lock; kubernetes/kubernetes:
+virt-controller takes its finalizer from a VM by an update, once its VMI is gone. KubeVirt 0.59.0
+looks the instance type up in that update, and refuses it where the namespace has lost the instance
+type first. Sources: kubevirt/kubevirt: pkg/virt-controller/watch/vm/vm.go#removeVMFinalizer, issue
+9438 (pull requests 9439 and 9534), pkg/storage/snapshot/source.go#Lock; kubernetes/kubernetes:
 pkg/controller/namespace/deletion/status_condition_utils.go.
 """
 
@@ -46,7 +47,10 @@ READS: Final[Reads] = union(
     clock.READS,
     api_discovery.READS,
     removed_operators.READS,
-    dict.fromkeys((INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, CONTROLLER_REVISION), NAME),
+    dict.fromkeys(
+        (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, CONTROLLER_REVISION),
+        NAME,
+    ),
     {
         NAMESPACE: ("metadata.labels", "status.conditions"),
         API_SERVICE: ("spec.group", "spec.version"),
@@ -54,7 +58,12 @@ READS: Final[Reads] = union(
             *("metadata.finalizers", "metadata.labels", "spec.instancetype", "spec.preference"),
             *("spec.template.spec.terminationGracePeriodSeconds", "status.snapshotInProgress"),
         ),
-        VMI: ("metadata.finalizers", "spec.terminationGracePeriodSeconds", "status.phase", "status.nodeName"),
+        VMI: (
+            "metadata.finalizers",
+            "spec.terminationGracePeriodSeconds",
+            "status.phase",
+            "status.nodeName",
+        ),
         VM_SNAPSHOT: ("metadata.creationTimestamp", "spec.source.name", "status"),
     },
 )
@@ -63,11 +72,17 @@ OF_KUBEVIRT: Final = "kubevirt.io/virtualMachineControllerFinalize"
 """The finalizer of virt-controller on VMs and VMIs."""
 _OF_SNAPSHOT: Final = "snapshot.kubevirt.io/snapshot-source-protection"
 _USUAL: Final = timedelta(minutes=10)
-"""So long the deletion of a VM or of a namespace is nothing unusual, beside the time that its guest may take."""
+"""So long the deletion of a VM or of a namespace is nothing unusual,
+beside the time that its guest may take.
+"""
 _GRACE: Final = 180
-"""Seconds a guest gets to shut down where its VM says nothing (KubeVirt's default is 30; templates write 180)."""
+"""Seconds a guest gets to shut down where its VM says nothing (KubeVirt's default is 30;
+templates write 180).
+"""
 _LOOKED_UP: Final = (versions.Version(0, 59), versions.Version(0, 59, 1))
-"""From which release on VMs have a finalizer, and from which on its removal does not look up the instance type."""
+"""From which release on VMs have a finalizer,
+and from which on its removal does not look up the instance type.
+"""
 
 
 class StuckVm(NamedTuple):
@@ -91,7 +106,9 @@ class StuckVm(NamedTuple):
 
 
 def of_vm(vm: Object, cluster: Cluster) -> StuckVm | None:
-    """Return why the deletion of a VM does not end; None: it is not being deleted for long, or nothing keeps it."""
+    """Return why the deletion of a VM does not end; None: it is not being deleted for long,
+    or nothing keeps it.
+    """
     deleted = vm.metadata["deletionTimestamp"].text
     lasts = clock.since(deleted, cluster) if deleted else None
     held = finalizers(vm)
@@ -106,7 +123,9 @@ def of_vm(vm: Object, cluster: Cluster) -> StuckVm | None:
         found = Problem("", see, command=kubectl("describe", VM, vm.name, vm.namespace))
     space = find(cluster, NAMESPACE, "", vm.namespace)
     reason = f"{begin}: {found.reason}" if found.reason else begin
-    return StuckVm(found._replace(reason=reason), vm.namespace if space is not None and space.deleted else "")
+    return StuckVm(
+        found._replace(reason=reason), vm.namespace if space is not None and space.deleted else ""
+    )
 
 
 def finalizers(obj: Object) -> list[str]:
@@ -137,7 +156,9 @@ def _causes(vm: Object, held: list[str], cluster: Cluster) -> Iterator[Problem]:
 def _is_down(cluster: Cluster) -> bool:
     """Return whether virt-controller certainly has no Ready pod, although it is installed."""
     pods = [pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == _CONTROLLER]
-    if unlisted(cluster, POD) or any(pod.condition("Ready")["status"].text == "True" for pod in pods):
+    if unlisted(cluster, POD) or any(
+        pod.condition("Ready")["status"].text == "True" for pod in pods
+    ):
         return False
     return bool(pods) or any(each.name == _CONTROLLER for each in cluster.known(DEPLOYMENT))
 
@@ -167,7 +188,9 @@ def _instance(vmi: Object) -> Problem:
     kept = finalizers(vmi)
     by = f", kept by finalizer {', '.join(kept)}" if kept and vmi.deleted else ""
     see = shell("virt-admit", "explain", f"vm/{vmi.name}", "-n", vmi.namespace)
-    return Problem(f"its VMI still exists ({phase}{where}{by})", f"see why the VMI does not end ({see})")
+    return Problem(
+        f"its VMI still exists ({phase}{where}{by})", f"see why the VMI does not end ({see})"
+    )
 
 
 def _instance_type(vm: Object, cluster: Cluster) -> Iterator[Problem]:
@@ -184,11 +207,14 @@ def _instance_type(vm: Object, cluster: Cluster) -> Iterator[Problem]:
     reason = f"its {which} {exist}, and {refuses}"
     fields = " and ".join(str(path) for path, _ in gone)
     command = json_patch(VM, vm.name, vm.namespace, [Patch("remove", path) for path, _ in gone])
-    yield Problem(reason, f"remove {fields} from the VM; KubeVirt 0.59.1 does not need that", command=command)
+    yield Problem(
+        reason, f"remove {fields} from the VM; KubeVirt 0.59.1 does not need that", command=command
+    )
 
 
 def _lost(vm: Object, cluster: Cluster) -> Iterator[tuple[Path, str]]:
-    """Yield the field that names an instance type or a preference which does not exist, and its words.
+    """Yield the field that names an instance type or a preference which does not exist,
+    and its words.
 
     virt-api looks up the copy that the VM names, else what it is a copy of.
     """
@@ -201,7 +227,9 @@ def _lost(vm: Object, cluster: Cluster) -> Iterator[tuple[Path, str]]:
         own = (named["kind"].text or "").lower() in (kinds[0].kind.lower(), kinds[0].plural)
         kind = CONTROLLER_REVISION if revision else kinds[0 if own else 1]
         try:
-            gone = bool(revision or name) and not cluster.get(kind, vm.namespace, revision or name or "")
+            gone = bool(revision or name) and not cluster.get(
+                kind, vm.namespace, revision or name or ""
+            )
         except Unseen:
             continue
         if gone:
@@ -209,11 +237,13 @@ def _lost(vm: Object, cluster: Cluster) -> Iterator[tuple[Path, str]]:
             yield named.path, f"{word} {name or '?'}{copy}"
 
 
-# --- namespaces -----------------------------------------------------------------------------------------------------
+# --- namespaces -----------------------------------------------------------------------------------
 
 
 def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
-    """Return what keeps a namespace in Terminating for long; None: nothing, or another finding says it."""
+    """Return what keeps a namespace in Terminating for long; None: nothing,
+    or another finding says it.
+    """
     deleted = namespace.metadata["deletionTimestamp"].text
     lasts = clock.since(deleted, cluster) if deleted else None
     usual = _USUAL + timedelta(seconds=max(_graces(namespace, cluster), default=0))
@@ -228,12 +258,17 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
         return None
     left = _LEFT.search(" ".join(said))
     get = shell("kubectl", "get", left[1], "-n", namespace.name, "-o", "yaml") if left else ""
-    reason = f"the namespace is Terminating for {clock.duration(lasts)}: {cut_middle('; '.join(said), 300)}"
+    reason = (
+        f"the namespace is Terminating for {clock.duration(lasts)}: "
+        f"{cut_middle('; '.join(said), 300)}"
+    )
     if _said(namespace, _REMAINS[0]):
         serve = "repair what serves this API, or delete its APIService if its product was removed"
         return Problem(reason, serve, command=shell("kubectl", "get", "apiservices"))
     see = "see which finalizers keep these objects, and repair their controllers"
-    return Problem(reason, see, command=get or kubectl("get", NAMESPACE, namespace.name, "", "-o", "yaml"))
+    return Problem(
+        reason, see, command=get or kubectl("get", NAMESPACE, namespace.name, "", "-o", "yaml")
+    )
 
 
 def _graces(namespace: Object, cluster: Cluster) -> Iterator[int]:
@@ -245,7 +280,9 @@ def _graces(namespace: Object, cluster: Cluster) -> Iterator[int]:
 
 def _said(namespace: Object, kind: str) -> str:
     condition = namespace.condition(kind)
-    return (condition["message"].text or "").rstrip(".") if condition["status"].text == "True" else ""
+    return (
+        (condition["message"].text or "").rstrip(".") if condition["status"].text == "True" else ""
+    )
 
 
 _REMAINS: Final = (

@@ -1,8 +1,9 @@
-"""Webhooks without an answer that refuse each change of a VM: it cannot be created, changed, started or stopped.
+"""Webhooks without an answer that refuse each change of a VM: it cannot be created, changed,
+started or stopped.
 
-virt-api writes the spec of the VM for some run strategies and its status for others, and webhooks that name
-``virtualmachines`` do not get the status. Source: kubevirt/kubevirt:pkg/virt-api/rest/lifecycle.go#StartVMRequestHandler
-#StopVMRequestHandler.
+virt-api writes the spec of the VM for some run strategies and its status for others, and webhooks
+that name ``virtualmachines`` do not get the status. Source:
+kubevirt/kubevirt:pkg/virt-api/rest/lifecycle.go#StartVMRequestHandler #StopVMRequestHandler.
 """
 
 from __future__ import annotations
@@ -36,27 +37,39 @@ _STAYS: Final = "It does not end by itself"
 
 def refused_start(vm: Object, cluster: Cluster) -> Problem | None:
     """Return which webhook refuses ``virtctl start``; None: none does, or none is known."""
-    return _refused(vm, _STARTS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl start fails", cluster)
+    return _refused(
+        vm, _STARTS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl start fails", cluster
+    )
 
 
 def refused_change(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which webhook refuses changes of a VM, and ``virtctl stop`` if it does that; None: none, or none is known."""
-    found = _refused(vm, _STOPS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl stop fails", cluster)
+    """Return which webhook refuses changes of a VM, and ``virtctl stop`` if it does that; None:
+    none, or none is known.
+    """
+    found = _refused(
+        vm, _STOPS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl stop fails", cluster
+    )
     return found or _refused(vm, _SPEC, "it cannot be changed", cluster)
 
 
 def refused_update(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which webhook refuses the request that takes a finalizer from a VM; None: none, or none is known."""
+    """Return which webhook refuses the request that takes a finalizer from a VM; None: none,
+    or none is known.
+    """
     return _refused(vm, _SPEC, "its finalizer cannot be removed", cluster)
 
 
-def _refused(vm: Object, request: InterceptedRequest | None, effect: str, cluster: Cluster) -> Problem | None:
+def _refused(
+    vm: Object, request: InterceptedRequest | None, effect: str, cluster: Cluster
+) -> Problem | None:
     known = cluster.cached(_webhooks)
     if request is None or not known:
         return None
     namespace = vms.namespace_of(vm)
     labels = cluster.cached(webhook_reach.namespace_labels).get(namespace)
-    asked = request._replace(namespace=namespace, namespace_labels=labels, name=vm.name, labels=vm.labels)
+    asked = request._replace(
+        namespace=namespace, namespace_labels=labels, name=vm.name, labels=vm.labels
+    )
     for webhook in known:
         silent = webhook_reach.silence(webhook, cluster)
         if silent and webhook_requests.gets(webhook.field, asked) is True:
@@ -68,15 +81,20 @@ def _webhooks(cluster: Cluster) -> tuple[Webhook, ...]:
     return webhook_reach.failing_closed((_SPEC, _STATUS), cluster).webhooks
 
 
-def _problem(webhook: Webhook, silent: str, effect: str, namespace: str, cluster: Cluster) -> Problem:
+def _problem(
+    webhook: Webhook, silent: str, effect: str, namespace: str, cluster: Cluster
+) -> Problem:
     broken = service_pods.broken(webhook.service, cluster) if not webhook.expired else None
     because = f" ({broken.words})" if broken is not None else ""
     reason = (
-        f"{effect}, because {webhook.title} refuses each change of a VM in namespace {namespace}: {silent}{because}"
+        f"{effect}, because {webhook.title} refuses each change of a VM in namespace {namespace}: "
+        f"{silent}{because}"
     )
     name = webhook.service
     repair = (
-        broken.remedy if broken else typed("repair what is behind it", kubectl("describe", SERVICE, name[1], name[0]))
+        broken.remedy
+        if broken
+        else typed("repair what is behind it", kubectl("describe", SERVICE, name[1], name[0]))
     )
     ways = (repair, *_opt_out(webhook, namespace))
     lasts = f". {_outlook(webhook, broken, cluster)}"
@@ -84,7 +102,9 @@ def _problem(webhook: Webhook, silent: str, effect: str, namespace: str, cluster
 
 
 def _outlook(webhook: Webhook, broken: BrokenPod | None, cluster: Cluster) -> str:
-    """Return whether it ends by itself: a pod of a lost node is replaced, unless its own webhook refuses that."""
+    """Return whether it ends by itself: a pod of a lost node is replaced,
+    unless its own webhook refuses that.
+    """
     if broken is None or not broken.ends:
         return _STAYS
     own = service_pods.of_service(webhook.service, cluster)
@@ -98,5 +118,14 @@ def _opt_out(webhook: Webhook, namespace: str) -> Iterator[str]:
     for each in webhook.field.at("namespaceSelector", "matchExpressions").items():
         values = [value.text for value in each["values"].items() if value.text in _OPT_OUT]
         if each["operator"].text == "NotIn" and values and each["key"].text:
-            label = shell("kubectl", "label", "namespace", argument(namespace), f"{each['key'].text}={values[0]}")
-            yield f"as a decision, leave namespace {namespace} out of that webhook until then: {label}"
+            label = shell(
+                "kubectl",
+                "label",
+                "namespace",
+                argument(namespace),
+                f"{each['key'].text}={values[0]}",
+            )
+            yield (
+                f"as a decision, leave namespace {namespace} out of that webhook until then: "
+                f"{label}"
+            )

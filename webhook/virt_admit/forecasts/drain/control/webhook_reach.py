@@ -1,10 +1,12 @@
-"""Admission webhooks that fail closed and that a drain needs: whether their Services answer, also after the drain.
+"""Admission webhooks that fail closed and that a drain needs: whether their Services answer,
+also after the drain.
 
-Evictions, target pods and migrations are API requests. Where a webhook that gets one of them cannot be reached, the API
-server refuses the request with code 500, and ``kubectl drain`` repeats only code 429. Sources:
+Evictions, target pods and migrations are API requests. Where a webhook that gets one of them cannot
+be reached, the API server refuses the request with code 500, and ``kubectl drain`` repeats only
+code 429. Sources:
 kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go#Dispatch,
-:pkg/registry/core/pod/storage/storage.go#BindingREST, :pkg/kubelet/status/status_manager.go#syncPod;
-kubernetes/kubectl:pkg/drain/drain.go#evictPods.
+:pkg/registry/core/pod/storage/storage.go#BindingREST,
+:pkg/kubelet/status/status_manager.go#syncPod; kubernetes/kubectl:pkg/drain/drain.go#evictPods.
 """
 
 from __future__ import annotations
@@ -14,9 +16,20 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
-from virt_admit.forecasts.placement.components import node_initializers, service_pods, webhook_deadlocks
+from virt_admit.forecasts.placement.components import (
+    node_initializers,
+    service_pods,
+    webhook_deadlocks,
+)
 from virt_admit.model.commands import about, argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, kinds, nodes, service_endpoints, webhook_bundles, webhook_requests
+from virt_admit.model.kubernetes import (
+    clock,
+    kinds,
+    nodes,
+    service_endpoints,
+    webhook_bundles,
+    webhook_requests,
+)
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -58,30 +71,48 @@ class Hindrance:
 
     @property
     def problem(self) -> Problem:
-        return Problem(self.reason, self.remedy, id=ProblemId(ProblemCause.COMPONENT, self.namespace, self.name))
+        return Problem(
+            self.reason,
+            self.remedy,
+            id=ProblemId(ProblemCause.COMPONENT, self.namespace, self.name),
+        )
 
     @classmethod
     def unread(cls, component: str, what: str) -> Hindrance:
         """Return that it cannot be determined whether a component keeps VMs."""
-        return cls(component, evictions=True, reason=f"{component}: cannot see {what}", remedy="let virt-admit read it")
+        return cls(
+            component,
+            evictions=True,
+            reason=f"{component}: cannot see {what}",
+            remedy="let virt-admit read it",
+        )
 
 
-def leaves_with(made: Hindrance, pods: Sequence[Object], node: str, label: str, cluster: Cluster) -> Hindrance:
+def leaves_with(
+    made: Hindrance, pods: Sequence[Object], node: str, label: str, cluster: Cluster
+) -> Hindrance:
     """Return what becomes of a component whose ready pods all run on the node that is drained.
 
     Pods without a guest leave in seconds, VMs in minutes.
     """
     elsewhere = _elsewhere(pods[0], node, cluster)
     if elsewhere.is_certain and not elsewhere.has_candidate:
-        waiting = node_initializers.keeps_off(elsewhere.refusals, cluster)  # a node that is added would wait with it
-        remedy = capital(waiting.remedy) if waiting is not None else "Add a node that its placement allows."
+        # a node that is added would wait with it
+        waiting = node_initializers.keeps_off(elsewhere.refusals, cluster)
+        remedy = (
+            capital(waiting.remedy)
+            if waiting is not None
+            else "Add a node that its placement allows."
+        )
         missing = f", while {waiting.reason}" if waiting is not None else ""
         reason = f"{made.component} can run on {node} alone, and leaves it before the VMs{missing}"
         if cluster.cached(nodes.single) == node:  # a second node is not an option
             remedy = f"Shut the VMs of {node} down before its drain."
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     cordon = shell("kubectl", "cordon", argument(node))
-    drain = shell("kubectl", "drain", argument(node), "--ignore-daemonsets", "--pod-selector", label)
+    drain = shell(
+        "kubectl", "drain", argument(node), "--ignore-daemonsets", "--pod-selector", label
+    )
     remedy = f"Move it first: `{cordon}`, then `{drain}`, then the rest."
     return replace(made, reason=f"{made.component} runs on {node} alone", remedy=remedy, now=False)
 
@@ -90,11 +121,13 @@ def _elsewhere(pod: Object, node: str, cluster: Cluster) -> Placement:
     """Return which other nodes take a fresh copy of a pod."""
     own = scheduled_pods.read(pod)
     filters = candidates.scheduler(cluster)
-    gone = tuple(other for other in filters.state.pods.get(node, ()) if other.full_name == own.full_name)
+    gone = tuple(
+        other for other in filters.state.pods.get(node, ()) if other.full_name == own.full_name
+    )
     return filters.place(replace(own, node=""), without=node, gone=gone)
 
 
-# --- webhooks ----------------------------------------------------------------------------------------------------
+# --- webhooks -------------------------------------------------------------------------------------
 
 _MIGRATION: Final = "virtualmachineinstancemigrations"
 _INSTANCE: Final = "virtualmachineinstances"
@@ -102,15 +135,22 @@ _KUBEVIRT: Final = "kubevirt.io"
 _BINDING: Final = "pods/binding"
 
 EVICTION: Final = InterceptedRequest("CREATE", "", "pods/eviction")
-POD_END: Final = (InterceptedRequest("UPDATE", "", "pods/status"), InterceptedRequest("DELETE", "", "pods"))
-"""What a kubelet asks for when a pod has ended. Until it succeeds the pod exists, and a drain waits for it."""
+POD_END: Final = (
+    InterceptedRequest("UPDATE", "", "pods/status"),
+    InterceptedRequest("DELETE", "", "pods"),
+)
+"""What a kubelet asks for when a pod has ended. Until it succeeds the pod exists,
+and a drain waits for it.
+"""
 POD_START: Final = (
     InterceptedRequest("CREATE", "", "pods"),
     InterceptedRequest("CREATE", "", _BINDING),
     InterceptedRequest("UPDATE", "", "pods/status"),
 )
 """What a new pod needs: its creator, kube-scheduler and a kubelet ask for it."""
-_REPORTED: Final = tuple(InterceptedRequest("UPDATE", _KUBEVIRT, f"{_INSTANCE}{sub}") for sub in ("", "/status"))
+_REPORTED: Final = tuple(
+    InterceptedRequest("UPDATE", _KUBEVIRT, f"{_INSTANCE}{sub}") for sub in ("", "/status")
+)
 MIGRATION: Final = (
     *POD_START,
     InterceptedRequest("CREATE", _KUBEVIRT, _MIGRATION),
@@ -118,7 +158,9 @@ MIGRATION: Final = (
     *_REPORTED,
 )
 STATE_CLAIM: Final = InterceptedRequest("CREATE", "", "persistentvolumeclaims")
-"""Only for VMs with a persistent vTPM or EFI: the migration creates a second claim for their state."""
+"""Only for VMs with a persistent vTPM or EFI:
+the migration creates a second claim for their state.
+"""
 START: Final = (*POD_START, InterceptedRequest("CREATE", _KUBEVIRT, _INSTANCE), *_REPORTED)
 
 
@@ -140,12 +182,18 @@ _EFFECTS: Final = (
 )
 """The worst first: a VM that cannot be evicted needs no target."""
 CONTROL: Final = (
-    InterceptedRequest("UPDATE", "coordination.k8s.io", "leases", "kube-system", name="kube-controller-manager"),
+    InterceptedRequest(
+        "UPDATE", "coordination.k8s.io", "leases", "kube-system", name="kube-controller-manager"
+    ),
     InterceptedRequest("UPDATE", "", "nodes/status", cluster_scoped=True),
 )
-"""What Kubernetes asks for before it notices that a node is lost, and replaces a pod: a controller that cannot renew its
-lease ends (client-go: tools/leaderelection), and a node stays Ready (pkg/controller/nodelifecycle)."""
-_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests) | {*CONTROL}
+"""What Kubernetes asks for before it notices that a node is lost, and replaces a pod: a controller
+that cannot renew its lease ends (client-go: tools/leaderelection), and a node stays Ready
+(pkg/controller/nodelifecycle).
+"""
+_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests) | {
+    *CONTROL
+}
 
 
 class Webhook(NamedTuple):
@@ -168,7 +216,9 @@ class Critical(NamedTuple):
     unseen: str
 
 
-def hindrances(cluster: Cluster, node: str, *, without: frozenset[tuple[str, str]]) -> Iterator[Hindrance]:
+def hindrances(
+    cluster: Cluster, node: str, *, without: frozenset[tuple[str, str]]
+) -> Iterator[Hindrance]:
     """Yield the webhooks that keep VMs of a node there.
 
     ``without``: Services that are judged elsewhere.
@@ -186,7 +236,10 @@ def hindrances(cluster: Cluster, node: str, *, without: frozenset[tuple[str, str
 
 
 def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hindrance]:
-    """Yield the webhooks that refuse the evictions of ordinary pods of a node now. All evictions are requested at once."""
+    """Yield the webhooks that refuse the evictions of ordinary pods of a node now.
+
+    All evictions are requested at once.
+    """
     needed = cluster.cached(critical)
     labels = cluster.cached(namespace_labels) if pods and needed.webhooks else {}
     for webhook in needed.webhooks if pods else ():
@@ -199,7 +252,11 @@ def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hin
             made = _state(webhook, node, cluster, frozenset()) if answers & {True, None} else None
             if made is not None and made.now:
                 stops = made.stops and True in answers
-                yield replace(made, reason=f"{made.reason}: {effect.words}" if made.stops else made.reason, stops=stops)
+                yield replace(
+                    made,
+                    reason=f"{made.reason}: {effect.words}" if made.stops else made.reason,
+                    stops=stops,
+                )
                 break
     if pods and needed.unseen:
         yield Hindrance.unread("admission webhooks", needed.unseen)
@@ -212,11 +269,15 @@ def _of_pod(
     space = pod.namespace or "default"
     for each in asked:
         own = {} if each.resource in (EVICTION.resource, _BINDING) else pod.labels
-        yield each._replace(namespace=space, namespace_labels=labels.get(space), name=pod.name, labels=own)
+        yield each._replace(
+            namespace=space, namespace_labels=labels.get(space), name=pod.name, labels=own
+        )
 
 
 def critical(cluster: Cluster) -> Critical:
-    """Return the webhooks that fail closed and get a request of a drain, a start or a controller."""
+    """Return the webhooks that fail closed and get a request of a drain,
+    a start or a controller.
+    """
     return failing_closed(_ASKED, cluster)
 
 
@@ -230,7 +291,9 @@ def failing_closed(requests: Iterable[InterceptedRequest], cluster: Cluster) -> 
         unseen = unseen or blind
         for configuration in configurations:
             ended = {
-                bundle.field.text for bundle in webhook_bundles.bundles(configuration) if now and bundle.has_ended(now)
+                bundle.field.text
+                for bundle in webhook_bundles.bundles(configuration)
+                if now and bundle.has_ended(now)
             }
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
@@ -241,14 +304,20 @@ def failing_closed(requests: Iterable[InterceptedRequest], cluster: Cluster) -> 
     return Critical(tuple(found), unseen)
 
 
-def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tuple[str, str]]) -> Hindrance | None:
-    """Return why a webhook does not answer, now or in the course of a drain; None: it answers, or is not judged."""
+def _state(
+    webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tuple[str, str]]
+) -> Hindrance | None:
+    """Return why a webhook does not answer, now or in the course of a drain; None: it answers,
+    or is not judged.
+    """
     namespace, name = webhook.service
     configuration = webhook.configuration
     made = Hindrance(webhook.title, configuration.kind, "", configuration.name)
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has expired"
-        described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
+        described = about(
+            "describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION
+        )
         remedy = f"Repair the operator that renews it: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True)
     if webhook.service in without:
@@ -259,10 +328,18 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
         backing = service_endpoints.backing(cluster, namespace, name)
     except Unseen as blind:
         return Hindrance.unread(webhook.title, blind.what)
-    described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
+    described = about(
+        "describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION
+    )
     if backing.problem:
-        broken, unready = service_pods.broken(webhook.service, cluster), service_pods.unready(webhook.service, cluster)
-        reason = f"{webhook.title} fails closed, and {backing.problem}{f' ({unready})' if unready else ''}"
+        broken, unready = (
+            service_pods.broken(webhook.service, cluster),
+            service_pods.unready(webhook.service, cluster),
+        )
+        reason = (
+            f"{webhook.title} fails closed, and "
+            f"{backing.problem}{f' ({unready})' if unready else ''}"
+        )
         if refusing := refusing_own_pods(webhook, cluster):
             off = [(each.configuration, each.field) for each in refusing]
             same = configurations(refusing) == configurations([webhook])
@@ -271,22 +348,40 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
         if (dns := webhook_deadlocks.of_webhook(configuration, webhook.field, cluster)) is not None:
             reason = f"{reason}, while {dns.lacks} and it refuses new ones, so neither comes back"
             return replace(made, reason=reason, remedy=dns.remedy, stops=True)
-        repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook"
-        remedy = capital(broken.remedy) if broken else f"{repair}: {kubectl('describe', SERVICE, name, namespace)}"
+        repair = (
+            f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook"
+        )
+        remedy = (
+            capital(broken.remedy)
+            if broken
+            else f"{repair}: {kubectl('describe', SERVICE, name, namespace)}"
+        )
         return replace(made, reason=reason, remedy=remedy, stops=True)
     if backing.nodes != {node} or not backing.pods:
         return None
     pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing.pods]
-    asks_itself = gets_own_pods(webhook.field, namespace, service_pods.of_service(webhook.service, cluster), cluster)
+    asks_itself = gets_own_pods(
+        webhook.field, namespace, service_pods.of_service(webhook.service, cluster), cluster
+    )
     if asks_itself:
-        reason = f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new pod"
+        reason = (
+            f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new "
+            "pod"
+        )
         exclude = f"Exclude namespace {namespace} by its namespaceSelector"
-        second = "" if cluster.cached(nodes.single) == node else ", or run a second replica on another node"
+        second = (
+            ""
+            if cluster.cached(nodes.single) == node
+            else ", or run a second replica on another node"
+        )
         remedy = f"{exclude}{second}: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
-    label = next((f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL")
+    label = next(
+        (f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL"
+    )
     found = leaves_with(made, pods, node, label, cluster) if pods else None
-    if found is not None and not found.stops and asks_itself is None:  # to move it alone may be the deadlock
+    # to move it alone may be the deadlock
+    if found is not None and not found.stops and asks_itself is None:
         return replace(found, remedy=f"Run a second replica on another node first: {described}")
     return found
 
@@ -303,9 +398,11 @@ def silence(webhook: Webhook, cluster: Cluster) -> str:
 
 
 def refusing_own_pods(webhook: Webhook, cluster: Cluster) -> list[Webhook]:
-    """Return the webhooks of the same Service that get what its new pods need; none: they let its pods start.
+    """Return the webhooks of the same Service that get what its new pods need; none:
+    they let its pods start.
 
-    Where the Service has no endpoint, each of them keeps the pods away that would answer: the webhook stays down.
+    Where the Service has no endpoint, each of them keeps the pods away that would answer: the
+    webhook stays down.
     """
     own = service_pods.of_service(webhook.service, cluster)
     same = (each for each in cluster.cached(critical).webhooks if each.service == webhook.service)
@@ -313,11 +410,17 @@ def refusing_own_pods(webhook: Webhook, cluster: Cluster) -> list[Webhook]:
 
 
 def configurations(webhooks: Iterable[Webhook]) -> list[str]:
-    """Return the configurations of webhooks, each once: ``ValidatingWebhookConfiguration policy``."""
-    return list(dict.fromkeys(f"{each.configuration.kind} {each.configuration.name}" for each in webhooks))
+    """Return the configurations of webhooks, each once:
+    ``ValidatingWebhookConfiguration policy``.
+    """
+    return list(
+        dict.fromkeys(f"{each.configuration.kind} {each.configuration.name}" for each in webhooks)
+    )
 
 
-def gets_own_pods(webhook: Field, namespace: str, pods: Sequence[Object], cluster: Cluster) -> bool | None:
+def gets_own_pods(
+    webhook: Field, namespace: str, pods: Sequence[Object], cluster: Cluster
+) -> bool | None:
     """Return whether a webhook gets a request without which a new pod of its own does not start.
 
     ``namespace``: that of its Service. ``pods``: those that the Service selects.
@@ -328,7 +431,9 @@ def gets_own_pods(webhook: Field, namespace: str, pods: Sequence[Object], cluste
         webhook_requests.gets(
             webhook,
             each._replace(
-                namespace=namespace, namespace_labels=labels, labels={} if each.resource == _BINDING else own
+                namespace=namespace,
+                namespace_labels=labels,
+                labels={} if each.resource == _BINDING else own,
             ),
         )
         for each in POD_START
@@ -336,8 +441,12 @@ def gets_own_pods(webhook: Field, namespace: str, pods: Sequence[Object], cluste
     return True if True in answers else None if None in answers else False
 
 
-def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster: Cluster) -> Iterator[Hindrance]:
-    """Yield which VMs a webhook keeps: those that cannot be evicted, that cannot migrate, and that do not start again."""
+def _kept(
+    made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster: Cluster
+) -> Iterator[Hindrance]:
+    """Yield which VMs a webhook keeps: those that cannot be evicted, that cannot migrate,
+    and that do not start again.
+    """
     left = list(running)
     for effect in _EFFECTS:
         answers = {vmi.full_name: concerns(webhook.field, vmi, cluster, effect) for vmi in left}
@@ -349,13 +458,22 @@ def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster:
             # the VMs of the only node are evicted together with the pods of the webhook
             raced = not made.now and effect is _EFFECTS[0] and cluster.cached(nodes.may_be_single)
             stops = made.stops and answer is True and not raced
-            yield replace(made, reason=reason, evictions=effect.evictions, starts=effect.starts, vms=names, stops=stops)
+            yield replace(
+                made,
+                reason=reason,
+                evictions=effect.evictions,
+                starts=effect.starts,
+                vms=names,
+                stops=stops,
+            )
         if effect.evictions:
             left = [vmi for vmi in left if answers[vmi.full_name] is not True]
 
 
 def concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: WebhookEffect) -> bool | None:
-    """Return whether a webhook gets a request without which a VMI is not evicted, does not migrate or start."""
+    """Return whether a webhook gets a request without which a VMI is not evicted,
+    does not migrate or start.
+    """
     answers = {webhook_requests.gets(webhook, each) for each in _requests(vmi, cluster, effect)}
     return True if True in answers else None if None in answers else False
 
@@ -382,5 +500,6 @@ def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[
 
 def namespace_labels(cluster: Cluster) -> dict[str, dict[str, str]]:
     return {
-        found.name: {"kubernetes.io/metadata.name": found.name, **found.labels} for found in cluster.known(NAMESPACE)
+        found.name: {"kubernetes.io/metadata.name": found.name, **found.labels}
+        for found in cluster.known(NAMESPACE)
     }

@@ -1,11 +1,15 @@
-"""VMs that name other disks than their running guests use: their next start boots another disk, or an empty one.
+"""VMs that name other disks than their running guests use: their next start boots another disk,
+or an empty one.
 
-Whatever restarts such a VM, or lets a drain shut it down, loses what the guest has written. So no remedy may do that before
-the VM names the claims of its guest again. ``updateVolumesStrategy: Replacement`` asks for that restart, and a guest writes
-nothing to a CD-ROM, so neither keeps a VM from one. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go
-#handleVolumeUpdateRequest (RestartRequired with the error of the validation), #startVMI;
-pkg/virt-controller/watch/volume-migration/volume-migration.go#ValidateVolumes, #ValidateVolumesUpdateMigration (the claim of
-the persistent state is left out since v1.4.1, kubevirt/kubevirt#13621); pkg/storage/backend-storage (name of that claim).
+Whatever restarts such a VM, or lets a drain shut it down, loses what the guest has written. So no
+remedy may do that before the VM names the claims of its guest again.
+``updateVolumesStrategy: Replacement`` asks for that restart, and a guest writes nothing to a
+CD-ROM, so neither keeps a VM from one. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go #handleVolumeUpdateRequest (RestartRequired
+with the error of the validation), #startVMI;
+pkg/virt-controller/watch/volume-migration/volume-migration.go#ValidateVolumes,
+#ValidateVolumesUpdateMigration (the claim of the persistent state is left out since v1.4.1,
+kubevirt/kubevirt#13621); pkg/storage/backend-storage (name of that claim).
 """
 
 from __future__ import annotations
@@ -47,7 +51,9 @@ DISK_READS: Final[Reads] = {
     ),
     KUBEVIRT: (),
 }
-"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read. The webhook keeps them, of volumes names alone."""
+"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read. The webhook keeps
+them, of volumes names alone.
+"""
 
 READS: Final[Reads] = {
     VM: (
@@ -65,7 +71,9 @@ READS: Final[Reads] = {
 
 
 def of_judged_vm(reads: Reads) -> Reads:
-    """Return fields for a rule about VMs: the disks are those of the VM that is judged, so none are kept of others."""
+    """Return fields for a rule about VMs: the disks are those of the VM that is judged,
+    so none are kept of others.
+    """
     disks = {f"spec.template.spec.{name}" for name in _CDROMS}
     return {**reads, VM: tuple(field for field in reads[VM] if field not in disks)}
 
@@ -94,7 +102,8 @@ def of_vm(vm: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
 
 
 def of_either(obj: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
-    """Return the volumes for which a VM names other claims than its VMI, to which KubeVirt does not copy them.
+    """Return the volumes for which a VM names other claims than its VMI,
+    to which KubeVirt does not copy them.
 
     ``obj`` is one of both. Empty also where the other one cannot be read, and for all other kinds.
     """
@@ -114,7 +123,13 @@ class _Compared(NamedTuple):
 def _compared(obj: Object, cluster: Cluster) -> _Compared:
     """Compare a VM or a VMI with the other one."""
     try:
-        vm = obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster) if kinds.of(obj) is VMI else None
+        vm = (
+            obj
+            if kinds.of(obj) is VM
+            else vmis.owner_vm(obj, cluster)
+            if kinds.of(obj) is VMI
+            else None
+        )
         vmi = cluster.get(VMI, vms.namespace_of(obj), obj.name) if vm is obj else obj
     except Unseen:
         return _Compared()
@@ -156,46 +171,64 @@ def _disks(spec: Field) -> Iterator[Field]:
 
 def _claim(volume: Field) -> Field:
     """Return the name of a volume's claim. A data volume has the name of its claim."""
-    return next((volume[kind][name] for kind, name in _CLAIMS if volume[kind].is_map), volume["persistentVolumeClaim"])
+    return next(
+        (volume[kind][name] for kind, name in _CLAIMS if volume[kind].is_map),
+        volume["persistentVolumeClaim"],
+    )
 
 
 _CLAIMS: Final = (("persistentVolumeClaim", "claimName"), ("dataVolume", "name"))
 
 
-# --- why nothing is copied ------------------------------------------------------------------------------------------
+# --- why nothing is copied ------------------------------------------------------------------------
 
 
 def why_not_copied(vm: Object, vmi: Object, cluster: Cluster) -> str | None:
-    """Return why KubeVirt does not copy the disks of a VMI to those that its VM names; None: it does, or does so next.
+    """Return why KubeVirt does not copy the disks of a VMI to those that its VM names; None: it
+    does, or does so next.
 
     Raises:
-        Unseen: that rests on the status of the VM or on KubeVirt's roll-out strategy, which cannot be read.
+        Unseen: that rests on the status of the VM or on KubeVirt's roll-out strategy, which cannot
+            be read.
     """
     if vmi.condition("VolumesChange")["status"].text == "True":
         return None
     stored = vm if vm["status"].present else cluster.get(VM, vms.namespace_of(vm), vm.name)
-    if stored is not None and stored.at("status", "volumeUpdateState", "volumeMigrationState").present:
+    if (
+        stored is not None
+        and stored.at("status", "volumeUpdateState", "volumeMigrationState").present
+    ):
         return None
     if vms.vm_spec(vm)["updateVolumesStrategy"].text != "Migration":
         return "updateVolumesStrategy is not Migration"
     if stored is not None and migrations.condition_is_true(stored, "RestartRequired"):
         return refusal(stored, cluster) or "it has RestartRequired"
     kubevirt = configuration.kubevirt(cluster)
-    staged = kubevirt is not None and kubevirt.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
+    staged = (
+        kubevirt is not None
+        and kubevirt.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
+    )
     return "vmRolloutStrategy is Stage" if staged else None
 
 
 def refusal(vm: Object, cluster: Cluster) -> str:
-    """Return why KubeVirt refuses the copy that a VM asks for, by its condition RestartRequired; empty: it does not say."""
+    """Return why KubeVirt refuses the copy that a VM asks for, by its condition RestartRequired;
+    empty: it does not say.
+    """
     said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
     kept = _KEPT.search(said)
     if kept is None:
         return f"KubeVirt says: {cut(said, _LONGEST)}" if said else ""
     if not kept[1].startswith(_STATE):
-        return f"volume {show(kept[1])} is ReadWriteOnce and not part of the move, so KubeVirt refuses it"
+        return (
+            f"volume {show(kept[1])} is ReadWriteOnce and not part of the move, so KubeVirt "
+            "refuses it"
+        )
     since = Feature.STATE_MOVES.since
     moves = (
-        "and not part of the move" if versions.has_release(cluster, since) else f"which KubeVirt moves from {since} on"
+        "and not part of the move"
+        if versions.has_release(cluster, since)
+        else f"which KubeVirt moves from {since} on"
     )
     return f"claim {show(kept[1])} with its {_state(vm)} is ReadWriteOnce, {moves}"
 
@@ -205,7 +238,10 @@ def _state(vm: Object) -> str:
     domain = vms.vmi_spec(vm)["domain"]
     tpm = domain["devices"]["tpm"]["persistent"].boolean is True
     efi = domain["firmware"]["bootloader"]["efi"]["persistent"].boolean is True
-    return f"persistent {'TPM' if tpm and not efi else 'EFI' if efi and not tpm else 'TPM and EFI'} state"
+    return (
+        f"persistent {'TPM' if tpm and not efi else 'EFI' if efi and not tpm else 'TPM and EFI'} "
+        "state"
+    )
 
 
 _KEPT: Final = re.compile(r"[Tt]he volume (\S{1,253}) is RWO and not included")
@@ -216,28 +252,44 @@ _LONGEST: Final = 120
 DO_NOT: Final = "do not restart"
 """What the remedy begins with, which goes before all others."""
 
-# --- what to say ---------------------------------------------------------------------------------------------------
+# --- what to say ----------------------------------------------------------------------------------
 
 
 def words(changed: tuple[ChangedDisk, ...]) -> str:
-    """Return what the next start does: ``its next start boots 'b' instead of 'a'``; empty: the same disks."""
-    return f"its next start boots {show(changed[0].named.text)} instead of {show(changed[0].used)}" if changed else ""
+    """Return what the next start does: ``its next start boots 'b' instead of 'a'``; empty:
+    the same disks.
+    """
+    return (
+        f"its next start boots {show(changed[0].named.text)} instead of {show(changed[0].used)}"
+        if changed
+        else ""
+    )
 
 
 def brief(obj: Object, cluster: Cluster) -> str:
-    """Return the remedy for a message that has little room, as a sentence; empty: none is needed."""
+    """Return the remedy for a message that has little room, as a sentence; empty:
+    none is needed.
+    """
     found = _compared(obj, cluster)
     if not found.changed:
         return ""
     claim = show(found.changed[0].used)
-    until = f"KubeVirt has copied claim {claim}" if found.copied else f"the VM names claim {claim} of its guest again"
+    until = (
+        f"KubeVirt has copied claim {claim}"
+        if found.copied
+        else f"the VM names claim {claim} of its guest again"
+    )
     return f"Do not restart it before {until}."
 
 
 def endangered(running: Iterable[Object], cluster: Cluster) -> str:
-    """Return the same for several VMIs, about the first of them with other disks; empty: none has them."""
+    """Return the same for several VMIs, about the first of them with other disks; empty:
+    none has them.
+    """
     every = ((vmi.full_name, _compared(vmi, cluster)) for vmi in running)
-    first, found = next(((name, found) for name, found in every if found.changed), ("", _Compared()))
+    first, found = next(
+        ((name, found) for name, found in every if found.changed), ("", _Compared())
+    )
     why = "while its disks are copied" if found.copied else "it would boot another disk"
     return f"Keep {cut(first, _NAME)} running: {why}." if first else ""
 
@@ -246,13 +298,18 @@ _NAME: Final = 25
 
 
 def remedy(obj: Object, cluster: Cluster) -> str:
-    """Return the only remedy that a VM or a VMI with other disks may get, with its command; empty: it has none."""
+    """Return the only remedy that a VM or a VMI with other disks may get, with its command; empty:
+    it has none.
+    """
     vm, changed, copied = _compared(obj, cluster)
     if vm is None:
         return ""
     begin = f"{DO_NOT} it, or let a drain shut it down"
     if copied:
-        return f"{begin}, before KubeVirt has copied {show(changed[0].used)} to {show(changed[0].named.text)}"
+        return (
+            f"{begin}, before KubeVirt has copied {show(changed[0].used)} to "
+            f"{show(changed[0].named.text)}"
+        )
     refused = migrations.condition_is_true(vm, "RestartRequired") and refusal(vm, cluster)
     why = f" (nothing is copied: {refused})" if refused else ""
     advice = f"{begin}: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
@@ -260,7 +317,8 @@ def remedy(obj: Object, cluster: Cluster) -> str:
 
 
 def safe(other: str, obj: Object, cluster: Cluster) -> str:
-    """Return another remedy about a VM or a VMI, behind ``remedy`` where it would start the VM with other disks.
+    """Return another remedy about a VM or a VMI,
+    behind ``remedy`` where it would start the VM with other disks.
 
     Its commands that end the guest are left out.
     """
@@ -280,8 +338,8 @@ def _ends(text: str, obj: Object) -> bool:
 
 
 _RESTARTS: Final = re.compile(
-    r"\b(?<!do not )(?:[Rr]estart (?:it|the VM)\b|its restart\b|stop (?:it|the VM)\b|shut (?:it|the VM|the guest) down\b|"
-    r"evictionStrategy\b|LiveMigrateIfPossible\b|Evict\b)"
+    r"\b(?<!do not )(?:[Rr]estart (?:it|the VM)\b|its restart\b|stop (?:it|the VM)\b|shut "
+    r"(?:it|the VM|the guest) down\b|evictionStrategy\b|LiveMigrateIfPossible\b|Evict\b)"
 )
 """Other parts that are restarted are not meant."""
 _BY_COMMAND: Final = re.compile(r"\bvirtctl (?:restart|stop|start) ([\w.-]+)")
@@ -289,21 +347,29 @@ _IN_WORDS: Final = re.compile(r" \((?:kubectl|virtctl) [^()]*\)")
 
 
 def command(obj: Object, cluster: Cluster) -> str:
-    """Return the command with which the VM of an object names the disks of its guest again; empty: it names them.
+    """Return the command with which the VM of an object names the disks of its guest again; empty:
+    it names them.
 
     Empty also where KubeVirt copies them, or may do so: the command would cancel the copy.
     """
     vm, changed, copied = _compared(obj, cluster)
     if vm is None or copied is not False:
         return ""
-    templates = {item["metadata"]["name"].text for item in vms.vm_spec(vm)["dataVolumeTemplates"].items()}
-    if any(each.named.text in templates for each in changed):  # KubeVirt refuses a template that no volume uses
+    templates = {
+        item["metadata"]["name"].text for item in vms.vm_spec(vm)["dataVolumeTemplates"].items()
+    }
+    # KubeVirt refuses a template that no volume uses
+    if any(each.named.text in templates for each in changed):
         return about("edit", vm, VM)
     steps = [step for each in changed for step in _steps(each)]
     return json_patch(VM, vm.name, vms.namespace_of(vm), steps)
 
 
 def _steps(changed: ChangedDisk) -> tuple[Patch, Patch]:
-    """Return the changes that give a VM the volume of its VMI back, if that is still the volume at this index."""
+    """Return the changes that give a VM the volume of its VMI back,
+    if that is still the volume at this index.
+    """
     path = changed.volume.path
-    return Patch("test", path / "name", changed.volume["name"].text), Patch("replace", path, changed.running.value)
+    return Patch("test", path / "name", changed.volume["name"].text), Patch(
+        "replace", path, changed.running.value
+    )

@@ -43,7 +43,10 @@ def words(vmi: Object, cluster: Cluster) -> str:
         return ""
     begin = "its file systems are frozen"
     thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", vms.namespace_of(vmi))
-    cannot, default = "so its applications cannot write", f"after {clock.duration(_THAWED_WITHIN)} by default"
+    cannot, default = (
+        "so its applications cannot write",
+        f"after {clock.duration(_THAWED_WITHIN)} by default",
+    )
     copies = list(_copies(vmi, cluster))
     backups = [f"Backup {each.full_name}" for each in _backups(vmi, cluster)]
     young = [each for each in copies if (_age(each, cluster) or _NONE) < _THAWED_WITHIN]
@@ -55,7 +58,10 @@ def words(vmi: Object, cluster: Cluster) -> str:
         age = clock.duration(_age(first, cluster) or _NONE)
         open_end = f"{first.kind} {first.name} is not complete after {age}"
         return f"{begin}, {cannot}. {open_end}. Once no copy of its disks needs the freeze: {thaw}"
-    return f"{begin}, {cannot}. KubeVirt thaws them {default}. If they stay frozen, and no backup of it runs: {thaw}"
+    return (
+        f"{begin}, {cannot}. KubeVirt thaws them {default}. If they stay frozen, and no backup of "
+        f"it runs: {thaw}"
+    )
 
 
 _NONE: Final = timedelta()
@@ -74,7 +80,9 @@ def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
         for each in entry(cluster, _by_source, (namespace, kind, name)) or ()
     ]
     open_ends = [each for each in found if not each.deleted and not _has_ended(each, cluster)]
-    yield from sorted(open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True)
+    yield from sorted(
+        open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True
+    )
 
 
 def _by_source(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Object]]:
@@ -93,7 +101,10 @@ _ABANDONED: Final = timedelta(days=1)
 
 def _has_ended(snapshot: Object, cluster: Cluster) -> bool:
     status, age = snapshot["status"], _age(snapshot, cluster)
-    complete = status["readyToUse"].boolean is True or status["phase"].text in ("Succeeded", "Failed")
+    complete = status["readyToUse"].boolean is True or status["phase"].text in (
+        "Succeeded",
+        "Failed",
+    )
     return complete or status["error"].present or (age is not None and age > _ABANDONED)
 
 
@@ -105,7 +116,9 @@ def _backups(vmi: Object, cluster: Cluster) -> Iterator[Object]:
             [each.text or "" for each in backup.at("spec", f"{word}Namespaces").items()]
             for word in ("included", "excluded")
         )
-        covered = (not included or _matches(namespace, included)) and not _matches(namespace, excluded)
+        covered = (not included or _matches(namespace, included)) and not _matches(
+            namespace, excluded
+        )
         if covered and backup.at("status", "phase").text == "InProgress":
             yield backup
 

@@ -35,7 +35,8 @@ READS: Final[Reads] = union(
 
 _LOCK: Final = re.compile(r'Failed to get (?:shared )?\\*"[\w ]{1,40}\\*" lock')
 _PLACE: Final = re.compile(
-    r"/vmi-disks/([\w.-]{1,253})/|/hotplug-disks/([\w.-]{1,253}?)(?:\.img)?(?![\w.-])|\[/dev/([\w.-]{1,253})\]"
+    r"/vmi-disks/([\w.-]{1,253})/|/hotplug-disks/([\w.-]{1,253}?)(?:\.img)?(?![\w.-])|\[/dev/"
+    r"([\w.-]{1,253})\]"
 )
 """The image of a volume in a launcher pod: a file, a hotplugged one, or a block device."""
 _ALIAS: Final = re.compile(r"\bua-([\w.-]{1,253})")
@@ -70,10 +71,12 @@ def problem(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
     if not holders:
         described = kubectl("describe", PVC, claim, namespace)
         remedy = (
-            "find what has that image open, such as a guest on a node that does not report, which is to be confirmed "
-            "to be off, or fenced; or stop the VM"
+            "find what has that image open, such as a guest on a node that does not report, which "
+            "is to be confirmed to be off, or fenced; or stop the VM"
         )
-        reason = f"{begin}: another process has it open, and no other pod that was read uses the claim"
+        reason = (
+            f"{begin}: another process has it open, and no other pod that was read uses the claim"
+        )
         return Problem(reason, typed(remedy, described), ProblemCause.NOT_REPORTED)
     uses = "uses" if len(holders) == 1 else "use"
     who = names(each.words for each in holders)
@@ -84,7 +87,9 @@ def problem(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
 
 
 def is_held_elsewhere(vmi: Object, said: str, cluster: Cluster) -> bool:
-    """Return whether a disk is held from another node than that of a VMI, whose loss frees nothing."""
+    """Return whether a disk is held from another node than that of a VMI,
+    whose loss frees nothing.
+    """
     volume, here = _volume(said) if is_lock(said) else None, vmi.at("status", "nodeName").text
     claim = _claim(vmi, volume) if volume else ""
     return bool(claim) and any(each.node != here for each in _holders(vmi, claim, cluster))
@@ -120,11 +125,14 @@ def _holders(vmi: Object, claim: str, cluster: Cluster) -> Iterator[_Holder]:
         name, node = vm_ledger.vmi_name(pod), pod.at("spec", "nodeName").text
         own = name == vmi.name and node in (None, vmi.at("status", "nodeName").text)
         hotplug = pod.labels.get("kubevirt.io") == _HOTPLUG  # it only mounts what a VM uses
-        # an earlier pod of the VM may have a guest still: its node was lost, and the VMI started again
+        # an earlier pod of the VM may have a guest still: its node was lost, and the VMI started
+        # again
         empty = name != vmi.name and _starts(name, namespace, cluster)
         if node and not own and not hotplug and name not in seen and not empty:
             silent = node_health.silent_for(node, cluster)
-            yield _Holder(f"pod {pod.full_name} on {node}{f' ({silent})' if silent else ''}", node, None)
+            yield _Holder(
+                f"pod {pod.full_name} on {node}{f' ({silent})' if silent else ''}", node, None
+            )
 
 
 _HOTPLUG: Final = "hotplug-disk"
@@ -143,7 +151,9 @@ def _claims(vmi: Object) -> Iterator[str]:
 
 
 def _unshared(volume: str, claim: str, vmi: Object, holders: Sequence[_Holder]) -> str:
-    """Return which of the disks of a claim is not shareable; empty: that is not known, or all are."""
+    """Return which of the disks of a claim is not shareable; empty: that is not known,
+    or all are.
+    """
     of_vms = [each.vmi for each in holders if each.vmi is not None]
     own = _is_shareable(vmi, volume)
     others = [_is_shareable(each, name) for each in of_vms for name in _volumes_of(each, claim)]
@@ -170,15 +180,18 @@ def _remedy(vmi: Object, holders: Sequence[_Holder], cluster: Cluster) -> str:
     namespace, owner = vms.namespace_of(vmi), vmis.owner(vmi, VM.kind)
     lost = next((each.node for each in holders if node_health.silence_now(each.node, cluster)), "")
     if lost and not of_vms:
-        words = f"its guest may still run there: first make sure that {lost} is off, or has been fenced"
+        words = (
+            f"its guest may still run there: first make sure that {lost} is off, or has been fenced"
+        )
         return typed(words, shell("virt-admit", "explain", argument(f"node/{lost}")))
     if not of_vms:
         held = holders[0].words.removeprefix("pod ").partition(" ")[0].rpartition("/")[2]
         see = shell("kubectl", "describe", "pod", argument(held), "-n", namespace)
         return typed(f"wait until {holders[0].words} has ended, or end it", see)
     words = (
-        f"give each VM a disk of its own, stop {names(each.full_name for each in of_vms)} first, or "
-        "set shareable: true on the disk in each of them, with a cluster file system in the guests"
+        f"give each VM a disk of its own, stop {names(each.full_name for each in of_vms)} first, "
+        "or set shareable: true on the disk in each of them, with a cluster file system in the "
+        "guests"
     )
     if owner is None:
         return typed(words, kubectl("describe", VMI, vmi.name, namespace))

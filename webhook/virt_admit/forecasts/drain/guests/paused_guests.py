@@ -1,11 +1,13 @@
 """Guests that are paused: by a user, by an I/O error, or by the monitor of a migration.
 
-After an I/O error virt-handler resumes the guest again and again, every three minutes at most: it goes on as soon as its
-storage takes the write. Nothing refuses its migration, but QEMU flushes the disks at its end, which meets the same storage.
-A paused guest arrives paused, and KubeVirt resumes no guest that a user has paused. Sources:
+After an I/O error virt-handler resumes the guest again and again, every three minutes at most: it
+goes on as soon as its storage takes the write. Nothing refuses its migration, but QEMU flushes the
+disks at its end, which meets the same storage. A paused guest arrives paused, and KubeVirt resumes
+no guest that a user has paused. Sources:
 kubevirt/kubevirt:pkg/virt-handler/vm.go#calculatePausedCondition (ioErrorRetryManager),
-:pkg/virt-launcher/notify-client/client.go (event IOerror), :pkg/virt-launcher/virtwrap/live-migration-source.go
-(MIGRATE_PAUSED, no MIGRATE_ABORT_ON_ERROR); libvirt/libvirt:src/qemu/qemu_migration.c#qemuMigrationSrcIsAllowed;
+:pkg/virt-launcher/notify-client/client.go (event IOerror),
+:pkg/virt-launcher/virtwrap/live-migration-source.go (MIGRATE_PAUSED, no MIGRATE_ABORT_ON_ERROR);
+libvirt/libvirt:src/qemu/qemu_migration.c#qemuMigrationSrcIsAllowed;
 qemu/qemu:migration/migration.c#migration_completion_precopy (bdrv_inactivate_all).
 """
 
@@ -43,7 +45,9 @@ def reason(vmi: Object) -> str:
 
 
 def words(vmi: Object, cluster: Cluster) -> str:
-    """Return that a guest is paused, by what and since when: ``paused by an I/O error for 56 min``; empty: it is not."""
+    """Return that a guest is paused, by what and since when: ``paused by an I/O error for 56 min``;
+    empty: it is not.
+    """
     why = reason(vmi)
     age = clock.lasting(vmi.condition("Paused")["lastTransitionTime"].text, cluster)
     by = _WORDS.get(why)
@@ -51,18 +55,28 @@ def words(vmi: Object, cluster: Cluster) -> str:
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that a guest stands still because its storage refuses I/O; None: it does not, or is paused by something else."""
+    """Return that a guest stands still because its storage refuses I/O; None: it does not, or is
+    paused by something else.
+    """
     if reason(vmi) != IO_ERROR:
         return None
     namespace = vms.namespace_of(vmi)
     said = events.last_warning(vmi, "IOerror", None, cluster)
     named = _VOLUME.search(said)
-    volumes = {name: claim for name, claim in _claims(vmi["spec"]) if named is None or name == named[1]}
+    volumes = {
+        name: claim for name, claim in _claims(vmi["spec"]) if named is None or name == named[1]
+    }
     fault = refusing_storage.first(namespace, tuple(volumes.values()), cluster)
     begin = f"its guest is {words(vmi, cluster)}: "
     if fault is None and (lost := _lost(vmi, cluster)):
         return lost._replace(reason=f"{begin}{lost.reason}. {_NEXT_DRAIN}")
-    of = f" of volume {named[1]}" if named is not None else f" of volume {names(volumes)}" if volumes else ""
+    of = (
+        f" of volume {named[1]}"
+        if named is not None
+        else f" of volume {names(volumes)}"
+        if volumes
+        else ""
+    )
     full = ", which has no space left" if _NO_SPACE in said else ""
     if fault is None and not full:
         see = shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace)
@@ -100,11 +114,15 @@ def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
     detached = ": hotplugged volume " in found.reason
     because = found.reason.partition(". ")[0].removeprefix(begin) if detached else ""
     what = "that volume" if detached else "the same storage"
-    return found._replace(reason=f"{begin}{because}, and a migration has to write to {what} before it ends")
+    return found._replace(
+        reason=f"{begin}{because}, and a migration has to write to {what} before it ends"
+    )
 
 
 def stays(vmi: Object) -> str:
-    """Return that a guest which a user has paused stays paused; empty: it is not paused by a user."""
+    """Return that a guest which a user has paused stays paused; empty:
+    it is not paused by a user.
+    """
     return "; its guest is paused by a user, and stays so" if reason(vmi) == BY_USER else ""
 
 
@@ -116,8 +134,13 @@ def _claims(spec: Field) -> Iterator[tuple[str, str]]:
 
 def _larger(vmi: Object, volumes: Mapping[str, str]) -> str:
     claims = sorted(set(volumes.values()))
-    described = shell("kubectl", "describe", "pvc", *map(argument, claims), "-n", vms.namespace_of(vmi))
+    described = shell(
+        "kubectl", "describe", "pvc", *map(argument, claims), "-n", vms.namespace_of(vmi)
+    )
     if not claims:
         return "make room in the storage of that volume"
-    words = f"make room in the storage of claim {names(claims)}, or expand the claim if its class allows that"
+    words = (
+        f"make room in the storage of claim {names(claims)}, or expand the claim if its class "
+        "allows that"
+    )
     return typed(words, described)

@@ -1,8 +1,9 @@
 """Storage that refuses reads or writes of guests, or is about to: what its own object says.
 
 It declares no fields: where an object is not read, nothing is said of it. Sources:
-rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus; ceph/ceph:doc/rados/operations/health-checks.rst (the checks that say
-that reads or writes stop; many others are HEALTH_ERR too), :doc/cephfs/health-messages.rst (MDS_ALL_DOWN);
+rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus;
+ceph/ceph:doc/rados/operations/health-checks.rst (the checks that say that reads or writes stop;
+many others are HEALTH_ERR too), :doc/cephfs/health-messages.rst (MDS_ALL_DOWN);
 longhorn/longhorn-manager:controller/volume_controller.go (robustness);
 rook/rook:Documentation/CRDs/Cluster/ceph-cluster-crd.md (fullRatio, 0.95 unless it is set).
 """
@@ -43,20 +44,32 @@ _LONGEST: Final = 60
 
 
 def problem(namespace: str, claim: str, cluster: Cluster) -> Problem | None:
-    """Return why the storage of a claim refuses reads or writes; None: its object does not say so, or is not known."""
+    """Return why the storage of a claim refuses reads or writes; None: its object does not say so,
+    or is not known.
+    """
     csi = csi_of(namespace, claim, cluster)
     driver = csi["driver"].text or ""
     if driver.endswith((_BLOCK, _FILES)):
         where = namespace_of(driver, csi["volumeAttributes"]["clusterID"].text or "")
         return _of_volume(where, files=driver.endswith(_FILES), cluster=cluster)
-    return _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster) if driver == LONGHORN else None
+    return (
+        _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster)
+        if driver == LONGHORN
+        else None
+    )
 
 
 def csi_of(namespace: str, claim: str, cluster: Cluster) -> Field:
-    """Return the driver and the handle of the volume behind a claim; absent: it has none, or that could not be read."""
+    """Return the driver and the handle of the volume behind a claim; absent: it has none,
+    or that could not be read.
+    """
     try:
         found = cluster.get(PVC, namespace, claim) if claim else None
-        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
+        volume = (
+            cluster.get(PV, "", found.at("spec", "volumeName").text or "")
+            if found is not None
+            else None
+        )
     except Unseen:
         return Field(None)
     return volume.at("spec", "csi") if volume is not None else Field(None)
@@ -81,7 +94,10 @@ def namespace_of(driver: str, where: str) -> str:
 
 
 def _of_volume(where: str, *, files: bool, cluster: Cluster) -> Problem | None:
-    """Return what the Ceph cluster of a volume says. ``where``: its namespace, as Rook writes it."""
+    """Return what the Ceph cluster of a volume says.
+
+    ``where``: its namespace, as Rook writes it.
+    """
     ceph = next((each for each in cluster.known(CEPH_CLUSTER) if each.namespace == where), None)
     return of_ceph(ceph, files=files) if ceph is not None else None
 
@@ -101,7 +117,10 @@ def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
     if not full:
         return Problem(reason, typed("repair the Ceph cluster", described))
     if "OSD_FULL" not in failing:
-        raised = "raise the quota of the pool (ceph osd pool set-quota), or delete images and snapshots in it"
+        raised = (
+            "raise the quota of the pool (ceph osd pool set-quota), or delete images and snapshots "
+            "in it"
+        )
         return Problem(reason, typed(raised, described))
     room = "make room in Ceph: add OSDs, or delete images, snapshots and claims that are not needed"
     return Problem(reason, typed(f"{room}; {_ratio(ceph)}", described))
@@ -122,13 +141,17 @@ def is_alone(ceph: Object, codes: Iterable[str]) -> bool:
 def _ratio(ceph: Object) -> str:
     """Return how Ceph accepts writes until there is room. Rook sets a ratio that it was given.
 
-    The default is 0.95, and at 0.97 OSDs refuse every write (ceph/ceph:src/common/options, osd_failsafe_full_ratio).
+    The default is 0.95, and at 0.97 OSDs refuse every write (ceph/ceph:src/common/options,
+    osd_failsafe_full_ratio).
     """
     given = ceph.at("spec", "storage", "fullRatio").value
     words = "as a decision, raise the full ratio until then"
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         return f"{words} by a little (spec.storage.fullRatio of that CephCluster, now {given})"
-    return f"{words} by a little, below 0.97 (now: ceph osd dump | grep full_ratio; then ceph osd set-full-ratio)"
+    return (
+        f"{words} by a little, below 0.97 (now: ceph osd dump | grep full_ratio; then ceph osd "
+        "set-full-ratio)"
+    )
 
 
 def filling(ceph: Object) -> str:
@@ -150,7 +173,10 @@ def is_full(ceph: Object) -> bool:
 
 
 def _refuses(code: str, said: object, *, files: bool) -> bool:
-    """Return whether a health check stops reads or writes. ``files``: of CephFS, which needs an MDS."""
+    """Return whether a health check stops reads or writes.
+
+    ``files``: of CephFS, which needs an MDS.
+    """
     if not isinstance(said, Mapping) or not said.get("severity"):
         return False
     message = str(said.get("message") or "")
@@ -173,7 +199,10 @@ def _of_longhorn(handle: str, claim: str, cluster: Cluster) -> Problem | None:
     if volume is None or robustness != "faulted":
         return None
     remedy = typed("repair a copy of it in Longhorn", about("describe", volume, LONGHORN_VOLUME))
-    return Problem(f"Longhorn volume {volume.name} of claim {claim} is faulted: all its copies have failed", remedy)
+    return Problem(
+        f"Longhorn volume {volume.name} of claim {claim} is faulted: all its copies have failed",
+        remedy,
+    )
 
 
 def first(namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:

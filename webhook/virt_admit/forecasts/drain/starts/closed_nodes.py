@@ -1,9 +1,13 @@
-"""The node of a VM that runs takes no pod that attaches a volume: a cordon, another taint, or no room.
+"""The node of a VM that runs takes no pod that attaches a volume: a cordon, another taint,
+or no room.
 
-Such a pod can run on that node alone, so what kube-scheduler counts for the other nodes says nothing. KubeVirt lets it
-tolerate a cordon from 1.8 on; before, it has the tolerations of the launcher pod alone. Sources:
-kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugPodTolerations, pull request kubevirt/kubevirt#14661;
-kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable, :tainttoleration, :noderesources.
+Such a pod can run on that node alone, so what kube-scheduler counts for the other nodes says
+nothing. KubeVirt lets it tolerate a cordon from 1.8 on; before, it has the tolerations of the
+launcher pod alone. Sources:
+kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugPodTolerations, pull
+request kubevirt/kubevirt#14661;
+kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable, :tainttoleration,
+:noderesources.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ from virt_admit.model.scheduler.node_selectors import tolerates
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 _CORDONED: Final = {"key": _CORDON, "effect": "NoSchedule"}
 _DRAIN: Final = "kubevirt.io/drain"
-"""The taint that makes KubeVirt empty a node by default; Harvester's upgrade sets it whatever is configured."""
+"""The taint that makes KubeVirt empty a node by default;
+Harvester's upgrade sets it whatever is configured.
+"""
 _TOLERATED: Final = Version(1, 8)
 _OPPOSING: Final = ("NoSchedule", "NoExecute")
 _SHORT: Final = re.compile(r"Insufficient [\w./-]{1,100}|Too many pods|exceed max volume count")
@@ -43,7 +49,9 @@ class ClosedNode(NamedTuple):
 
 
 def closed(vmi: Object, pod: Object, said: str, cluster: Cluster) -> ClosedNode | None:
-    """Return why kube-scheduler refuses the node of a VMI to a pod that attaches a volume. None: it is not known.
+    """Return why kube-scheduler refuses the node of a VMI to a pod that attaches a volume.
+
+    None: it is not known.
 
     ``said``: what kube-scheduler says of the pod. What the node shows counts only if that agrees.
     """
@@ -60,7 +68,11 @@ def closed(vmi: Object, pod: Object, said: str, cluster: Cluster) -> ClosedNode 
     for key, effect in _taints(node, pod):
         if key in said:
             drain = key in (_DRAIN, migration_limits.drain_taint(cluster))
-            return _drained(node, key, effect, away, cluster) if drain else _tainted(node, key, effect, away)
+            return (
+                _drained(node, key, effect, away, cluster)
+                if drain
+                else _tainted(node, key, effect, away)
+            )
     short = list(dict.fromkeys(_SHORT.findall(said)))
     if not short:
         return None
@@ -82,7 +94,9 @@ class _Way(NamedTuple):
 def _away(vmi: Object) -> _Way:
     if vmis.migratable(vmi) is not True:
         return _Way("", "")
-    return _Way("migrate the VM to another node, or ", virtctl("migrate", vmi.name, vms.namespace_of(vmi)))
+    return _Way(
+        "migrate the VM to another node, or ", virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+    )
 
 
 def _is_cordoned(node: Object) -> bool:
@@ -91,7 +105,10 @@ def _is_cordoned(node: Object) -> bool:
 
 
 def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
-    """Return what a cordon means. Who cordoned a node decides whether an uncordon by hand lasts and does no harm."""
+    """Return what a cordon means.
+
+    Who cordoned a node decides whether an uncordon by hand lasts and does no harm.
+    """
     release, cordon = versions.kubevirt_version(cluster), cordoners.of_node(node, cluster)
     before = release is not None and release < _TOLERATED
     why = "such pods tolerate only from KubeVirt 1.8 on" if before else "the pod does not tolerate"
@@ -114,9 +131,15 @@ def _stays(cordon: Cordon, wait: str, away: _Way) -> str:
 
 def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> ClosedNode:
     """Return what the taint of a drain means: it goes when what drains the node is done."""
-    cordon, emptied = cordoners.of_node(node, cluster, drained=True), cordoners.is_emptied(node.name, cluster)
+    cordon, emptied = (
+        cordoners.of_node(node, cluster, drained=True),
+        cordoners.is_emptied(node.name, cluster),
+    )
     by = f" by {cordon.by}" if cordon is not None else ""
-    reason = f"{node.name}, where the VM runs, is drained{by} (taint {key}), which the pod does not tolerate"
+    reason = (
+        f"{node.name}, where the VM runs, is drained{by} (taint {key}), which the pod does not "
+        "tolerate"
+    )
     if cordon is not None and not cordon.uncordon:
         return ClosedNode(reason, _stays(cordon, f"wait until {node.name} has no such taint", away))
     words = f"remove that taint once {'its drain' if emptied else 'what it was set for'} is over"
@@ -140,4 +163,7 @@ def _tainted(node: Object, key: str, effect: str, away: _Way) -> ClosedNode:
         command = away.command or shell("kubectl", "describe", "node", argument(node.name))
         return ClosedNode(reason, typed(f"{away.words}{repair}", command))
     words = f"remove that taint{', or migrate the VM to another node' if away.words else ''}"
-    return ClosedNode(reason, typed(words, shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")))
+    return ClosedNode(
+        reason,
+        typed(words, shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")),
+    )

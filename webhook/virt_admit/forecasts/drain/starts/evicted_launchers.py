@@ -1,9 +1,11 @@
-"""Launcher pods that a kubelet has evicted: the guest ends with the pod, and the run strategy starts it into the same end.
+"""Launcher pods that a kubelet has evicted: the guest ends with the pod, and the run strategy
+starts it into the same end.
 
 Such a pod is Failed with the reason Evicted. No drain and no budget takes part. Sources:
-kubernetes/kubernetes:pkg/kubelet/eviction/eviction_manager.go#localStorageEviction, :pkg/kubelet/eviction/helpers.go;
-:plugin/pkg/admission/limitranger/admission.go; kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go
-#WithEphemeralStorageRequest (a request of 50M, no limit), issue kubevirt/kubevirt#1663.
+kubernetes/kubernetes:pkg/kubelet/eviction/eviction_manager.go#localStorageEviction,
+:pkg/kubelet/eviction/helpers.go; :plugin/pkg/admission/limitranger/admission.go;
+kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go #WithEphemeralStorageRequest (a
+request of 50M, no limit), issue kubevirt/kubevirt#1663.
 """
 
 from __future__ import annotations
@@ -49,14 +51,16 @@ _GENERATED: Final = 5
 _KEPT: Final = 58
 _LONGEST: Final = 150
 _STORAGE_LIMIT: Final = re.compile(
-    r"(?:ephemeral local storage usage exceeds .{0,40}containers|exceeded its local ephemeral storage limit)"
-    r' "?([0-9.]+\w{0,2})'
+    r"(?:ephemeral local storage usage exceeds .{0,40}containers|exceeded its local ephemeral "
+    r'storage limit) "?([0-9.]+\w{0,2})'
 )
 _NODE_LOW: Final = re.compile(r"node was low on resource: ([\w/-]{1,40})")
 
 
 class LauncherEvictions(NamedTuple):
-    """How often kubelets have evicted the pods of a VM, as far as its pods and their events tell."""
+    """How often kubelets have evicted the pods of a VM,
+    as far as its pods and their events tell.
+    """
 
     message: str
     """Of the last one."""
@@ -73,32 +77,45 @@ def of_vm(namespace: str, name: str, cluster: Cluster) -> LauncherEvictions | No
     key = namespace, f"{_LAUNCHER}{name}-"[:_KEPT]
     for event in cluster.cached(_evicted).get(key, ()):
         pod = event.at("involvedObject", "name").text or ""
-        found.setdefault(pod, (events.time_of(event), event["message"].text or "", events.host(event)))
+        found.setdefault(
+            pod, (events.time_of(event), event["message"].text or "", events.host(event))
+        )
     for each in vm_states_motion.motion(cluster).pods.get((namespace, name), ()):
         if each.at("status", "reason").text == EVICTED:
             at = clock.instant(each.condition("DisruptionTarget")["lastTransitionTime"].text)
             said = each.at("status", "message").text or ""
-            found[each.name] = (at or found.get(each.name, (None,))[0], said, each.at("spec", "nodeName").text or "")
+            found[each.name] = (
+                at or found.get(each.name, (None,))[0],
+                said,
+                each.at("spec", "nodeName").text or "",
+            )
     if not found:
         return None
     ordered = sorted(found.values(), key=lambda row: row[0].isoformat() if row[0] else "")
     at, message, node = ordered[-1]
-    return LauncherEvictions(" ".join(message.split()).rstrip("."), len(found), at, ordered[0][0], node)
+    return LauncherEvictions(
+        " ".join(message.split()).rstrip("."), len(found), at, ordered[0][0], node
+    )
 
 
 def _evicted(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
-    """Return the events of evicted launcher pods by namespace and by the begin of their names, the newest first."""
+    """Return the events of evicted launcher pods by namespace and by the begin of their names,
+    the newest first.
+    """
     found: dict[tuple[str, str], list[Object]] = {}
     for event in events.newest_warnings(cluster):
         about = event["involvedObject"]
         name = about["name"].text or ""
         if event["reason"].text == EVICTED and name.startswith(_LAUNCHER):
-            found.setdefault((about["namespace"].text or "default", name[:-_GENERATED]), []).append(event)
+            found.setdefault((about["namespace"].text or "default", name[:-_GENERATED]), []).append(
+                event
+            )
     return found
 
 
 def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
-    """Return that a kubelet evicted the last pod of a VM, why, and what keeps it from happening again; None: none is known.
+    """Return that a kubelet evicted the last pod of a VM, why, and what keeps it from happening
+    again; None: none is known.
 
     ``vm``: the VM, or a VMI without one.
     """
@@ -109,8 +126,13 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     return Problem(f"{words(found, cluster)}: {because}", remedy, ProblemCause.NOT_REPORTED)
 
 
-def _is_the_last_end(found: LauncherEvictions, vm: Object, vmi: Object | None, cluster: Cluster) -> bool:
-    """Return whether the last pod of a VM, or of its VMI, has ended by an eviction. An earlier one explains nothing now."""
+def _is_the_last_end(
+    found: LauncherEvictions, vm: Object, vmi: Object | None, cluster: Cluster
+) -> bool:
+    """Return whether the last pod of a VM, or of its VMI, has ended by an eviction.
+
+    An earlier one explains nothing now.
+    """
     pods = vm_states_motion.pods(vm, cluster)
     newest = max(pods, key=lambda pod: pod.metadata["creationTimestamp"].text or "", default=None)
     last = found.last
@@ -137,10 +159,16 @@ def words(found: LauncherEvictions, cluster: Cluster) -> str:
 
 def _times(found: LauncherEvictions, cluster: Cluster) -> str:
     known = clock.now(cluster) is not None
-    last = f" {vm_states_times.age(found.last, cluster)} ago" if known and found.last is not None else ""
+    last = (
+        f" {vm_states_times.age(found.last, cluster)} ago"
+        if known and found.last is not None
+        else ""
+    )
     if found.times == 1:
         return last
-    since = f" within {clock.duration(found.last - found.first)}" if found.last and found.first else ""
+    since = (
+        f" within {clock.duration(found.last - found.first)}" if found.last and found.first else ""
+    )
     return f"{last} ({found.times} times{since})"
 
 
@@ -150,15 +178,24 @@ def _cause(vm: Object, found: LauncherEvictions, cluster: Cluster) -> tuple[str,
         return _of_limit(vm, f"ephemeral storage above the limit of {limited[1]}", cluster)
     node = found.node or "its node"
     if low := _NODE_LOW.search(found.message):
-        words = f"free {low[1]} on {node}, or let the VM request as much as it uses: see what runs there besides VMs"
+        words = (
+            f"free {low[1]} on {node}, or let the VM request as much as it uses: see what runs "
+            "there besides VMs"
+        )
         command = kubectl("describe", NODE, found.node) if found.node else ""
         return said, typed(words, command) if command else words
-    command = kubectl("describe", NODE, found.node) if found.node else about("describe", vm, kinds.of(vm) or VMI)
+    command = (
+        kubectl("describe", NODE, found.node)
+        if found.node
+        else about("describe", vm, kinds.of(vm) or VMI)
+    )
     return said, typed(f"give it on {node} what this says it lacks, or let it use less", command)
 
 
 def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:
-    """Return that the pod wrote more to the node's disk than it may, what limits it, and which disks grow there."""
+    """Return that the pod wrote more to the node's disk than it may, what limits it,
+    and which disks grow there.
+    """
     limit, disks = (
         scratch_disks.limit(expand.expand(vm, cluster), cluster),
         list(scratch_disks.growing(vms.vmi_spec(vm))),
@@ -168,7 +205,12 @@ def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:
     because = f"{said}. {', and '.join(why)}" if why else said
     size = scratch_disks.total(disks)
     above = f"above {show(scratch_disks.STORAGE, size)}" if size else "above what it writes"
-    ways = [f"set resources.limits.ephemeral-storage of the VM {above} (and requests, so that its node has that)"]
+    ways = [
+        (
+            f"set resources.limits.ephemeral-storage of the VM {above} (and requests, so that its "
+            "node has that)"
+        )
+    ]
     if limit is not None and limit.by:
         ways.append(f"raise the default of LimitRange {limit.by}")
     return because, typed(", or ".join(ways), about("edit", vm, kinds.of(vm) or VMI))

@@ -1,8 +1,11 @@
-"""What a ResourceQuota lacks for an object that the API server refuses, from the words of the refusal or from its figures.
+"""What a ResourceQuota lacks for an object that the API server refuses, from the words of the
+refusal or from its figures.
 
-CDI fills a claim by way of a temporary one of the same size, ``prime-UID``, so that a quota counts the disk twice meanwhile.
-Sources: kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go#checkRequest;
-kubevirt/containerized-data-importer:pkg/controller/populators/populator-base.go#createPVCPrime, issue #3511.
+CDI fills a claim by way of a temporary one of the same size, ``prime-UID``, so that a quota counts
+the disk twice meanwhile. Sources:
+kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go#checkRequest;
+kubevirt/containerized-data-importer:pkg/controller/populators/populator-base.go#createPVCPrime,
+issue #3511.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from virt_admit.model.messages import cut, names
 from virt_admit.model.scheduler.resources import amount, show
 
 _REFUSED: Final = re.compile(
-    r"exceeded quota: (?P<quota>[\w.-]{1,253})(?:, requested: (?P<requested>\S{1,500}), used: (?P<used>\S{1,500}), "
-    r"limited: (?P<limited>\S{1,500}))?"
+    r"exceeded quota: (?P<quota>[\w.-]{1,253})(?:, requested: (?P<requested>\S{1,500}), used: "
+    r"(?P<used>\S{1,500}), limited: (?P<limited>\S{1,500}))?"
 )
 _TEMPORARY: Final = re.compile(r'"(?P<claim>prime-[\w-]{1,250})" is forbidden: exceeded quota')
 _LONGEST: Final = 200
@@ -35,7 +38,10 @@ class ExceededQuota(NamedTuple):
 
 
 def of(said: str, namespace: str) -> ExceededQuota | None:
-    """Return what a quota lacks for an object that it refuses. ``said``: what the API server answered; None: no quota."""
+    """Return what a quota lacks for an object that it refuses.
+
+    ``said``: what the API server answered; None: no quota.
+    """
     found = _REFUSED.search(said)
     if found is None:
         return None
@@ -47,8 +53,13 @@ def of(said: str, namespace: str) -> ExceededQuota | None:
         if used is None or limit is None or used + asked <= limit:
             continue
         wanted.append(f"{name} {_words(name, used + asked)}")
-        most = (limit - used + asked) // 2 if temporary else limit - used  # the disk itself is part of what is used
-        free = f", or ask for at most {_words(name, most)}" if most > 0 and (not temporary or asked > 1) else ""
+        # the disk itself is part of what is used
+        most = (limit - used + asked) // 2 if temporary else limit - used
+        free = (
+            f", or ask for at most {_words(name, most)}"
+            if most > 0 and (not temporary or asked > 1)
+            else ""
+        )
         spare.append(f"free {_words(name, used + asked - limit)} of {name} there{free}")
     least = f" to at least {names(wanted)}" if wanted else ""
     ways = ", or ".join((f"raise ResourceQuota {found['quota']}{least}", *spare))
@@ -63,7 +74,8 @@ _TWICE: Final = "CDI needs its size twice while it fills it, the second time for
 
 
 def of_temporary(claim: Object, name: str, cluster: Cluster) -> ExceededQuota | None:
-    """Return which quota refuses a temporary claim like this one, by what it has counted; None: none does, or not known.
+    """Return which quota refuses a temporary claim like this one, by what it has counted; None:
+    none does, or not known.
 
     ``name``: that of the temporary claim.
     """
@@ -80,7 +92,8 @@ def of_temporary(claim: Object, name: str, cluster: Cluster) -> ExceededQuota | 
             for key, wanted in asked.items()
             if key in limits
             and used[key].text
-            and amount(_resource(key), used[key].text) + amount(_resource(key), wanted) > limits[key]
+            and amount(_resource(key), used[key].text) + amount(_resource(key), wanted)
+            > limits[key]
         }
         if lacking:
             parts = (
@@ -89,7 +102,9 @@ def of_temporary(claim: Object, name: str, cluster: Cluster) -> ExceededQuota | 
                 ",".join(f"{key}={_words(key, limits[key])}" for key in lacking),
             )
             figures = f"requested: {parts[0]}, used: {parts[1]}, limited: {parts[2]}"
-            return of(f'"{name}" is forbidden: exceeded quota: {quota.name}, {figures}', claim.namespace)
+            return of(
+                f'"{name}" is forbidden: exceeded quota: {quota.name}, {figures}', claim.namespace
+            )
     return None
 
 
@@ -107,5 +122,11 @@ def _words(name: str, found: int) -> str:
 
 
 def _resource(name: str) -> str:
-    """Return ``storage`` for ``requests.storage`` and ``CLASS.storageclass.storage.k8s.io/requests.storage``."""
-    return name.rpartition("/")[2].rpartition(".")[2] if "storage" in name else name.partition(".")[2] or name
+    """Return ``storage`` for ``requests.storage`` and
+    ``CLASS.storageclass.storage.k8s.io/requests.storage``.
+    """
+    return (
+        name.rpartition("/")[2].rpartition(".")[2]
+        if "storage" in name
+        else name.partition(".")[2] or name
+    )

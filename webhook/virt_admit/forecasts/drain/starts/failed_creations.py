@@ -1,8 +1,10 @@
-"""VMs for which KubeVirt cannot create a VMI, as their condition ``Failure`` says, with the cause that is known.
+"""VMs for which KubeVirt cannot create a VMI, as their condition ``Failure`` says,
+with the cause that is known.
 
-KubeVirt keeps a copy of an instance type and a preference in a ControllerRevision. Releases before 0.58 stored the spec alone,
-in base64; some later ones cannot decode that. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#startVMI
-#processFailureCondition; issues kubevirt/kubevirt#9261, #9584.
+KubeVirt keeps a copy of an instance type and a preference in a ControllerRevision. Releases before
+0.58 stored the spec alone, in base64; some later ones cannot decode that. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#startVMI #processFailureCondition; issues
+kubevirt/kubevirt#9261, #9584.
 """
 
 from __future__ import annotations
@@ -43,24 +45,34 @@ READS: Final[Reads] = union(
 )
 
 _PATIENCE: Final = timedelta(minutes=5)
-_BEGIN: Final = re.compile(r"^(?:Failure while starting VMI|Error creating virtual machine instance): ")
+_BEGIN: Final = re.compile(
+    r"^(?:Failure while starting VMI|Error creating virtual machine instance): "
+)
 _DUMP: Final = re.compile(r" in '[{\[].{0,4000}[}\]]'")
 """The object that could not be decoded."""
 _DECODE: Final = "failed to decode object in ControllerRevision: "
 _LONGEST, _BRIEF = 200, 90
 _OF_DISKS: Final = re.compile(r"^Error encountered while creating DataVolumes: ")
 _BY_KUBEVIRT: Final = re.compile(r'^admission webhook "[\w.-]+\.kubevirt\.io" denied the request: ')
-_OF_VM: Final = re.compile(r"\bspec\.|[Ii]nvalid|unknown field|[Rr]equired value|denied the request")
+_OF_VM: Final = re.compile(
+    r"\bspec\.|[Ii]nvalid|unknown field|[Rr]equired value|denied the request"
+)
 """Words about fields of the VM, which are to be corrected there."""
 _READ: Final = "correct in the VM what this names; its events may say more"
 _REPAIR: Final = "repair what this names; the events of the VM may say more"
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return why KubeVirt creates no VMI for a VM that should run, and what ends it; None: nothing says so."""
+    """Return why KubeVirt creates no VMI for a VM that should run, and what ends it; None:
+    nothing says so.
+    """
     failed = vm.condition("Failure")
     age = clock.since(failed["lastTransitionTime"].text, cluster)
-    fails = failed["status"].text == "True" and failed["reason"].text == "FailedCreate" and bool(failed["message"].text)
+    fails = (
+        failed["status"].text == "True"
+        and failed["reason"].text == "FailedCreate"
+        and bool(failed["message"].text)
+    )
     again = vm.at("status", "startFailure", "consecutiveFailCount").integer
     if not fails or again or not down_vms.should_run(vm) or (age is not None and age < _PATIENCE):
         return None
@@ -69,22 +81,34 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     what = "DataVolumes" if _OF_DISKS.match(said) else "VMI"
     if exceeded := exceeded_quotas.of(said, vms.namespace_of(vm)):
         return Problem(
-            f"KubeVirt cannot create its {what}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED
+            f"KubeVirt cannot create its {what}: {exceeded.words}",
+            exceeded.remedy,
+            ProblemCause.NOT_REPORTED,
         )
-    if _DECODE in said and (undecoded := _undecoded(vm, lasts, said.partition(_DECODE)[2], cluster)):
+    if _DECODE in said and (
+        undecoded := _undecoded(vm, lasts, said.partition(_DECODE)[2], cluster)
+    ):
         return undecoded
     if unpermitted := clone_permissions.problem(vm, said, lasts, cluster):
         return unpermitted
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
-    begin, words = f"KubeVirt cannot create its {what}", _BY_KUBEVIRT.sub("", _OF_DISKS.sub("", said))
-    reason, brief = f"{begin} {lasts}: {cut_middle(words, _LONGEST)}", f"{begin}: {cut_middle(words, _BRIEF)}"
+    begin, words = (
+        f"KubeVirt cannot create its {what}",
+        _BY_KUBEVIRT.sub("", _OF_DISKS.sub("", said)),
+    )
+    reason, brief = (
+        f"{begin} {lasts}: {cut_middle(words, _LONGEST)}",
+        f"{begin}: {cut_middle(words, _BRIEF)}",
+    )
     otherwise = typed(_READ if _OF_VM.search(said) else _REPAIR, described)
     remedy = pod_refusals.remedy(vm, said, cluster) or otherwise
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 class UndecodableCopy(NamedTuple):
-    """A stored copy of an instance type or preference that is not in the form in which KubeVirt reads it."""
+    """A stored copy of an instance type or preference that is not in the form in which KubeVirt
+    reads it.
+    """
 
     key: str
     """``instancetype`` or ``preference``."""
@@ -94,14 +118,20 @@ class UndecodableCopy(NamedTuple):
 
 
 def _undecodable(vm: Object, cluster: Cluster) -> Iterator[UndecodableCopy]:
-    """Yield the copies that a VM names in ``revisionName`` and whose spec is not a map, as far as they can be read."""
+    """Yield the copies that a VM names in ``revisionName`` and whose spec is not a map,
+    as far as they can be read.
+    """
     for key, word in (("instancetype", "instance type"), ("preference", "preference")):
         named = vms.vm_spec(vm)[key]
         revision = named["revisionName"].text or ""
-        found = find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision) if revision else None
+        found = (
+            find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision) if revision else None
+        )
         spec = found.at("data", "spec") if found is not None else None
         if spec is not None and spec.present and not spec.is_map:
-            yield UndecodableCopy(key, named["revisionName"].path, f"{word} {named['name'].text or '?'}", revision)
+            yield UndecodableCopy(
+                key, named["revisionName"].path, f"{word} {named['name'].text or '?'}", revision
+            )
 
 
 def _undecoded(vm: Object, lasts: str, error: str, cluster: Cluster) -> Problem | None:
@@ -112,13 +142,14 @@ def _undecoded(vm: Object, lasts: str, error: str, cluster: Cluster) -> Problem 
     namespace = vms.namespace_of(vm)
     brief = f"ControllerRevision {found.revision} cannot be decoded: {cut_middle(error, _BRIEF)}"
     reason = (
-        f"KubeVirt cannot create its VMI {lasts}: ControllerRevision {namespace}/{found.revision}, its copy of {found.words} "
-        f"in {found.path}, cannot be decoded: {cut_middle(error, _LONGEST)}"
+        f"KubeVirt cannot create its VMI {lasts}: ControllerRevision {namespace}/{found.revision}, "
+        f"its copy of {found.words} in {found.path}, cannot be decoded: "
+        f"{cut_middle(error, _LONGEST)}"
     )
     delete = kubectl("delete", CONTROLLER_REVISION, found.revision, namespace)
     remedy = (
-        f"remove {found.path} and this ControllerRevision ({delete}), so that KubeVirt stores {found.words} as it is now and "
-        "starts the VM"
+        f"remove {found.path} and this ControllerRevision ({delete}), so that KubeVirt stores "
+        f"{found.words} as it is now and starts the VM"
     )
     command = merge_patch(VM, vm.name, namespace, {"spec": {found.key: {"revisionName": None}}})
     return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED, brief=brief)

@@ -1,9 +1,11 @@
-"""Longhorn volumes that no node can attach, since all their copies have failed, or none was ever placed on a disk.
+"""Longhorn volumes that no node can attach, since all their copies have failed,
+or none was ever placed on a disk.
 
-Longhorn salvages a copy by itself on a node that is up, where ``auto-salvage`` is on and its disk is well. Sources:
-longhorn/longhorn-manager:controller/volume_controller.go#ReconcileVolumeState, :manager/volume.go#Salvage,
-:csi/controller_server.go#ControllerPublishVolume, :k8s/pkg/apis/longhorn/v1beta2/disk.go
-#ErrorReplicaScheduleInsufficientStorage; issues harvester/harvester#6279 #5469.
+Longhorn salvages a copy by itself on a node that is up, where ``auto-salvage`` is on and its disk
+is well. Sources: longhorn/longhorn-manager:controller/volume_controller.go#ReconcileVolumeState,
+:manager/volume.go#Salvage, :csi/controller_server.go#ControllerPublishVolume,
+:k8s/pkg/apis/longhorn/v1beta2/disk.go #ErrorReplicaScheduleInsufficientStorage; issues
+harvester/harvester#6279 #5469.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_REPLICA, LONGHORN_VOLUME, PV, PVC
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_NODE,
+    LONGHORN_REPLICA,
+    LONGHORN_VOLUME,
+    PV,
+    PVC,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
@@ -41,7 +49,9 @@ READS: Final[Reads] = union(
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which disk of a VM that does not run can be attached nowhere; None: none, or nothing says so."""
+    """Return which disk of a VM that does not run can be attached nowhere; None: none,
+    or nothing says so.
+    """
     spec, known = vms.vmi_spec(vm), cluster.cached(_faulted)
     for claim in (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)) if known else ():
         volume = known.get(_handle(vms.namespace_of(vm), claim, cluster))
@@ -60,12 +70,18 @@ def _faulted(cluster: Cluster) -> dict[str, Object]:
 
 
 def _is_unplaced(volume: Object, cluster: Cluster) -> bool:
-    """Return whether Longhorn has found no disk for any copy of a volume, so that it has no data yet."""
-    if volume.condition(_SCHEDULED)["status"].text != "False" or unlisted(cluster, LONGHORN_REPLICA):
+    """Return whether Longhorn has found no disk for any copy of a volume,
+    so that it has no data yet.
+    """
+    if volume.condition(_SCHEDULED)["status"].text != "False" or unlisted(
+        cluster, LONGHORN_REPLICA
+    ):
         return False
     copies = cluster.cached(longhorn_copies.by_volume).get(volume.name, ())
     fields = ("nodeID", "healthyAt", "failedAt")
-    return bool(copies) and not any(each.at("spec", field).text for each in copies for field in fields)
+    return bool(copies) and not any(
+        each.at("spec", field).text for each in copies for field in fields
+    )
 
 
 _SCHEDULED: Final = "Scheduled"
@@ -76,11 +92,14 @@ _MOST: Final = 160
 def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the Longhorn volume behind a claim; empty: it has none, or that could not be read."""
     csi = refusing_storage.csi_of(namespace, claim, cluster)
-    return (csi["volumeHandle"].text or "") if csi["driver"].text == refusing_storage.LONGHORN else ""
+    return (
+        (csi["volumeHandle"].text or "") if csi["driver"].text == refusing_storage.LONGHORN else ""
+    )
 
 
 def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
-    """Return that a volume waits for room: its copies were never written, so there is nothing to salvage or to restore.
+    """Return that a volume waits for room: its copies were never written, so there is nothing to
+    salvage or to restore.
 
     None: a node that reboots or starts may take them soon.
     """
@@ -104,7 +123,9 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     where = f"{number} nodes" if number > 1 else "a node"
     remedy = (_ROOM if full else _OTHERWISE).format(size=size or "more room", where=where)
     see = (
-        kubectl("describe", LONGHORN_NODE, "", volume.namespace) if full else about("describe", volume, LONGHORN_VOLUME)
+        kubectl("describe", LONGHORN_NODE, "", volume.namespace)
+        if full
+        else about("describe", volume, LONGHORN_VOLUME)
     )
     ends = "This does not end by itself" if stays else "This ends when a node can take it"
     end = f"No node can attach it before that. {ends}"
@@ -121,7 +142,8 @@ _ROOM: Final = (
     "storage-over-provisioning-percentage"
 )
 _OTHERWISE: Final = (
-    "give Longhorn nodes and disks that may take the copies (ready, schedulable, with the tags of the volume)"
+    "give Longhorn nodes and disks that may take the copies (ready, schedulable, with the tags of "
+    "the volume)"
 )
 
 
@@ -129,7 +151,8 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     if _is_unplaced(volume, cluster):
         return _unplaced(volume, claim, cluster)
     every = cluster.cached(longhorn_copies.by_volume).get(volume.name, ())
-    copies = [each for each in every if each.at("spec", "nodeID").text]  # one without a node was never placed
+    # one without a node was never placed
+    copies = [each for each in every if each.at("spec", "nodeID").text]
     usable = any(map(longhorn_copies.is_healthy, copies))
     nodes = sorted({each.at("spec", "nodeID").text or "" for each in copies})
     called = f"Longhorn volume {volume.name} of claim {claim} is faulted"
@@ -137,20 +160,35 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     if usable or not copies or unlisted(cluster, LONGHORN_REPLICA):
         remedy = typed("see why Longhorn does not attach it", command)
         return Problem(f"{called}, so no node can attach it", remedy, ProblemCause.NOT_REPORTED)
-    all_copies = {1: "its only copy", 2: "both its copies"}.get(len(copies), f"all its {len(copies)} copies")
-    failed = f"{called}: {all_copies} ({names(nodes)}) failed{_since(copies, cluster)}, so no node can attach it"
+    all_copies = {1: "its only copy", 2: "both its copies"}.get(
+        len(copies), f"all its {len(copies)} copies"
+    )
+    failed = (
+        f"{called}: {all_copies} ({names(nodes)}) failed{_since(copies, cluster)}, so no node can "
+        "attach it"
+    )
     lost = [node for node in nodes if node_health.silence_now(node, cluster)]
     if lost:
         reason = (
-            f"{failed}. Longhorn may salvage it once {names(lost)} {'reports' if len(lost) == 1 else 'report'} again"
+            f"{failed}. Longhorn may salvage it once {names(lost)} "
+            f"{'reports' if len(lost) == 1 else 'report'} again"
         )
         return Problem(reason, typed(f"repair {names(lost)}", command), ProblemCause.NOT_REPORTED)
-    remedy = f"check the disks of {names(nodes)}, then salvage the volume in Longhorn with its newest copy, or restore a backup"
-    return Problem(f"{failed}. This does not end by itself", typed(remedy, command), ProblemCause.NOT_REPORTED)
+    remedy = (
+        f"check the disks of {names(nodes)}, then salvage the volume in Longhorn with its newest "
+        "copy, or restore a backup"
+    )
+    return Problem(
+        f"{failed}. This does not end by itself", typed(remedy, command), ProblemCause.NOT_REPORTED
+    )
 
 
 def _since(copies: Sequence[Object], cluster: Cluster) -> str:
     """Return how long ago the last copy failed."""
     last = max((each.at("spec", "failedAt").text or "" for each in copies), default="")
     at = clock.instant(last)
-    return f" {vm_states_times.clock_words(at, cluster)} ago" if at is not None and clock.now(cluster) else ""
+    return (
+        f" {vm_states_times.clock_words(at, cluster)} ago"
+        if at is not None and clock.now(cluster)
+        else ""
+    )

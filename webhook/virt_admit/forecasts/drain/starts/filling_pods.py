@@ -1,9 +1,11 @@
 """The pods with which CDI fills a disk, and those that are ended for their use of memory.
 
-A copy by pods writes to a claim ``tmp-pvc-UID`` next to the source: a pod there receives the data, and a pod with the name
-``UID-source-pod`` sends it. CDI gives all of them the same limit, 600M unless it is set; slow storage fills it with pages that
-wait to be written. A pod that is restarted keeps its limit. HyperConverged writes the CDI object. Sources:
-kubevirt/containerized-data-importer:pkg/controller/clone/planner.go#createDesiredClaim, :pkg/controller/clone-controller.go,
+A copy by pods writes to a claim ``tmp-pvc-UID`` next to the source: a pod there receives the data,
+and a pod with the name ``UID-source-pod`` sends it. CDI gives all of them the same limit, 600M
+unless it is set; slow storage fills it with pages that wait to be written. A pod that is restarted
+keeps its limit. HyperConverged writes the CDI object. Sources:
+kubevirt/containerized-data-importer:pkg/controller/clone/planner.go#createDesiredClaim,
+:pkg/controller/clone-controller.go,
 :pkg/controller/config-controller.go#reconcileDefaultPodResourceRequirements, issue #2110;
 kubevirt/hyperconverged-cluster-operator:controllers/handlers/cdi.go#NewCDI, issue #3472.
 """
@@ -16,7 +18,16 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import waiting_disks
 from virt_admit.forecasts.placement.components import broken_pods
-from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, nested, shell, typed
+from virt_admit.model.commands import (
+    about,
+    argument,
+    json_patch,
+    kubectl,
+    merge_patch,
+    nested,
+    shell,
+    typed,
+)
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, STORAGE_CLASS, VM
@@ -33,7 +44,12 @@ READS: Final[Reads] = {
     CDI: (),
     HCO: (),
     DATA_VOLUME: ("spec.source", "spec.storage", "status.claimName"),
-    PVC: ("metadata.uid", "spec.resources.requests.storage", "spec.storageClassName", "status.phase"),
+    PVC: (
+        "metadata.uid",
+        "spec.resources.requests.storage",
+        "spec.storageClassName",
+        "status.phase",
+    ),
     STORAGE_CLASS: (),
     POD: (
         *CONDITIONS,
@@ -66,20 +82,29 @@ class FillingPods(NamedTuple):
 
 
 def of_disk(disk: Object, own: str, cluster: Cluster) -> FillingPods:
-    """Return the pods of CDI that fill a data volume with the claim ``own``, and the claims that they need."""
+    """Return the pods of CDI that fill a data volume with the claim ``own``,
+    and the claims that they need.
+    """
     uid, every = _uid(disk.namespace, own, cluster), cluster.cached(_of_cdi)
     targets = (own, f"prime-{uid}") if uid else (own,)
-    filling = [pod for pod in every if pod.namespace == disk.namespace and set(targets) & set(_claims(pod))]
+    filling = [
+        pod for pod in every if pod.namespace == disk.namespace and set(targets) & set(_claims(pod))
+    ]
     copy = f"{_COPY}{uid}" if uid else ""
     filling += [pod for pod in every if copy and copy in _claims(pod)]
     uids = {uid, *(_uid(pod.namespace, copy, cluster) for pod in filling if copy)} - {""}
-    filling += [pod for pod in every if pod.name.removesuffix(_SENDER) in uids and pod.name.endswith(_SENDER)]
+    filling += [
+        pod
+        for pod in every
+        if pod.name.removesuffix(_SENDER) in uids and pod.name.endswith(_SENDER)
+    ]
     needed = (name for pod in filling if pod.namespace == disk.namespace for name in _claims(pod))
     return FillingPods(tuple(dict.fromkeys((*targets, *needed))), tuple(filling))
 
 
 def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
-    """Return which pod that fills a disk is ended for its use of memory, and where its limit is set; None: none is.
+    """Return which pod that fills a disk is ended for its use of memory,
+    and where its limit is set; None: none is.
 
     ``begin``: the words about the disk.
     """
@@ -87,10 +112,16 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
         for status in pod.at("status", "containerStatuses").items():
             if not _is_killed(status):
                 continue
-            limit, again = broken_pods.limit_of(pod, status["name"].text or ""), status["restartCount"].integer or 0
+            limit, again = (
+                broken_pods.limit_of(pod, status["name"].text or ""),
+                status["restartCount"].integer or 0,
+            )
             times = f", and restarted {count(again, 'time')}" if again else ""
             at = f"at its limit of {limit}" if limit else "without a limit of its own"
-            why = f"pod {pod.full_name} was ended for lack of memory {at} ({_KILLED}, exit code 137){times}"
+            why = (
+                f"pod {pod.full_name} was ended for lack of memory {at} ({_KILLED}, exit code "
+                f"137){times}"
+            )
             remedy = _raise_limit(pod, limit, cluster) if limit else _free_memory(pod)
             brief = f"pod {pod.name} was {_KILLED} {at}"
             return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
@@ -98,9 +129,11 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
 
 
 def unplaced(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
-    """Return that a pod which fills a disk has no node: its claim has no volume yet, or no node takes it; None: it has one.
+    """Return that a pod which fills a disk has no node: its claim has no volume yet, or no node
+    takes it; None: it has one.
 
-    Source of the words: kubernetes/kubernetes:pkg/scheduler/framework/plugins/volumebinding/volume_binding.go.
+    Source of the words:
+    kubernetes/kubernetes:pkg/scheduler/framework/plugins/volumebinding/volume_binding.go.
     """
     for pod in pods:
         placed = pod.condition("PodScheduled")
@@ -108,20 +141,37 @@ def unplaced(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | 
         if pod.at("spec", "nodeName").text or placed["status"].text != "False" or not said:
             continue
         if _UNBOUND not in said:
-            why = f"kube-scheduler finds no node for pod {pod.name}: {scheduler_words(said, _LONGEST)}"
+            why = (
+                f"kube-scheduler finds no node for pod {pod.name}: "
+                f"{scheduler_words(said, _LONGEST)}"
+            )
             words = "make room for that pod on a node, or let a node take it"
-            return Problem(f"{begin}: {why}", typed(words, about("describe", pod, POD)), ProblemCause.NOT_REPORTED)
+            return Problem(
+                f"{begin}: {why}",
+                typed(words, about("describe", pod, POD)),
+                ProblemCause.NOT_REPORTED,
+            )
         found = (find(cluster, PVC, pod.namespace, name) for name in _claims(pod))
         claim = next(
-            (each for each in found if each is not None and each.at("status", "phase").text == "Pending"), None
+            (
+                each
+                for each in found
+                if each is not None and each.at("status", "phase").text == "Pending"
+            ),
+            None,
         )
         if claim is not None:
             why = (
-                f"pod {pod.name} waits for claim {claim.name}, which gets no volume, and nothing that was read says why"
+                f"pod {pod.name} waits for claim {claim.name}, which gets no volume, and nothing "
+                "that was read says why"
             )
             driver = _provisioner(claim, cluster)
             words = f"see the events of that claim, and what its provisioner{driver} logs"
-            return Problem(f"{begin}: {why}", typed(words, about("describe", claim, PVC)), ProblemCause.NOT_REPORTED)
+            return Problem(
+                f"{begin}: {why}",
+                typed(words, about("describe", claim, PVC)),
+                ProblemCause.NOT_REPORTED,
+            )
     return None
 
 
@@ -132,11 +182,15 @@ _LONGEST: Final = 200
 def _provisioner(claim: Object, cluster: Cluster) -> str:
     named = claim.at("spec", "storageClassName").text
     found = find(cluster, STORAGE_CLASS, "", named) if named else None
-    return f" {found['provisioner'].text}" if found is not None and found["provisioner"].text else ""
+    return (
+        f" {found['provisioner'].text}" if found is not None and found["provisioner"].text else ""
+    )
 
 
 def _is_killed(status: Field) -> bool:
-    """Return whether a container was ended for its use of memory, and has neither ended well nor works again since."""
+    """Return whether a container was ended for its use of memory,
+    and has neither ended well nor works again since.
+    """
     ended, again = status.at("state", "terminated"), status["restartCount"].integer or 0
     if ended.is_map:
         return ended["reason"].text == _KILLED
@@ -151,11 +205,17 @@ def _free_memory(pod: Object) -> str:
 
 
 def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
-    """Return how to give the pods of CDI more memory. What an administrator writes into CDI, HyperConverged reverts."""
+    """Return how to give the pods of CDI more memory.
+
+    What an administrator writes into CDI, HyperConverged reverts.
+    """
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     cdi = next(iter(cluster.known(CDI)), None)
     if hco is not None:
-        path, title = _OF_V1 if hco.data.get("apiVersion") == "hco.kubevirt.io/v1" else _OF_V1BETA1, "HyperConverged"
+        path, title = (
+            _OF_V1 if hco.data.get("apiVersion") == "hco.kubevirt.io/v1" else _OF_V1BETA1,
+            "HyperConverged",
+        )
         owner, kind, also = hco, HCO, ", which writes the CDI object"
     elif cdi is not None and not may_be_managed(cdi, cluster):
         path, title, owner, kind, also = _OF_CDI_OBJECT, "CDI", cdi, CDI, ""
@@ -166,11 +226,16 @@ def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
     delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
     example = f", such as {more}" if more else ""
     words = (
-        f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above {limit}{example}; "
-        f"then let CDI make this pod again with it ({delete})"
+        f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above "
+        f"{limit}{example}; then let CDI make this pod again with it ({delete})"
     )
     data = nested((*path, "limits", "memory"), more)
-    return typed(words, merge_patch(kind, owner.name, owner.namespace, data) if more else about("edit", owner, kind))
+    return typed(
+        words,
+        merge_patch(kind, owner.name, owner.namespace, data)
+        if more
+        else about("edit", owner, kind),
+    )
 
 
 _OF_V1: Final = ("spec", "storage", "workloadResourceRequirements")
@@ -185,7 +250,7 @@ def _twice(limit: str) -> str:
     return f"{2 * int(found[1])}{found[2]}" if found else ""
 
 
-# --- a disk that is too small for its image ------------------------------------------------------------------------
+# --- a disk that is too small for its image -------------------------------------------------------
 
 
 _TOO_LARGE: Final = re.compile(
@@ -196,23 +261,32 @@ _GI: Final = 1 << 30
 
 
 def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
-    """Return how to give a disk the size that its image needs; empty: a pod of CDI fails for another cause.
+    """Return how to give a disk the size that its image needs; empty:
+    a pod of CDI fails for another cause.
 
-    A claim of ``spec.pvc`` has to hold the overhead of its filesystem, too; to that of ``spec.storage`` CDI adds it. CDI never
-    enlarges a claim that exists, so the disk is made again. Sources: kubevirt/containerized-data-importer:
-    doc/storageprofile.md, pkg/image/qemu.go#Validate, pkg/util/util.go#GetUsableSpace.
+    A claim of ``spec.pvc`` has to hold the overhead of its filesystem, too; to that of
+    ``spec.storage`` CDI adds it. CDI never enlarges a claim that exists, so the disk is made again.
+    Sources: kubevirt/containerized-data-importer: doc/storageprofile.md,
+    pkg/image/qemu.go#Validate, pkg/util/util.go#GetUsableSpace.
     """
     found = _TOO_LARGE.search(why)
     if found is None:
         return ""
     image, usable = int(found[1]), int(found[2])
     claim = waiting_disks.claim_of(disk, cluster)
-    asked = amount("storage", claim.at("spec", "resources", "requests", "storage").value) if claim is not None else 0
+    asked = (
+        amount("storage", claim.at("spec", "resources", "requests", "storage").value)
+        if claim is not None
+        else 0
+    )
     adds = disk.at("spec", "storage").present
     overhead = usable < asked and usable > 0
     least = _rounded(image if adds or not overhead else -(-image * asked // usable))
     why_so = (
-        f" (its filesystem leaves {show('storage', usable)} of {show('storage', asked)}, and spec.pvc does not add that)"
+        (
+            f" (its filesystem leaves {show('storage', usable)} of {show('storage', asked)}, and "
+            "spec.pvc does not add that)"
+        )
         if overhead and not adds
         else ""
     )
@@ -220,13 +294,25 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
     block = "storage" if adds else "pvc"
     for index, template in enumerate(vm.at("spec", "dataVolumeTemplates").items()):
         if template.at("metadata", "name").text == disk.name:
-            path = ("spec", "dataVolumeTemplates", index, "spec", block, "resources", "requests", "storage")
+            path = (
+                "spec",
+                "dataVolumeTemplates",
+                index,
+                "spec",
+                block,
+                "resources",
+                "requests",
+                "storage",
+            )
             words = (
-                f"let the disk ask for at least {least}{why_so}, and delete the empty DataVolume, which KubeVirt makes "
-                "again, because it is never enlarged"
+                f"let the disk ask for at least {least}{why_so}, and delete the empty DataVolume, "
+                "which KubeVirt makes again, because it is never enlarged"
             )
             return typed(words, f"{_enlarge(vm, path, least)} && {deleted}")
-    words = f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and never enlarged"
+    words = (
+        f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and "
+        "never enlarged"
+    )
     return typed(words, kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml"))
 
 
@@ -235,7 +321,8 @@ ADDRESS: Final = "correct the address of the source of the disk"
 
 
 def of_source(way: str, vm: Object, disk: Object) -> str:
-    """Return how to correct the source of a disk, whose spec cannot be changed; empty: it has no address of its own.
+    """Return how to correct the source of a disk, whose spec cannot be changed; empty:
+    it has no address of its own.
 
     Source: kubevirt/containerized-data-importer:pkg/apiserver/webhooks/datavolume-validate.go.
     """
@@ -257,7 +344,10 @@ def of_source(way: str, vm: Object, disk: Object) -> str:
 
 
 def _enlarge(vm: Object, path: Sequence[PathStep], least: str) -> str:
-    """Return the command that sets the size of a template. JSON Patch needs the map, which a copy may not have."""
+    """Return the command that sets the size of a template.
+
+    JSON Patch needs the map, which a copy may not have.
+    """
     if vm.at(*path[:-1]).is_map:
         return json_patch(VM, vm.name, vm.namespace, [Patch("add", Path(*path), least)])
     return kubectl("edit", VM, vm.name, vm.namespace)
@@ -271,7 +361,9 @@ def _rounded(size: int) -> str:
 
 def restarts(pod: Object) -> str:
     """Return how often a pod was restarted, as `` (restarted 3 times)``; empty: never."""
-    counts = (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items())
+    counts = (
+        each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items()
+    )
     again = max(counts, default=0)
     return f" (restarted {count(again, 'time')})" if again else ""
 
@@ -286,5 +378,8 @@ def _uid(namespace: str, claim: str, cluster: Cluster) -> str:
 
 
 def _claims(pod: Object) -> Iterator[str]:
-    names = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+    names = (
+        each.at("persistentVolumeClaim", "claimName").text
+        for each in pod.at("spec", "volumes").items()
+    )
     yield from filter(None, names)

@@ -1,10 +1,12 @@
 """Hotplugged volumes whose phase stands still: they do not reach the guest, or do not leave it.
 
-virt-controller and virt-handler write the phases: Pending or Bound (its claim), AttachedToNode (its attachment pod exists),
-MountedToPod (virt-handler has given it to the launcher pod), Ready (the guest has it); on the way back UnMountedFromPod and
-Detaching. A phase has no time, so it counts as late by the age of the pod. KubeVirt refuses no migration because of a phase.
-Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/storage.go#processHotplugVolumeStatus #updateVolumeStatus,
-:pkg/virt-handler/vm.go#updateHotplugVolumeStatus, pull requests kubevirt/kubevirt#16159, #17139 and #18044.
+virt-controller and virt-handler write the phases: Pending or Bound (its claim), AttachedToNode (its
+attachment pod exists), MountedToPod (virt-handler has given it to the launcher pod), Ready (the
+guest has it); on the way back UnMountedFromPod and Detaching. A phase has no time, so it counts as
+late by the age of the pod. KubeVirt refuses no migration because of a phase. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/vmi/storage.go#processHotplugVolumeStatus
+#updateVolumeStatus, :pkg/virt-handler/vm.go#updateHotplugVolumeStatus, pull requests
+kubevirt/kubevirt#16159, #17139 and #18044.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class StuckVolume(NamedTuple):
 
 
 def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
-    """Yield the hotplugged volumes of a VMI that runs whose phase stands still, in the order of their status.
+    """Yield the hotplugged volumes of a VMI that runs whose phase stands still,
+    in the order of their status.
 
     Those that ``unattached_volumes.hotplugged`` yields are left out.
     """
@@ -60,7 +63,11 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
         name = status["name"].text or ""
         if not name or not status["hotplugVolume"].is_map:
             continue
-        found = _untold(vmi, name, claims[name], cluster) if name in claims else _unplugged(vmi, status, cluster)
+        found = (
+            _untold(vmi, name, claims[name], cluster)
+            if name in claims
+            else _unplugged(vmi, status, cluster)
+        )
         if found is not None:
             yield StuckVolume(status, name, found)
 
@@ -73,8 +80,14 @@ def _untold(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
 
 
 def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return which hotplugged volume keeps a VMI from starting: KubeVirt waits for all that are in its spec."""
-    statuses = {each["name"].text for each in vmi.at("status", "volumeStatus").items() if each["hotplugVolume"].is_map}
+    """Return which hotplugged volume keeps a VMI from starting:
+    KubeVirt waits for all that are in its spec.
+    """
+    statuses = {
+        each["name"].text
+        for each in vmi.at("status", "volumeStatus").items()
+        if each["hotplugVolume"].is_map
+    }
     for name, claim in hotplugs.claims(vmi):
         found = problem(vmi, name, claim, cluster) if name in statuses else None
         if found is not None:
@@ -83,12 +96,19 @@ def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
-    """Return why a hotplugged volume in the spec of a VMI that runs is not in the guest; None: it is, or it is on its way."""
-    return unattached_volumes.problem(vmi, volume, claim, cluster) or _unfinished(vmi, volume, claim, cluster)
+    """Return why a hotplugged volume in the spec of a VMI that runs is not in the guest; None: it
+    is, or it is on its way.
+    """
+    return unattached_volumes.problem(vmi, volume, claim, cluster) or _unfinished(
+        vmi, volume, claim, cluster
+    )
 
 
 def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
-    status = next((each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume), None)
+    status = next(
+        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
+        None,
+    )
     if status is None or not status["hotplugVolume"].is_map or status["target"].text:
         return None
     phase = status["phase"].text or ""
@@ -109,17 +129,24 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase == "AttachedToNode" and (ended := ended_launchers.of(vmi, cluster)) is not None:
         return _of(f"the guest lacks it: {ended.words}", ended.remedy)
     if phase == "AttachedToNode":
-        reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
+        reason = (
+            f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase "
+            f"{phase})"
+        )
         return _of(reason, "see what virt-handler logs about it", virt_handlers.logs(cluster, node))
     if phase == MOUNTED:
         launcher = _launcher(vmi, cluster)
-        reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
+        reason = (
+            f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase "
+            f"{phase})"
+        )
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
     return None
 
 
 def _lost_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Problem | None:
-    """Return that the pod which attaches a volume does not exist: virt-controller makes another one at once.
+    """Return that the pod which attaches a volume does not exist:
+    virt-controller makes another one at once.
 
     Nothing says since when: with a young launcher or claim, it may be so since a moment ago.
     """
@@ -133,18 +160,25 @@ def _lost_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Probl
     if not all(part is not None and _is_old(part, cluster) for part in parts):
         return None
     reason = (
-        f"the guest lacks it: its phase is {status['phase'].text}, but pod {name}, which attaches it, does not exist"
+        f"the guest lacks it: its phase is {status['phase'].text}, but pod {name}, which attaches "
+        "it, does not exist"
     )
-    command = shell("kubectl", "get", "pods", "--all-namespaces", "-l", "kubevirt.io=virt-controller")
+    command = shell(
+        "kubectl", "get", "pods", "--all-namespaces", "-l", "kubevirt.io=virt-controller"
+    )
     return _of(f"{reason} in {namespace}", "see why virt-controller makes no other one", command)
 
 
 def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cluster) -> Problem:
-    """Return that a volume was unplugged and plugged again before its first pod was gone, and kept the phase of that."""
+    """Return that a volume was unplugged and plugged again before its first pod was gone,
+    and kept the phase of that.
+    """
     release = versions.kubevirt_version(cluster)
     leaves = release is not None and release >= _LEAVES_DETACHING
     ends = "" if leaves else ". KubeVirt does not leave this phase by itself"
-    reason = f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
+    reason = (
+        f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
+    )
     unplug = unattached_volumes.unplug(vmi, volume, cluster)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
     words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
@@ -160,23 +194,35 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     except Unseen:
         return None
     if found is None:
-        return _of(f"the guest lacks it: claim {claim} does not exist", "create it, or unplug the volume")
+        return _of(
+            f"the guest lacks it: claim {claim} does not exist", "create it, or unplug the volume"
+        )
     if not _is_old(found, cluster):
         return None
     state = found.at("status", "phase").text or "not bound"
     described = kubectl("describe", PVC, claim, namespace)
     if state == "Pending" and _binds_later(found, cluster):
-        return None  # it may be plugged in a moment ago, and KubeVirt makes a pod that lets it be filled
+        # it may be plugged in a moment ago, and KubeVirt makes a pod that lets it be filled
+        return None
     if state != "Bound":
-        return _of(f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described)
+        return _of(
+            f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described
+        )
     waits = f" ({cut(said, _LONGEST)})" if said else ""
     refused = vmi.condition("Synchronized")
-    why = cut(" ".join((refused["message"].text or "").split()), _LONGEST) if refused["status"].text == "False" else ""
+    why = (
+        cut(" ".join((refused["message"].text or "").split()), _LONGEST)
+        if refused["status"].text == "False"
+        else ""
+    )
     if not why:
         return None  # virt-controller makes its pod in the next moment
     reason = f"the guest lacks it: no pod attaches it{waits}: {why}"
     known = pod_refusals.remedy(vmi, refused["message"].text or "", cluster)
-    return _of(reason, known or typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace)))
+    return _of(
+        reason,
+        known or typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace)),
+    )
 
 
 def _binds_later(claim: Object, cluster: Cluster) -> bool:
@@ -190,7 +236,9 @@ def _binds_later(claim: Object, cluster: Cluster) -> bool:
 
 
 def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
-    """Return why a volume that is no longer in the spec does not leave the guest or the node; None: it is on its way."""
+    """Return why a volume that is no longer in the spec does not leave the guest or the node; None:
+    it is on its way.
+    """
     phase, pod = status["phase"].text or "", _pod(vmi, status, cluster)
     if phase in LEAVING:
         ends = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
@@ -199,10 +247,13 @@ def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
         on = pod.at("spec", "nodeName").text or "its node"
         late = vm_states_times.age(ends, cluster)
         reason = (
-            f"it is unplugged, but its pod {pod.name} on {on} should have ended {late} ago, so the claim stays attached"
+            f"it is unplugged, but its pod {pod.name} on {on} should have ended {late} ago, so the "
+            "claim stays attached"
         )
         return _of(
-            reason, f"repair the kubelet or the storage of {on}", kubectl("describe", POD, pod.name, pod.namespace)
+            reason,
+            f"repair the kubelet or the storage of {on}",
+            kubectl("describe", POD, pod.name, pod.namespace),
         )
     return None  # in the phase Ready the guest may be about to give it up: nothing says since when
 
@@ -224,7 +275,9 @@ def _pod(vmi: Object, status: Field, cluster: Cluster) -> Object | None:
 
 
 def _is_old(obj: Object, cluster: Cluster) -> bool:
-    return vm_states_times.is_older(clock.instant(obj.metadata["creationTimestamp"].text), _LATE, cluster)
+    return vm_states_times.is_older(
+        clock.instant(obj.metadata["creationTimestamp"].text), _LATE, cluster
+    )
 
 
 def _runs(pod: Object) -> bool:

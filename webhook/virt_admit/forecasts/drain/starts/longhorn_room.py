@@ -1,4 +1,5 @@
-"""How much room Longhorn has for new copies: it counts the full sizes of volumes, not the free space of a disk.
+"""How much room Longhorn has for new copies: it counts the full sizes of volumes,
+not the free space of a disk.
 
 Source: longhorn/longhorn-manager:scheduler/replica_scheduler.go#IsSchedulableToDisk.
 """
@@ -33,7 +34,9 @@ class DiskRoom(NamedTuple):
 
 
 def words(size: int, namespace: str, cluster: Cluster) -> str:
-    """Return how much room is left where most is; empty: a copy of this size fits, or that is not known."""
+    """Return how much room is left where most is; empty: a copy of this size fits,
+    or that is not known.
+    """
     setting = find(cluster, LONGHORN_SETTING, namespace, _SHARE)
     share = setting.at("value").text or "" if setting is not None else ""
     nodes = cluster.known(LONGHORN_NODE)

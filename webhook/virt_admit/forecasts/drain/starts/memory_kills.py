@@ -1,8 +1,9 @@
 """Guests that ended because their pod used more memory than it may.
 
-KubeVirt sets a memory limit for pods with dedicated CPUs, where the VM sets one, and where a quota demands it. What QEMU needs
-besides the guest is an estimate. Sources: kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go,
-issues kubevirt/kubevirt#10959, kubevirt/kubevirt#9322 (additionalGuestMemoryOverheadRatio).
+KubeVirt sets a memory limit for pods with dedicated CPUs, where the VM sets one, and where a quota
+demands it. What QEMU needs besides the guest is an estimate. Sources:
+kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go, issues kubevirt/kubevirt#10959,
+kubevirt/kubevirt#9322 (additionalGuestMemoryOverheadRatio).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _RATIO: Final = "raise additionalGuestMemoryOverheadRatio of KubeVirt"
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that the last pod of a VMI was ended for its use of memory, and what keeps it from happening again.
+    """Return that the last pod of a VMI was ended for its use of memory,
+    and what keeps it from happening again.
 
     ``vmi``: or a VM that has no VMI now, which pods of earlier ones are left of.
     """
@@ -37,8 +39,13 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     limit = _limit(last, name)
     if not limit:
         node = last.at("spec", "nodeName").text or "its node"
-        remedy = f"use less memory on {node}: see memoryOvercommit of KubeVirt, and what runs there besides VMs"
-        return Problem(f"{said}: it has no limit, so {node} had too little", remedy, ProblemCause.NOT_REPORTED)
+        remedy = (
+            f"use less memory on {node}: see memoryOvercommit of KubeVirt, and what runs there "
+            "besides VMs"
+        )
+        return Problem(
+            f"{said}: it has no limit, so {node} had too little", remedy, ProblemCause.NOT_REPORTED
+        )
     why, own_way = _cause(vms.vmi_spec(vmi))
     remedy = f"{_RATIO}{own_way}, or this can happen again"
     limited = f"its own limit of {show(MEMORY, limit)}, {why}"
@@ -47,7 +54,11 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
 
 def _killed(pod: Object) -> tuple[str, int] | None:
     """Return the container that was ended for its memory, with its exit code."""
-    killed = ((name, ended) for name, ended in pod_starts.terminations(pod) if ended["reason"].text == _KILLED)
+    killed = (
+        (name, ended)
+        for name, ended in pod_starts.terminations(pod)
+        if ended["reason"].text == _KILLED
+    )
     return next(((name, ended["exitCode"].integer or 137) for name, ended in killed), None)
 
 
@@ -66,5 +77,8 @@ def _cause(spec: Field) -> tuple[str, str]:
     if domain.at("cpu", "dedicatedCpuPlacement").boolean is True:
         return "which is set because of its dedicated CPUs", less
     if limited:
-        return "from resources.limits.memory of the VM", ", or raise resources.limits.memory of the VM"
+        return (
+            "from resources.limits.memory of the VM",
+            ", or raise resources.limits.memory of the VM",
+        )
     return "which its namespace demands", ", or set a larger resources.limits.memory in the VM"

@@ -1,8 +1,9 @@
 """Pods that virt-controller cannot create for a VMI, because the API server refuses them.
 
 Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#sync (FailedCreate);
-kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors.go (failed calling webhook),
-:staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go (exceeded quota).
+kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors.go (failed
+calling webhook), :staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
+(exceeded quota).
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION
+from virt_admit.model.kubernetes.kinds import (
+    MUTATING_CONFIGURATION,
+    SERVICE,
+    VALIDATING_CONFIGURATION,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
@@ -31,12 +36,16 @@ READS: Final[Reads] = union(webhook_reach.READS, unpermitted_devices.READS)
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
 
-_FRAME: Final = re.compile(r'^failed to create virtual machine pod: |\bpods? "[\w.-]+" is forbidden: ')
+_FRAME: Final = re.compile(
+    r'^failed to create virtual machine pod: |\bpods? "[\w.-]+" is forbidden: '
+)
 _LONGEST, _BRIEF = 200, 90
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the API server refuses the pod of a VMI, and what ends it; None: it does not, or does not say more."""
+    """Return why the API server refuses the pod of a VMI, and what ends it; None: it does not,
+    or does not say more.
+    """
     said = stuck_starts.unsynchronized(vmi)
     if not said or stuck_starts.is_handed_over(vmi):
         return None
@@ -57,32 +66,57 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
-# --- a webhook that denies it ----------------------------------------------------------------------------------------
+# --- a webhook that denies it ---------------------------------------------------------------------
 
-_DENIED: Final = re.compile(r'admission webhook \\?"([\w.-]{1,253})\\?" denied the request:? ?(.*)', re.DOTALL)
+_DENIED: Final = re.compile(
+    r'admission webhook \\?"([\w.-]{1,253})\\?" denied the request:? ?(.*)', re.DOTALL
+)
 _OVN_CONFLICT: Final = re.compile(r"conflict with ip crd ([\w.-]{1,253})", re.IGNORECASE)
 _OVN_IP: Final = kinds.guess("kubeovn.io/v1", "IP")._replace(namespaced=False)
 """An address that Kube-OVN has given. In a live cluster discovery finds it."""
 
 
 def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
-    """Return that a webhook denies the pod of a VMI. Its name and its configuration are never cut."""
+    """Return that a webhook denies the pod of a VMI.
+
+    Its name and its configuration are never cut.
+    """
     found = _configuration(webhook, cluster)
     of = f" ({found.kind} {found.name})" if found is not None else ""
     begin = f"virt-controller cannot create its pod: webhook {webhook}{of} denied it"
-    reason, brief = (f"{begin}: {cut_middle(words, most)}" if words else begin for most in (_LONGEST, _BRIEF))
+    reason, brief = (
+        f"{begin}: {cut_middle(words, most)}" if words else begin for most in (_LONGEST, _BRIEF)
+    )
     ip = _conflicting_ip(words, cluster)
     if ip is None:
         quoted = f'admission webhook "{webhook}" denied the request: {words}'
-        return Problem(reason, pod_refusals.remedy(vmi, quoted, cluster), ProblemCause.NOT_REPORTED, brief=brief)
+        return Problem(
+            reason,
+            pod_refusals.remedy(vmi, quoted, cluster),
+            ProblemCause.NOT_REPORTED,
+            brief=brief,
+        )
     spec, namespace = ip["spec"], vms.namespace_of(vmi)
-    holder = f"{spec['podType'].text or 'pod'} {spec['namespace'].text or ''}/{spec['podName'].text or ''}"
+    holder = (
+        f"{spec['podType'].text or 'pod'} "
+        f"{spec['namespace'].text or ''}/{spec['podName'].text or ''}"
+    )
     if (spec["podName"].text, spec["namespace"].text) != (vmi.name, namespace):
-        remedy = typed(f"give the VM another address, or free IP {ip.name} of {holder}", about("describe", ip, _OVN_IP))
+        remedy = typed(
+            f"give the VM another address, or free IP {ip.name} of {holder}",
+            about("describe", ip, _OVN_IP),
+        )
         told = f"IP {ip.name} is of {holder}"
     else:
-        off = kubectl("edit", kinds.of(found) or VALIDATING_CONFIGURATION, found.name) if found is not None else ""
-        keep = f"keep IP {ip.name}, and let that webhook accept pods of VMs: update Kube-OVN, or until then exclude namespace"
+        off = (
+            kubectl("edit", kinds.of(found) or VALIDATING_CONFIGURATION, found.name)
+            if found is not None
+            else ""
+        )
+        keep = (
+            f"keep IP {ip.name}, and let that webhook accept pods of VMs: update Kube-OVN, or "
+            "until then exclude namespace"
+        )
         remedy = typed(f"{keep} {namespace} by its namespaceSelector", off)
         told = f"IP {ip.name} is of this VM itself (podName {vmi.name}), so there is no conflict"
     return Problem(f"{reason}. {told}", remedy, ProblemCause.NOT_REPORTED, brief=f"{begin}: {told}")
@@ -90,43 +124,73 @@ def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
 
 def _configuration(webhook: str, cluster: Cluster) -> Object | None:
     """Return the configuration of a webhook by the name of the webhook; None: it is not known."""
-    every = (each for kind in (VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION) for each in cluster.known(kind))
-    return next((each for each in every if any(own["name"].text == webhook for own in each["webhooks"].items())), None)
+    every = (
+        each
+        for kind in (VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION)
+        for each in cluster.known(kind)
+    )
+    return next(
+        (
+            each
+            for each in every
+            if any(own["name"].text == webhook for own in each["webhooks"].items())
+        ),
+        None,
+    )
 
 
 def _conflicting_ip(words: str, cluster: Cluster) -> Object | None:
-    """Return the address of Kube-OVN that keeps a pod from having its own one; None: it is none, or is not known.
+    """Return the address of Kube-OVN that keeps a pod from having its own one; None: it is none,
+    or is not known.
 
-    Its webhook compares the name of the pod with that in the address, which is the name of the VM (kubeovn/kube-ovn:
-    pkg/webhook/static_ip.go#checkIPConflict, issue 4803).
+    Its webhook compares the name of the pod with that in the address, which is the name of the VM
+    (kubeovn/kube-ovn: pkg/webhook/static_ip.go#checkIPConflict, issue 4803).
     """
     found = _OVN_CONFLICT.search(words)
-    return next((ip for ip in cluster.known(_OVN_IP) if ip.name == found[1]), None) if found else None
+    return (
+        next((ip for ip in cluster.known(_OVN_IP) if ip.name == found[1]), None) if found else None
+    )
 
 
-# --- a webhook that does not answer ----------------------------------------------------------------------------------
+# --- a webhook that does not answer ---------------------------------------------------------------
 
 
 def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:
-    """Return which webhooks refuse the pods of a VMI since they do not answer. None: the one that was named is not known."""
+    """Return which webhooks refuse the pods of a VMI since they do not answer.
+
+    None: the one that was named is not known.
+    """
     known = cluster.cached(webhook_reach.critical).webhooks
     called = next((each for each in known if each.field["name"].text == named), None)
     if called is None:
         return None
     silent = [each for each in known if each is called or _refuses(each, vmi, cluster)]
     why = dict.fromkeys(filter(None, (webhook_reach.silence(each, cluster) for each in silent)))
-    failing = f"{' and '.join(webhook_reach.configurations(silent))} refuse{'s' * (len(silent) == 1)} it"
+    failing = (
+        f"{' and '.join(webhook_reach.configurations(silent))} refuse{'s' * (len(silent) == 1)} it"
+    )
     because = f", because {' and '.join(why)}" if why else f": webhook {named} does not answer"
     dead = [each for each in silent if webhook_reach.silence(each, cluster)]
-    deadlock = next(((each, found) for each in dead if (found := webhook_reach.refusing_own_pods(each, cluster))), None)
+    deadlock = next(
+        (
+            (each, found)
+            for each in dead
+            if (found := webhook_reach.refusing_own_pods(each, cluster))
+        ),
+        None,
+    )
     reason = f"virt-controller cannot create its pod: {failing}{because}"
     if deadlock is None:
         namespace, name = called.service
-        remedy = typed(f"repair the pods of Service {namespace}/{name}", kubectl("describe", SERVICE, name, namespace))
+        remedy = typed(
+            f"repair the pods of Service {namespace}/{name}",
+            kubectl("describe", SERVICE, name, namespace),
+        )
         return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
     webhook, refusing = deadlock
     reason = (
-        f"{reason}. The new pods of namespace {webhook.service[0]} are refused, too, so this does not end by itself"
+        f"{reason}. The new pods of namespace {webhook.service[0]} are refused, too, so this does "
+        "not end by itself"
     )
     return Problem(reason, _way_out(webhook, refusing), ProblemCause.NOT_REPORTED)
 
@@ -137,10 +201,12 @@ def _refuses(webhook: Webhook, vmi: Object, cluster: Cluster) -> bool:
 
 
 def _way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
-    found = dict.fromkeys((each.configuration.kind.lower(), each.configuration.name) for each in refusing)
+    found = dict.fromkeys(
+        (each.configuration.kind.lower(), each.configuration.name) for each in refusing
+    )
     names = [f"{kind}/{argument(name)}" for kind, name in found]
     words = (
-        f"exclude namespace {webhook.service[0]} by the namespaceSelector of these configurations, or delete them and let "
-        "their owner make them again"
+        f"exclude namespace {webhook.service[0]} by the namespaceSelector of these configurations, "
+        "or delete them and let their owner make them again"
     )
     return typed(words, shell("kubectl", "delete", *names))

@@ -1,11 +1,15 @@
-"""Pods of a VM that kubelets reject: each new one at once, so that the VM starts again and again, or a running one.
+"""Pods of a VM that kubelets reject: each new one at once, so that the VM starts again and again,
+or a running one.
 
-Kube-scheduler knows nothing of it. A kubelet that restarts judges the pods of its node again, by the labels and devices of that
-moment, and ends those that it rejects. Rejected pods are mostly gone soon; their events are left, for an hour. Sources:
-kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod, :pkg/kubelet/cm/cpumanager/policy_static.go#SMTAlignmentError,
-:pkg/kubelet/cm/topologymanager/scope.go#TopologyAffinityError, :pkg/kubelet/lifecycle/predicate.go (OutOf…);
-kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#WithCPUPinning, :pkg/virt-controller/watch/vm/vm.go;
-kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go, issue kubevirt/kubevirt#12290.
+Kube-scheduler knows nothing of it. A kubelet that restarts judges the pods of its node again, by
+the labels and devices of that moment, and ends those that it rejects. Rejected pods are mostly gone
+soon; their events are left, for an hour. Sources:
+kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod,
+:pkg/kubelet/cm/cpumanager/policy_static.go#SMTAlignmentError,
+:pkg/kubelet/cm/topologymanager/scope.go#TopologyAffinityError, :pkg/kubelet/lifecycle/predicate.go
+(OutOf…); kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#WithCPUPinning,
+:pkg/virt-controller/watch/vm/vm.go; kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go,
+issue kubevirt/kubevirt#12290.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.problems import Problem, ProblemCause
 
-_REASONS: Final = frozenset(("NodeAffinity", "SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError"))
+_REASONS: Final = frozenset(
+    ("NodeAffinity", "SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError")
+)
 _OUT_OF: Final = "OutOf"
 _LAUNCHER: Final = "virt-launcher-"
 _SMT: Final = re.compile(r"requested (\d{1,6}) cpus? not multiple cpus per core = (\d{1,3})")
@@ -51,7 +57,9 @@ class Rejections(NamedTuple):
 
 
 def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None:
-    """Return the rejections of the pods of a VM whose last start has failed; None: none are known."""
+    """Return the rejections of the pods of a VM whose last start has failed; None:
+    none are known.
+    """
     failed = vm.at("status", "startFailure", "consecutiveFailCount").integer or 0
     if not failed and (vmi is None or vmi.at("status", "phase").text != "Failed"):
         return None
@@ -59,10 +67,16 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
     if not known:
         return None
     last = events.time_of(known[0])
-    ago = f" {vm_states_times.age(last, cluster)} ago" if last is not None and clock.now(cluster) is not None else ""
+    ago = (
+        f" {vm_states_times.age(last, cluster)} ago"
+        if last is not None and clock.now(cluster) is not None
+        else ""
+    )
     nodes = set(map(events.host, known))
     own = vm_states_motion.pods(vm, cluster)
-    nodes |= {pod.at("spec", "nodeName").text or "" for pod in own if not vm_states_motion.lives(pod)}
+    nodes |= {
+        pod.at("spec", "nodeName").text or "" for pod in own if not vm_states_motion.lives(pod)
+    }
     return Rejections(
         known[0]["reason"].text or "?",
         " ".join((known[0]["message"].text or "").split()),
@@ -73,7 +87,9 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
 
 
 def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
-    """Return why kubelets reject the pods of a VM, and what ends it; None: none do, as far as is known."""
+    """Return why kubelets reject the pods of a VM, and what ends it; None: none do,
+    as far as is known.
+    """
     found = of_vm(vm, vmi, cluster)
     ran = vmi is not None and (vmi.at("status", "phase").text not in _NOT_RUNNING or _ran(vmi))
     strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
@@ -82,18 +98,28 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     begin = f"{_begin(found)}: {found.reason}"
     if cpus := _SMT.search(found.message):
         return _of_cores(vm, begin, int(cpus[1]), int(cpus[2]))
-    again = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm)) if vmi is not None else None
-    then = "KubeVirt starts it again after 5 min at most" if again is None else f"{strategy} does not start it again"
+    again = (
+        lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm)) if vmi is not None else None
+    )
+    then = (
+        "KubeVirt starts it again after 5 min at most"
+        if again is None
+        else f"{strategy} does not start it again"
+    )
     reason = f"{begin}: {cut(found.message, _LONGEST)}. {then}"
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
     if again is not None:
         words, command = again
-        return Problem(reason, typed(f"{_way(found)}; then {words}", command), ProblemCause.NOT_REPORTED)
+        return Problem(
+            reason, typed(f"{_way(found)}; then {words}", command), ProblemCause.NOT_REPORTED
+        )
     return Problem(reason, typed(_way(found), described), ProblemCause.NOT_REPORTED)
 
 
 def _should_run(vm: Object, vmi: Object | None, strategy: str) -> bool:
-    """Return whether a VM is to run, so that its rejected pods matter: with a VMI by what a failure brings, else without."""
+    """Return whether a VM is to run, so that its rejected pods matter: with a VMI by what a failure
+    brings, else without.
+    """
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
     if outcomes is None or vm.deleted:
         return False
@@ -117,35 +143,56 @@ def _way(found: Rejections) -> str:
 def _begin(found: Rejections) -> str:
     on = f" of {names(sorted(found.nodes))}" if found.nodes else ""
     if found.times > 1:
-        return f"the kubelet{on} rejects each new pod of it at once ({found.times} times, last{found.last})"
+        return (
+            f"the kubelet{on} rejects each new pod of it at once ({found.times} times, "
+            f"last{found.last})"
+        )
     return f"the kubelet{on} rejected its new pod{found.last}"
 
 
 def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that a kubelet rejected the pod of a VMI which ran, as it may when it restarts; None: none is known to have.
+    """Return that a kubelet rejected the pod of a VMI which ran, as it may when it restarts; None:
+    none is known to have.
 
     The remedy is for the next time.
     """
     if vmi.at("status", "phase").text != "Failed" or not _ran(vmi):
         return None
-    node, ended = vmi.at("status", "nodeName").text or "", clock.instant(migrations.entered(vmi, "Failed"))
+    node, ended = (
+        vmi.at("status", "nodeName").text or "",
+        clock.instant(migrations.entered(vmi, "Failed")),
+    )
     own = vm_states_motion.own_pods(vmi, cluster)
     here = (each for each in own if each.at("spec", "nodeName").text == node)
     why = next((_reason(each) for each in here if _is_rejection(_reason(each))), "")
     if not why and ended is not None and node:
         known = cluster.cached(_rejected).get((vms.namespace_of(vmi), f"{_LAUNCHER}{vmi.name}"), ())
-        near = (each for each in known if events.host(each) == node and _is_near(events.time_of(each), ended))
+        near = (
+            each
+            for each in known
+            if events.host(each) == node and _is_near(events.time_of(each), ended)
+        )
         why = next((each["reason"].text or "" for each in near), "")
     if not why:
         return None
-    ago = f" {vm_states_times.age(ended, cluster)} ago" if ended is not None and clock.now(cluster) is not None else ""
+    ago = (
+        f" {vm_states_times.age(ended, cluster)} ago"
+        if ended is not None and clock.now(cluster) is not None
+        else ""
+    )
     on = f" of {node}" if node else ""
-    reason = f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: {why}{_MEANS.get(why, '')}"
+    reason = (
+        f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: "
+        f"{why}{_MEANS.get(why, '')}"
+    )
     return Problem(reason, LATER, ProblemCause.NOT_REPORTED)
 
 
 def _is_near(time: datetime | None, other: datetime) -> bool:
-    """Return whether an event is of the moment when a VMI failed. Another one is of a target pod, or of an earlier start."""
+    """Return whether an event is of the moment when a VMI failed.
+
+    Another one is of a target pod, or of an earlier start.
+    """
     return time is not None and abs(time - other) <= _NEAR
 
 
@@ -157,8 +204,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     down = cluster.cached(_down).get(node.name)
     if down:
         yield (
-            f"The kubelet of this node rejected running pods, as it may when it restarts: {names(down, 120)} "
-            f"{'are' if len(down) > 1 else 'is'} down. {capital(LATER)}."
+            "The kubelet of this node rejected running pods, as it may when it restarts: "
+            f"{names(down, 120)} {'are' if len(down) > 1 else 'is'} down. {capital(LATER)}."
         )
 
 
@@ -173,8 +220,10 @@ def _down(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 LATER: Final = "drain a node before its kubelet is restarted"
 """What avoids that a kubelet rejects running pods."""
 _MEANS: Final = {
-    "NodeAffinity": ", as the labels of the node did not match at that moment (kubevirt.io/schedulable is false until "
-    "KubeVirt's devices are there again)",
+    "NodeAffinity": (
+        ", as the labels of the node did not match at that moment (kubevirt.io/schedulable is "
+        "false until KubeVirt's devices are there again)"
+    ),
     "UnexpectedAdmissionError": ", as a device of it was not registered at that moment",
 }
 
@@ -196,35 +245,47 @@ _NOT_RUNNING: Final = (None, "Pending", "Scheduling", *migrations.FINAL_PHASES)
 
 
 def _of_cores(vm: Object, begin: str, asked: int, threads: int) -> Problem:
-    """Return that a pod asks for a part of a core, which a kubelet with ``full-pcpus-only`` gives to none."""
+    """Return that a pod asks for a part of a core,
+    which a kubelet with ``full-pcpus-only`` gives to none.
+    """
     cpu = vms.vmi_spec(vm).at("domain", "cpu")
     isolated = cpu["isolateEmulatorThread"].boolean is True
     parts = f" ({asked - 1} for the guest and 1 for its emulator thread)" if isolated else ""
     reason = (
-        f"{begin}: its pod asks for {asked} CPUs{parts}, and the kubelet gives whole cores of {threads} CPUs "
-        "(full-pcpus-only). It does not end by itself: KubeVirt starts it again after 5 min at most"
+        f"{begin}: its pod asks for {asked} CPUs{parts}, and the kubelet gives whole cores of "
+        f"{threads} CPUs (full-pcpus-only). It does not end by itself: KubeVirt starts it again "
+        "after 5 min at most"
     )
     single = all(cpu[field].integer in (None, 1) for field in ("sockets", "threads"))
     whole = asked // threads * threads if threads else 0
     guest = [number - isolated for number in (whole, whole + threads) if number > isolated]
     ways = [
-        f"give it {' or '.join(map(str, guest))} cores" if single and guest else f"make that a multiple of {threads}"
+        f"give it {' or '.join(map(str, guest))} cores"
+        if single and guest
+        else f"make that a multiple of {threads}"
     ]
     if isolated:
         ways.append("do without isolateEmulatorThread")
     if isolated and threads == _PAIR:
-        gate = f"feature gate {Gate.ALIGN_CPUS.gate} and annotation {EVEN_PARITY} of the KubeVirt object"
+        gate = (
+            f"feature gate {Gate.ALIGN_CPUS.gate} and annotation {EVEN_PARITY} of the KubeVirt "
+            "object"
+        )
         ways.append(f"let KubeVirt fill it up to an even number ({gate})")
     command = kubectl("edit", VM, vm.name, vms.namespace_of(vm))
     return Problem(reason, typed(", or ".join(ways), command), ProblemCause.NOT_REPORTED)
 
 
 def _rejected(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
-    """Return the events of rejected pods by namespace and by the name without its random end, the newest first."""
+    """Return the events of rejected pods by namespace and by the name without its random end,
+    the newest first.
+    """
     found: dict[tuple[str, str], list[Object]] = {}
     for event in events.newest_warnings(cluster):
         about, reason = event["involvedObject"], event["reason"].text or ""
         name = about["name"].text or ""
         if name.startswith(_LAUNCHER) and _is_rejection(reason):
-            found.setdefault((about["namespace"].text or "default", name.rpartition("-")[0]), []).append(event)
+            found.setdefault(
+                (about["namespace"].text or "default", name.rpartition("-")[0]), []
+            ).append(event)
     return found

@@ -1,9 +1,11 @@
-"""Disks of one VM whose volumes are on different nodes: why each was placed on its own, and how they come together.
+"""Disks of one VM whose volumes are on different nodes: why each was placed on its own,
+and how they come together.
 
-A class with the binding mode Immediate chooses a node before any pod exists. With WaitForFirstConsumer the first pod of a claim
-chooses it, and without its feature gate HonorWaitForFirstConsumer that is CDI's own pod for each disk. Sources:
-kubevirt/containerized-data-importer:doc/waitforfirstconsumer-storage-handling.md, :pkg/feature-gates/feature-gates.go;
-kubevirt/kubevirt issues 4764 and 5362.
+A class with the binding mode Immediate chooses a node before any pod exists. With
+WaitForFirstConsumer the first pod of a claim chooses it, and without its feature gate
+HonorWaitForFirstConsumer that is CDI's own pod for each disk. Sources:
+kubevirt/containerized-data-importer:doc/waitforfirstconsumer-storage-handling.md,
+:pkg/feature-gates/feature-gates.go; kubevirt/kubevirt issues 4764 and 5362.
 """
 
 from __future__ import annotations
@@ -42,12 +44,24 @@ class ScatterCause(NamedTuple):
 
 
 def cause(namespace: str, claims: Sequence[str], cluster: Cluster) -> ScatterCause:
-    """Return why the volumes of these claims were made on different nodes, as far as that is known."""
-    classes = {claim: found for claim in claims if (found := _class(namespace, claim, cluster)) is not None}
-    at_once = next((each for each in classes.values() if each["volumeBindingMode"].text in (None, "Immediate")), None)
+    """Return why the volumes of these claims were made on different nodes,
+    as far as that is known.
+    """
+    classes = {
+        claim: found for claim in claims if (found := _class(namespace, claim, cluster)) is not None
+    }
+    at_once = next(
+        (
+            each
+            for each in classes.values()
+            if each["volumeBindingMode"].text in (None, "Immediate")
+        ),
+        None,
+    )
     if at_once is not None:
         why = (
-            f"StorageClass {at_once.name} chooses a node before the pod of the VM has one (volumeBindingMode Immediate)"
+            f"StorageClass {at_once.name} chooses a node before the pod of the VM has one "
+            "(volumeBindingMode Immediate)"
         )
         shown = kubectl("get", STORAGE_CLASS, at_once.name, "", "-o", "yaml")
         return ScatterCause(why, f"use a StorageClass with {_WAITS}", shown)
@@ -57,15 +71,25 @@ def cause(namespace: str, claims: Sequence[str], cluster: Cluster) -> ScatterCau
     if cdi is None or len(set(filled) & set(waiting)) < 2 or _GATE in _gates(cdi):
         return ScatterCause()
     name = classes[waiting[0]].name
-    why = f"{_WAITS} of StorageClass {name} has no effect: CDI fills each disk in a pod of its own ({_GATE} is off)"
+    why = (
+        f"{_WAITS} of StorageClass {name} has no effect: CDI fills each disk in a pod of its own "
+        f"({_GATE} is off)"
+    )
     if may_be_managed(cdi, cluster):  # HyperConverged writes this setting itself
         return ScatterCause(why, f"turn the feature gate {_GATE} of CDI on")
-    patch = merge_patch(CDI, cdi.name, "", {"spec": {"config": {"featureGates": [*_gates(cdi), _GATE]}}})
+    patch = merge_patch(
+        CDI, cdi.name, "", {"spec": {"config": {"featureGates": [*_gates(cdi), _GATE]}}}
+    )
     return ScatterCause(why, f"turn the feature gate {_GATE} of CDI on", patch)
 
 
-def remedy(namespace: str, places: Mapping[str, VolumePlace], found: ScatterCause, cluster: Cluster) -> str:
-    """Return what brings the disks together. The data of a disk on one node cannot be moved to another by the API alone."""
+def remedy(
+    namespace: str, places: Mapping[str, VolumePlace], found: ScatterCause, cluster: Cluster
+) -> str:
+    """Return what brings the disks together.
+
+    The data of a disk on one node cannot be moved to another by the API alone.
+    """
     first, *others = places
     again = others[-1] if others else first
     filled = find(cluster, DATA_VOLUME, namespace, again) is not None
@@ -73,7 +97,10 @@ def remedy(namespace: str, places: Mapping[str, VolumePlace], found: ScatterCaus
     begin = f"{found.first} and " if found.first else ""
     where = places[first].words.removeprefix("on ")
     words = f"{begin}make disk {again} again, which is to lie where {first} does ({where})"
-    how = f"{words}: delete its {kind} while the VM is stopped, if its data can be imported or restored"
+    how = (
+        f"{words}: delete its {kind} while the VM is stopped, if its data can be imported or "
+        "restored"
+    )
     return typed(how, found.command or kubectl("describe", PVC, first, namespace))
 
 

@@ -1,4 +1,6 @@
-"""What keeps a VM that should run from starting, from everything that is known of it: the nearest cause first."""
+"""What keeps a VM that should run from starting, from everything that is known of it:
+the nearest cause first.
+"""
 
 from __future__ import annotations
 
@@ -77,35 +79,63 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
 
 
 def ended(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return what ended the pod of a VMI that has failed: the kubelet, or a lack of memory; None: nothing says so."""
+    """Return what ended the pod of a VMI that has failed: the kubelet, or a lack of memory; None:
+    nothing says so.
+    """
     if vmi.at("status", "phase").text != "Failed":
         return None
     return rejected_pods.of_running(vmi, cluster) or _killed(vm, vmi, cluster)
 
 
 def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that a VM is down as its VMI has failed, and what starts it; None: KubeVirt does, or it has not failed."""
+    """Return that a VM is down as its VMI has failed, and what starts it; None: KubeVirt does,
+    or it has not failed.
+    """
     strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
     again = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm))
     failed = vmi.at("status", "phase").text == "Failed" and not vmi.deleted
-    if again is None or vm.deleted or not failed or any(vm.at("status", "stateChangeRequests").items()):
+    if (
+        again is None
+        or vm.deleted
+        or not failed
+        or any(vm.at("status", "stateChangeRequests").items())
+    ):
         return None
     words, command = again
-    rejected, entered = rejected_pods.of_running(vmi, cluster), clock.instant(migrations.entered(vmi, "Failed"))
+    rejected, entered = (
+        rejected_pods.of_running(vmi, cluster),
+        clock.instant(migrations.entered(vmi, "Failed")),
+    )
     if rejected is not None:
-        reason = f"it is not running: {rejected.reason}. Its VMI is Failed, and {strategy} does not start it again"
-        return rejected._replace(reason=reason, remedy=typed(f"{words}; {rejected.remedy}", command))
+        reason = (
+            f"it is not running: {rejected.reason}. Its VMI is Failed, and {strategy} does not "
+            "start it again"
+        )
+        return rejected._replace(
+            reason=reason, remedy=typed(f"{words}; {rejected.remedy}", command)
+        )
     known = entered is not None and clock.now(cluster) is not None
-    failing = f"has been Failed for {vm_states_times.clock_words(entered, cluster)}" if known else "is Failed"
+    failing = (
+        f"has been Failed for {vm_states_times.clock_words(entered, cluster)}"
+        if known
+        else "is Failed"
+    )
     killed = _killed(vm, vmi, cluster)
-    stays = f", because {killed.reason}. {strategy}" if killed is not None else f"{_why(vmi)}, and {strategy}"
+    stays = (
+        f", because {killed.reason}. {strategy}"
+        if killed is not None
+        else f"{_why(vmi)}, and {strategy}"
+    )
     reason = f"it is not running: its VMI {failing}{stays} does not start it again"
     begin = f"{killed.remedy}. Then {words}" if killed is not None else words
     return Problem(reason, typed(begin, command), ProblemCause.NOT_REPORTED)
 
 
 def _why(vmi: Object) -> str:
-    """Return in brackets what a VMI that has failed says of it; empty: nothing. Not each one had a guest with an error."""
+    """Return in brackets what a VMI that has failed says of it; empty: nothing.
+
+    Not each one had a guest with an error.
+    """
     said = vmi.at("status", "reason").text
     if said == _UNRESPONSIVE:
         return f" ({said}: virt-handler on its node no longer reported)"
@@ -125,26 +155,45 @@ def _killed(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def _restarts(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return what ended the pod of a VM that KubeVirt starts again; None: it does not, or nothing says so."""
-    failed = vmi.at("status", "phase").text == "Failed" and rejected_pods.of_running(vmi, cluster) is None
+    """Return what ended the pod of a VM that KubeVirt starts again; None: it does not,
+    or nothing says so.
+    """
+    failed = (
+        vmi.at("status", "phase").text == "Failed"
+        and rejected_pods.of_running(vmi, cluster) is None
+    )
     found = _killed(vm, vmi, cluster) if failed and down_vms.should_run(vm) else None
     if found is None:
         return None
     phase = vmi.at("status", "phase").text
-    return found._replace(reason=f"{found.reason}. Its VMI is {phase}, and KubeVirt starts it again, into the same end")
+    return found._replace(
+        reason=(
+            f"{found.reason}. Its VMI is {phase}, and KubeVirt starts it again, into the same end"
+        )
+    )
 
 
 def _ended_again(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return what ended the pods of a VM that waits for its next start after failures; None: nothing says so."""
-    if not vm.at("status", "startFailure", "consecutiveFailCount").integer or not down_vms.should_run(vm):
+    """Return what ended the pods of a VM that waits for its next start after failures; None:
+    nothing says so.
+    """
+    if not vm.at(
+        "status", "startFailure", "consecutiveFailCount"
+    ).integer or not down_vms.should_run(vm):
         return None
     return evicted_launchers.problem(vm, None, cluster) or memory_kills.problem(vm, cluster)
 
 
 def _without_network(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that a network which a VMI names does not exist; None: its pod has its networks already, or nothing says so."""
+    """Return that a network which a VMI names does not exist; None: its pod has its networks
+    already, or nothing says so.
+    """
     pod = stuck_starts.starting_pod(vmi, cluster)
-    return missing_networks.of_start(vmi, cluster) if pod is None or not pod.at("status", "podIP").text else None
+    return (
+        missing_networks.of_start(vmi, cluster)
+        if pod is None or not pod.at("status", "podIP").text
+        else None
+    )
 
 
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -159,11 +208,15 @@ def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def of_stopped(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which network or device a VM that is stopped would lack on every node; None: none, or that is not known."""
+    """Return which network or device a VM that is stopped would lack on every node; None: none,
+    or that is not known.
+    """
     if network := missing_networks.of_start(vm, cluster):
         return network
     try:
         target = start_candidates.start_target(vm, cluster)
-        return absent_resources.problem(vm, target, cluster) or missing_devices.problem(target, cluster)
+        return absent_resources.problem(vm, target, cluster) or missing_devices.problem(
+            target, cluster
+        )
     except Unseen:
         return None

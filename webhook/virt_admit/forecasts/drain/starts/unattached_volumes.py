@@ -1,7 +1,10 @@
-"""Hotplugged volumes that do not reach a guest that runs: the pod that attaches them is not placed, or does not start.
+"""Hotplugged volumes that do not reach a guest that runs: the pod that attaches them is not placed,
+or does not start.
 
-kube-scheduler places the launcher pod without them, and the pod that attaches them must run on the same node. Sources:
-kubevirt/kubevirt:pkg/virt-controller/services/template.go#RenderHotplugAttachmentPodTemplate, issues kubevirt/kubevirt#16945.
+kube-scheduler places the launcher pod without them, and the pod that attaches them must run on the
+same node. Sources:
+kubevirt/kubevirt:pkg/virt-controller/services/template.go#RenderHotplugAttachmentPodTemplate,
+issues kubevirt/kubevirt#16945.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ _LONGEST: Final = 200
 
 
 def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
-    """Return why a hotplugged volume of a VMI that runs is not attached; None: it is, or nothing says so yet."""
+    """Return why a hotplugged volume of a VMI that runs is not attached; None: it is,
+    or nothing says so yet.
+    """
     pod = _waiting(vmi, claim, cluster)
     created = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
     if pod is None and (refused := _refused(vmi, volume, cluster)) is not None:
@@ -43,18 +48,33 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     if pod is None or not vm_states_times.is_older(created, _LATE, cluster):
         return None
     node = vmi.at("status", "nodeName").text or ""
-    waits = f"it is not attached: pod {pod.name} has been Pending for {vm_states_times.age(created, cluster)}"
+    waits = (
+        f"it is not attached: pod {pod.name} has been Pending for "
+        f"{vm_states_times.age(created, cluster)}"
+    )
     if found := _out_of_reach(vmi, volume, claim, node, cluster):
         return found._replace(reason=f"{waits}, because {found.reason}")
-    said = _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "") if not _is_placed(pod) else ""
+    said = (
+        _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "")
+        if not _is_placed(pod)
+        else ""
+    )
     if said and (shut := closed_nodes.closed(vmi, pod, said, cluster)):
         return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
     if said:
         see = kubectl("describe", POD, pod.name, pod.namespace)
         way = typed(f"let {node} take pod {pod.name}", see)
-        return Problem(f"{waits}: kube-scheduler says {shorten(said, _LONGEST)}", way, ProblemCause.NOT_REPORTED)
+        return Problem(
+            f"{waits}: kube-scheduler says {shorten(said, _LONGEST)}",
+            way,
+            ProblemCause.NOT_REPORTED,
+        )
     why = pod_starts.failure(pod, cluster)
-    return Problem(f"{waits}: {why}", pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED) if why else None
+    return (
+        Problem(f"{waits}: {why}", pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED)
+        if why
+        else None
+    )
 
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
@@ -66,7 +86,9 @@ def _is_placed(pod: Object) -> bool:
 
 
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
-    """Yield the index and the name of each hotplugged volume of a VMI that is not attached, with the reason."""
+    """Yield the index and the name of each hotplugged volume of a VMI that is not attached,
+    with the reason.
+    """
     for index, volume in enumerate(vmi.at("spec", "volumes").items()):
         claim, name = next(launcher_pod.claims_of(volume), None), volume["name"].text or ""
         found = problem(vmi, name, claim, cluster) if claim is not None else None
@@ -75,30 +97,46 @@ def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Proble
 
 
 def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
-    """Return that the API server refuses the pod that is to attach a volume; None: it does not say so, or not for long."""
+    """Return that the API server refuses the pod that is to attach a volume; None: it does not say
+    so, or not for long.
+    """
     said = vmi.condition("Synchronized")
     words = " ".join((said["message"].text or "").split())
     age = clock.since(said["lastTransitionTime"].text, cluster)
     if said["status"].text != "False" or _CREATES not in words or age is None or age < _LATE:
         return None
-    own = next((each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume), None)
-    if own is None or not own["hotplugVolume"].present or own.at("hotplugVolume", "attachPodName").text:
+    own = next(
+        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
+        None,
+    )
+    if (
+        own is None
+        or not own["hotplugVolume"].present
+        or own.at("hotplugVolume", "attachPodName").text
+    ):
         return None
     why = cut(_REFUSED.sub("", words), _LONGEST)
     by, remedy = _cause(vmi, words, cluster)
-    reason = f"it is not attached for {clock.duration(age)}: {by or 'the API server'} refuses the pod that attaches it: {why}"
+    reason = (
+        f"it is not attached for {clock.duration(age)}: {by or 'the API server'} refuses the pod "
+        f"that attaches it: {why}"
+    )
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
 
 
 _CREATES: Final = "attachment pod"
-"""What virt-controller says of it (pkg/virt-controller/watch/vmi/volume-hotplug.go#createAttachmentPod)."""
+"""What virt-controller says of it
+(pkg/virt-controller/watch/vmi/volume-hotplug.go#createAttachmentPod).
+"""
 _REFUSED: Final = re.compile(r'^Error creating attachment pod:? |\bpods? "[\w.-]+" is forbidden: ')
 _QUOTA: Final = re.compile(r"exceeded quota: ([\w.-]{1,253})|failed quota: ([\w.-]{1,253})")
 _WEBHOOK: Final = re.compile(r'admission webhook "([\w.-]{1,253})" denied')
 
 
 def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
-    """Return which object refuses the pods that attach volumes, as its name and what is to be done about it."""
+    """Return which object refuses the pods that attach volumes,
+    as its name and what is to be done about it.
+    """
     namespace = vms.namespace_of(vmi)
     if quota := _QUOTA.search(words):
         name = quota[1] or quota[2]
@@ -106,11 +144,15 @@ def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
         return f"ResourceQuota {namespace}/{name}", typed("raise the quota", edit)
     if denied := _WEBHOOK.search(words):
         listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
-        return "", typed(f"let webhook {denied[1]} accept pods of type hotplug-disk in {namespace}", listed)
+        return "", typed(
+            f"let webhook {denied[1]} accept pods of type hotplug-disk in {namespace}", listed
+        )
     if limited := quotas.refuses_attachment(vmi, cluster):
         found, why = limited
         edit = kubectl("edit", LIMIT_RANGE, found.name, namespace)
-        return f"LimitRange {namespace}/{found.name} ({why})", typed(quotas.attachment_remedy(cluster), edit)
+        return f"LimitRange {namespace}/{found.name} ({why})", typed(
+            quotas.attachment_remedy(cluster), edit
+        )
     if " per Container is " in words or " per Pod is " in words:
         edit = kubectl("edit", LIMIT_RANGE, "", namespace)
         return f"a LimitRange of {namespace}", typed(quotas.attachment_remedy(cluster), edit)
@@ -129,14 +171,19 @@ def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
         for launcher in here
         for pod in motion.attachments.get(launcher.metadata["uid"].text or "-", ())
         if any(
-            each.at("persistentVolumeClaim", "claimName").text == claim for each in pod.at("spec", "volumes").items()
+            each.at("persistentVolumeClaim", "claimName").text == claim
+            for each in pod.at("spec", "volumes").items()
         )
     ]
-    pending = [pod for pod in attaching if pod.at("status", "phase").text == vm_states_motion.PENDING]
+    pending = [
+        pod for pod in attaching if pod.at("status", "phase").text == vm_states_motion.PENDING
+    ]
     return pending[-1] if len(pending) == len(attaching) and pending else None
 
 
-def _out_of_reach(vmi: Object, volume: str, claim: str, node: str, cluster: Cluster) -> Problem | None:
+def _out_of_reach(
+    vmi: Object, volume: str, claim: str, node: str, cluster: Cluster
+) -> Problem | None:
     """Return that the node of a VMI does not reach a claim; None: it does, or that is not known."""
     here = candidates.scheduler(cluster).state.nodes.get(node)
     try:
@@ -157,7 +204,9 @@ def _out_of_reach(vmi: Object, volume: str, claim: str, node: str, cluster: Clus
 
 
 def _elsewhere(vmi: Object, where: str, label: str, unplugs: str, cluster: Cluster) -> Problem:
-    """Return that a VM has to be started where its volume is: a node selector brings it there, a restart alone may not."""
+    """Return that a VM has to be started where its volume is: a node selector brings it there, a
+    restart alone may not.
+    """
     key, _, value = label.partition("=")
     data = {"spec": {"template": {"spec": {"nodeSelector": {key: value}}}}}
     namespace = vms.namespace_of(vmi)
@@ -175,17 +224,29 @@ def _apart(where: str, vmi: Object, remedy: str) -> Problem:
 
 
 def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
-    """Return the command that unplugs a volume: also from its VM if that names it, else KubeVirt would plug it in again.
+    """Return the command that unplugs a volume: also from its VM if that names it, else KubeVirt
+    would plug it in again.
 
-    With ``DeclarativeHotplugVolumes`` alone virt-api refuses to change the VMI of a VM (kubevirt/kubevirt:pkg/virt-api/rest/
-    volumes.go#vmiVolumePatch), and virt-controller follows the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does
-    so without ``--persist`` from 1.8 on.
+    With ``DeclarativeHotplugVolumes`` alone virt-api refuses to change the VMI of a VM
+    (kubevirt/kubevirt:pkg/virt-api/rest/ volumes.go#vmiVolumePatch), and virt-controller follows
+    the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does so without ``--persist``
+    from 1.8 on.
     """
     vm = find(cluster, VM, vms.namespace_of(vmi), vmis.owner(vmi, VM.kind) or "")
-    named = vm is not None and any(each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items())
+    named = vm is not None and any(
+        each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items()
+    )
     persist = ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
     namespace = vms.namespace_of(vmi)
-    return shell("virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", *persist, "-n", namespace)
+    return shell(
+        "virtctl",
+        "removevolume",
+        argument(vmi.name),
+        f"--volume-name={volume}",
+        *persist,
+        "-n",
+        namespace,
+    )
 
 
 _PERSISTS: Final = Version(1, 8)

@@ -1,8 +1,10 @@
-"""Disks of a VM that CDI has not filled, and does not get further with: a claim that stays Pending, or a pod that fails.
+"""Disks of a VM that CDI has not filled, and does not get further with: a claim that stays Pending,
+or a pod that fails.
 
-KubeVirt starts no VM before its data volumes are complete. Sources: kubevirt/containerized-data-importer:
-pkg/controller/import-controller.go#createScratchPvcForPod, pkg/controller/util.go#GetScratchPvcStorageClass,
-pkg/controller/datavolume/controller-base.go, pkg/controller/populators (claims ``prime-UID``).
+KubeVirt starts no VM before its data volumes are complete. Sources:
+kubevirt/containerized-data-importer: pkg/controller/import-controller.go#createScratchPvcForPod,
+pkg/controller/util.go#GetScratchPvcStorageClass, pkg/controller/datavolume/controller-base.go,
+pkg/controller/populators (claims ``prime-UID``).
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, kubectl, logs_of, merge_patch
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
+from virt_admit.model.kubernetes.kinds import (
+    CDI,
+    DATA_VOLUME,
+    POD,
+    PV,
+    PVC,
+    RESOURCE_QUOTA,
+    STORAGE_CLASS,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
@@ -73,19 +83,36 @@ _SCRATCH: Final = "-scratch"
 """How the name of the claim ends that CDI unpacks an image in."""
 _SAID: Final = (
     (r"^ErrResourceExists", "give the disk another name, or use the claim that exists"),
-    (r"^(?:ErrClaimNotValid|ErrIncompatiblePVC|CloneValidationFailed)", "correct what the disk asks for (storage)"),
+    (
+        r"^(?:ErrClaimNotValid|ErrIncompatiblePVC|CloneValidationFailed)",
+        "correct what the disk asks for (storage)",
+    ),
     (r"^(?:NotFound|CloneWithoutSource)\b", "correct the source of the disk"),
-    (r"storageclass\S* \S+ not found", "create that StorageClass, or let the disk name another one (storageClassName)"),
+    (
+        r"storageclass\S* \S+ not found",
+        "create that StorageClass, or let the disk name another one (storageClassName)",
+    ),
     (r"forbidden: User ", "let the operator of CDI restore what this account may do"),
     (r"violates PodSecurity", "label its namespace pod-security.kubernetes.io/enforce=privileged"),
     (r"is forbidden: ", "correct what the API server refuses"),
 )
-"""What ends a failure, by the reasons of events and the words of Kubernetes; the first that fits."""
+"""What ends a failure, by the reasons of events and the words of Kubernetes;
+the first that fits.
+"""
 _OF_SOURCE: Final = (
-    (r"certificate has expired", "renew the certificate of that server, or correct the time of the node"),
+    (
+        r"certificate has expired",
+        "renew the certificate of that server, or correct the time of the node",
+    ),
     (r"x509|certificate", filling_pods.CERTIFICATE),
-    (r"no space left|larger than|smaller than|is too small|insufficient space", "let the disk ask for more storage"),
-    (r"unauthorized|forbidden|\b40[13]\b", "correct the Secret with the credentials of the source (secretRef)"),
+    (
+        r"no space left|larger than|smaller than|is too small|insufficient space",
+        "let the disk ask for more storage",
+    ),
+    (
+        r"unauthorized|forbidden|\b40[13]\b",
+        "correct the Secret with the credentials of the source (secretRef)",
+    ),
     (r"not found|\b404\b|manifest unknown", filling_pods.ADDRESS),
     (
         r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
@@ -139,25 +166,37 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     if warned:
         if without := waiting_disks.without_modes(warned, begin, cluster):
             return without
-        return waiting_disks.stuck(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
+        return waiting_disks.stuck(
+            f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME)
+        )
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
-        why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
-        return waiting_disks.stuck(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
+        why = cut_middle(
+            " ".join((failed["message"].text or "no reason is given").split()), _LONGEST
+        )
+        return waiting_disks.stuck(
+            f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME)
+        )
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
 
 
 def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem:
-    """Return why a disk is not filled whose claim is Pending: that it waits for a first consumer is not why."""
+    """Return why a disk is not filled whose claim is Pending:
+    that it waits for a first consumer is not why.
+    """
     waits = f"claim {claim} is Pending: {pending.reason}"
     if claim.startswith("prime-"):
         waits = f"claim {disk.name} is Pending, as CDI's {claim} gets no volume: {pending.reason}"
     own = f"its claim is Pending: {pending.reason}" if claim == disk.name else waits
     first = disk.at("status", "phase").text in waiting_disks.FIRST_START
-    return pending._replace(reason=f"{begin.partition(' (')[0] if first else begin}: {own}", brief=waits)
+    return pending._replace(
+        reason=f"{begin.partition(' (')[0] if first else begin}: {own}", brief=waits
+    )
 
 
-def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:
+def _of_pods(
+    vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster
+) -> Problem | None:
     """Return why a pod that fills a disk fails; None: none does, as far as is known."""
     for of_pods in (filling_pods.killed, filling_pods.unplaced):
         if problem := of_pods(work.pods, begin, cluster):
@@ -166,19 +205,26 @@ def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: C
         if why := _failure(pod, cluster):
             reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
             way = _way(why, of_pod=True)
-            if other := filling_pods.larger(why, vm, disk, cluster) or filling_pods.of_source(way, vm, disk):
+            if other := filling_pods.larger(why, vm, disk, cluster) or filling_pods.of_source(
+                way, vm, disk
+            ):
                 return Problem(reason, other, ProblemCause.NOT_REPORTED)
             return waiting_disks.stuck(reason, way, logs_of(pod))
     return None
 
 
 def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
-    """Return which quota refuses what CDI creates for a disk: by its status, an event, or by what the quota has counted.
+    """Return which quota refuses what CDI creates for a disk: by its status, an event, or by what
+    the quota has counted.
 
     Raises:
         Unseen: whether its temporary claim exists could not be read.
     """
-    said = " ".join(" ".join(each["message"].text or "" for each in disk.at("status", "conditions").items()).split())
+    said = " ".join(
+        " ".join(
+            each["message"].text or "" for each in disk.at("status", "conditions").items()
+        ).split()
+    )
     if exceeded := exceeded_quotas.of(said, disk.namespace):
         return exceeded
     if disk.at("status", "phase").text not in _NOT_BEGUN:
@@ -188,11 +234,17 @@ def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
             return exceeded
     claim = waiting_disks.claim_of(disk, cluster)
     uid = claim.metadata["uid"].text if claim is not None else None
-    if claim is None or not uid or claim.at("spec", "dataSourceRef", "kind").text not in _FILLED_BY_WAY:
+    if (
+        claim is None
+        or not uid
+        or claim.at("spec", "dataSourceRef", "kind").text not in _FILLED_BY_WAY
+    ):
         return None
     found = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text or "-")
     waits = found is None or found["volumeBindingMode"].text == "WaitForFirstConsumer"
-    if claim.at("status", "phase").text != "Pending" or (waits and not claim.annotations.get(_CHOSEN)):
+    if claim.at("status", "phase").text != "Pending" or (
+        waits and not claim.annotations.get(_CHOSEN)
+    ):
         return None
     name = f"prime-{uid}"
     exists = cluster.get(PVC, claim.namespace, name) is not None
@@ -212,10 +264,14 @@ def _recent_warnings(disk: Object, cluster: Cluster) -> Iterator[tuple[str, str]
 
 
 def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem | None:
-    """Return that CDI has not begun with a disk, with the last warning about it; None: it may be about to begin."""
+    """Return that CDI has not begun with a disk, with the last warning about it; None:
+    it may be about to begin.
+    """
     claim = waiting_disks.claim_of(disk, cluster)
     bound = claim is not None and claim.at("status", "phase").text not in _NOT_BEGUN
-    described = about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
+    described = (
+        about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
+    )
     if not bound and (said := next(_recent_warnings(disk, cluster), None)):
         why = f"{said[0]}: {cut_middle(said[1], _LONGEST)}"
         return waiting_disks.stuck(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
@@ -225,7 +281,9 @@ def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem
         return None
     why = f"CDI has not begun with it for {clock.duration(age)}, and nothing that was read says why"
     return waiting_disks.stuck(
-        f"{begin}: {why}", "see the events of its claim, and what CDI logs (cdi-deployment)", described
+        f"{begin}: {why}",
+        "see the events of its claim, and what CDI logs (cdi-deployment)",
+        described,
     )
 
 
@@ -234,14 +292,19 @@ _LATE: Final = timedelta(minutes=15)
 
 
 def _way(why: str, *, of_pod: bool = False) -> str:
-    """Return what ends a failure of CDI, as far as its words tell it. ``of_pod``: whether a pod that fills it says them."""
+    """Return what ends a failure of CDI, as far as its words tell it.
+
+    ``of_pod``: whether a pod that fills it says them.
+    """
     ways = (*_SAID, *_OF_SOURCE) if of_pod else _SAID
     found = (way for words, way in ways if re.search(words, why, re.IGNORECASE))
     return next(found, "correct the source of the disk" if of_pod else "correct what it says")
 
 
 def _warned(disk: Object, cluster: Cluster) -> str:
-    """Return the last warning of CDI about a disk that it does not begin to fill; empty: none, or an old one."""
+    """Return the last warning of CDI about a disk that it does not begin to fill; empty: none,
+    or an old one.
+    """
     if disk.at("status", "phase").text not in _NOT_BEGUN:
         return ""
     said = dict(reversed(tuple(_recent_warnings(disk, cluster))))
@@ -252,7 +315,9 @@ def _warned(disk: Object, cluster: Cluster) -> str:
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
-    """Return why a pod of CDI fails: what it said at its end tells more than that it is restarted."""
+    """Return why a pod of CDI fails: what it said at its end tells more than that it is
+    restarted.
+    """
     for _, ended in pod_starts.terminations(pod):
         if code := ended["exitCode"].integer:
             words = " ".join((ended["message"].text or ended["reason"].text or "").split())
@@ -260,11 +325,12 @@ def _failure(pod: Object, cluster: Cluster) -> str:
     return pod_starts.failure(pod, cluster)
 
 
-# --- a claim that is Pending ---------------------------------------------------------------------------------------
+# --- a claim that is Pending ----------------------------------------------------------------------
 
 
 def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | None:
-    """Return why a claim has no volume and gets none; None: it may get one, as when the first pod uses it.
+    """Return why a claim has no volume and gets none; None: it may get one,
+    as when the first pod uses it.
 
     Raises:
         Unseen: its class or the volumes could not be read.
@@ -274,7 +340,11 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
         default = name is None and storage.marked(storage.DEFAULT_FOR_ALL, cluster)
         if default or unlisted(cluster, STORAGE_CLASS):
             return None
-        why = "it names no class, and no class is the default" if name is None else _free(claim, cluster)
+        why = (
+            "it names no class, and no class is the default"
+            if name is None
+            else _free(claim, cluster)
+        )
         return _another(claim, why, work, cluster) if why else None
     found = cluster.get(STORAGE_CLASS, "", name)
     if found is None:
@@ -291,10 +361,17 @@ def _free(claim: Object, cluster: Cluster) -> str:
     Raises:
         Unseen: not all of them could be read.
     """
-    name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
+    name, size = (
+        claim.at("spec", "storageClassName").text or "",
+        _size(claim, "resources", "requests"),
+    )
     for volume in cluster.list(PV):
         same = (volume.at("spec", "storageClassName").text or "") == name
-        if same and volume.at("status", "phase").text == "Available" and _size(volume, "capacity") >= size:
+        if (
+            same
+            and volume.at("status", "phase").text == "Available"
+            and _size(volume, "capacity") >= size
+        ):
             return ""
     called = f"class {name} has no provisioner" if name else "it asks for no provisioner"
     return f"{called}, and no free volume{f' of {show(_STORAGE, size)}' if size else ''} exists"
@@ -308,30 +385,51 @@ def _size(obj: Object, *keys: str) -> int:
 
 
 def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Problem:
-    """Return that a claim never gets a volume of its class. CDI makes scratch space again in the class that it is given."""
-    name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
+    """Return that a claim never gets a volume of its class.
+
+    CDI makes scratch space again in the class that it is given.
+    """
+    name, size = (
+        claim.at("spec", "storageClassName").text or "",
+        _size(claim, "resources", "requests"),
+    )
     exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
     called = f"{show(_STORAGE, size)} of class {name}"
     free = f"create a PersistentVolume of {called}{_place(claim, work, cluster)}" if exists else ""
     if not claim.name.endswith(_SCRATCH):
-        ways = ", or ".join(filter(None, (free, "create the disk again in a class that has a provisioner")))
+        ways = ", or ".join(
+            filter(None, (free, "create the disk again in a class that has a provisioner"))
+        )
         return waiting_disks.stuck(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
     other = next(_provisioned(cluster), "")
     again = (
-        f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), which CDI makes again"
+        f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), "
+        "which CDI makes again"
     )
     if free and not other:
-        ways = f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of CDI to it, {again}"
+        ways = (
+            f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of "
+            f"CDI to it, {again}"
+        )
         return waiting_disks.stuck(why, ways, _setting("", cluster))
-    ways = f"set scratchSpaceStorageClass of CDI to a class that has a provisioner{f' ({other})' if other else ''}, {again}"
-    return waiting_disks.stuck(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
+    ways = (
+        "set scratchSpaceStorageClass of CDI to a class that has a "
+        f"provisioner{f' ({other})' if other else ''}, {again}"
+    )
+    return waiting_disks.stuck(
+        why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster)
+    )
 
 
 def _place(claim: Object, work: FillingPods, cluster: Cluster) -> str:
-    """Return where a volume has to be for the pod that uses the other claims too; empty: anywhere, or it is not known."""
+    """Return where a volume has to be for the pod that uses the other claims too; empty: anywhere,
+    or it is not known.
+    """
     for name in work.claims:
         try:
-            place = volumes.claim(cluster, claim.namespace, name).place if name != claim.name else None
+            place = (
+                volumes.claim(cluster, claim.namespace, name).place if name != claim.name else None
+            )
         except Unseen:
             continue
         if place is not None:
@@ -341,13 +439,19 @@ def _place(claim: Object, work: FillingPods, cluster: Cluster) -> str:
 
 def _provisioned(cluster: Cluster) -> Iterator[str]:
     """Yield the classes with a provisioner, the default first."""
-    known: Sequence[Object] = [each for each in cluster.known(STORAGE_CLASS) if each["provisioner"].text != _STATIC]
+    known: Sequence[Object] = [
+        each for each in cluster.known(STORAGE_CLASS) if each["provisioner"].text != _STATIC
+    ]
     default = storage.marked(storage.DEFAULT_FOR_ALL, cluster)
-    yield from (each.name for each in sorted(known, key=lambda each: (each.name != default, each.name)))
+    yield from (
+        each.name for each in sorted(known, key=lambda each: (each.name != default, each.name))
+    )
 
 
 def _setting(storage_class: str, cluster: Cluster) -> str:
-    """Return the command that sets the class of scratch space: HyperConverged, where it exists, writes the CDI object."""
+    """Return the command that sets the class of scratch space: HyperConverged, where it exists,
+    writes the CDI object.
+    """
     cdi = next(iter(cluster.known(CDI)), None)
     place = written_settings.holder(WrittenSetting.SCRATCH, cdi, cluster)
     if place is not None:
@@ -355,4 +459,6 @@ def _setting(storage_class: str, cluster: Cluster) -> str:
     name = cdi.name if cdi is not None else "cdi"
     if not storage_class:
         return kubectl("edit", CDI, name)
-    return merge_patch(CDI, name, "", {"spec": {"config": {"scratchSpaceStorageClass": storage_class}}})
+    return merge_patch(
+        CDI, name, "", {"spec": {"config": {"scratchSpaceStorageClass": storage_class}}}
+    )

@@ -1,8 +1,11 @@
-"""Claims of a VM whose enlargement or change does not end, while the pod of the VM cannot use their volume.
+"""Claims of a VM whose enlargement or change does not end,
+while the pod of the VM cannot use their volume.
 
-A file system grows when a pod mounts the volume, so a claim waits for that in a normal start, too. Only a pod that fails with
-this very volume, or says nothing for minutes, makes it a cause. A raw block volume has no file system. Sources:
-kubernetes/kubernetes:pkg/apis/core/types.go#PersistentVolumeClaimConditionType #ClaimResourceStatus;
+A file system grows when a pod mounts the volume, so a claim waits for that in a normal start, too.
+Only a pod that fails with this very volume, or says nothing for minutes, makes it a cause. A raw
+block volume has no file system. Sources:
+kubernetes/kubernetes:pkg/apis/core/types.go#PersistentVolumeClaimConditionType
+#ClaimResourceStatus;
 kubernetes-csi/external-resizer:pkg/controller/controller.go#markPVCAsFSResizeRequired;
 issues democratic-csi/democratic-csi#558.
 """
@@ -59,10 +62,16 @@ _LONGEST: Final = 120
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return which claim of a VMI is stuck in a change that its pod waits for; None: none, or nothing says so."""
+    """Return which claim of a VMI is stuck in a change that its pod waits for; None: none,
+    or nothing says so.
+    """
     pod = stuck_starts.starting_pod(vmi, cluster)
     since = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
-    if pod is None or not pod.at("spec", "nodeName").text or not vm_states_times.is_older(since, _PATIENCE, cluster):
+    if (
+        pod is None
+        or not pod.at("spec", "nodeName").text
+        or not vm_states_times.is_older(since, _PATIENCE, cluster)
+    ):
         return None
     said = pod_starts.said(pod, cluster)
     for name in dict.fromkeys(launcher_pod.claims(vms.vmi_spec(vmi))):
@@ -72,10 +81,15 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
             continue
         volume = claim.at("spec", "volumeName").text if claim is not None else None
         condition = _condition(claim, cluster) if claim is not None else None
-        if claim is None or condition is None or (said and (not volume or f'"{volume}"' not in said)):
+        if (
+            claim is None
+            or condition is None
+            or (said and (not volume or f'"{volume}"' not in said))
+        ):
             continue
         begin = (
-            f"its pod on {pod.at('spec', 'nodeName').text} has not started {vm_states_times.lasting(since, cluster)}"
+            f"its pod on {pod.at('spec', 'nodeName').text} has not started "
+            f"{vm_states_times.lasting(since, cluster)}"
         )
         found = _of_claim(claim, condition, cluster)
         fails = pod_starts.failure(pod, cluster) if said else ""
@@ -88,28 +102,42 @@ def _condition(claim: Object, cluster: Cluster) -> Field | None:
     for kind in _CONDITIONS:
         condition = claim.condition(kind)
         entered = clock.instant(condition["lastTransitionTime"].text)
-        if condition["status"].text == "True" and vm_states_times.is_older(entered, _PATIENCE, cluster):
+        if condition["status"].text == "True" and vm_states_times.is_older(
+            entered, _PATIENCE, cluster
+        ):
             return condition
     return None
 
 
 def _of_claim(claim: Object, condition: Field, cluster: Cluster) -> Problem:
     """Return what is stuck with a claim, and what ends it."""
-    kind, volume = condition["type"].text or "", find(cluster, PV, "", claim.at("spec", "volumeName").text or "-")
+    kind, volume = (
+        condition["type"].text or "",
+        find(cluster, PV, "", claim.at("spec", "volumeName").text or "-"),
+    )
     asked = amount(_SIZE, claim.at("spec", "resources", "requests", _SIZE).value)
     has = amount(_SIZE, claim.at("status", "capacity", _SIZE).value)
     lasts = vm_states_times.lasting(clock.instant(condition["lastTransitionTime"].text), cluster)
     step = claim.at("status", "allocatedResourceStatuses", _SIZE).text
     state = f"{kind} {lasts}{f', {step}' if step else ''}"
     is_size = has < asked and not kind.startswith("Modify")
-    sizes = f"its status has {show(_SIZE, has)} of the {show(_SIZE, asked)} asked for" if is_size else ""
+    sizes = (
+        f"its status has {show(_SIZE, has)} of the {show(_SIZE, asked)} asked for"
+        if is_size
+        else ""
+    )
     brief = (
-        f"claim {claim.name} is stuck in {'a resize' if is_size else 'a change'}: {kind}{f', {sizes}' if sizes else ''}"
+        f"claim {claim.name} is stuck in {'a resize' if is_size else 'a change'}: "
+        f"{kind}{f', {sizes}' if sizes else ''}"
     )
     reason = (
-        brief.replace(f": {kind}", f" ({state})") if sizes else f"claim {claim.name} is stuck in a change ({state})"
+        brief.replace(f": {kind}", f" ({state})")
+        if sizes
+        else f"claim {claim.name} is stuck in a change ({state})"
     )
-    driver = (volume.at("spec", "csi", "driver").text if volume is not None else None) or "of its class"
+    driver = (
+        volume.at("spec", "csi", "driver").text if volume is not None else None
+    ) or "of its class"
     given = amount(_SIZE, volume.at("spec", "capacity", _SIZE).value) if volume is not None else 0
     described = kubectl("describe", PVC, claim.name, claim.namespace)
     if kind != "FileSystemResizePending":
@@ -123,11 +151,14 @@ def _of_claim(claim: Object, condition: Field, cluster: Cluster) -> Problem:
         return _problem(f"{reason}. The node has to end it, and does not", brief, remedy)
     edit = f"{kubectl('edit', PVC, claim.name, claim.namespace)} --subresource=status"
     remedy = (
-        f"update driver {driver}, which should ask for no resize on the node; or, as a decision, write {show(_SIZE, asked)} "
-        f"into status.capacity of the claim and remove this condition, then clear the old mapping on the node: {edit}"
+        f"update driver {driver}, which should ask for no resize on the node; or, as a decision, "
+        f"write {show(_SIZE, asked)} into status.capacity of the claim and remove this condition, "
+        f"then clear the old mapping on the node: {edit}"
     )
     return _problem(
-        f"{reason}. A raw block volume has no file system to resize, so no restart ends this", brief, remedy
+        f"{reason}. A raw block volume has no file system to resize, so no restart ends this",
+        brief,
+        remedy,
     )
 
 

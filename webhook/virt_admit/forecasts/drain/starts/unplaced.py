@@ -1,7 +1,8 @@
-"""Why kube-scheduler finds no node for the pod of a VM that starts, whether that passes, and what ends it.
+"""Why kube-scheduler finds no node for the pod of a VM that starts, whether that passes,
+and what ends it.
 
-Sources: kubevirt/kubevirt:pkg/virt-controller/watch/topology/hinter.go#LowestTSCFrequencyOnCluster, :nodetopologyupdater.go;
-kubernetes/kubernetes:pkg/scheduler/framework/plugins/volumebinding.
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/topology/hinter.go#LowestTSCFrequencyOnCluster,
+:nodetopologyupdater.go; kubernetes/kubernetes:pkg/scheduler/framework/plugins/volumebinding.
 """
 
 from __future__ import annotations
@@ -50,11 +51,15 @@ _STAYS: Final = "It does not start before that changes"
 
 
 def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return what keeps the pod of a VMI off all nodes; None: nothing does, or that is not known."""
+    """Return what keeps the pod of a VMI off all nodes; None: nothing does,
+    or that is not known.
+    """
     refusals = no_target.kubevirt_refusals(target, cluster)
     if refusals is None:
         return None
-    if absent := absent_resources.problem(vmi, target, cluster) or missing_devices.problem(target, cluster):
+    if absent := absent_resources.problem(vmi, target, cluster) or missing_devices.problem(
+        target, cluster
+    ):
         return absent
     if passing := no_target.not_ready_now(refusals, cluster):
         return _passing(passing, refusals)
@@ -72,16 +77,24 @@ def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
     bound = {cause for why in lasting for cause in why.split("; ") if _is_of_volume(cause)}
     others = f", and its {names(sorted(bound))}" if bound else ""
     stays = found.reason.endswith(cordoners.STAYS.rstrip("."))
-    reason = f"{found.reason}{others}" + ("" if stays else ". It starts by itself once one is ready")
+    reason = f"{found.reason}{others}" + (
+        "" if stays else ". It starts by itself once one is ready"
+    )
     return Problem(reason, typed(found.remedy, found.command), ProblemCause.NO_TARGET)
 
 
-# --- storage that is not there yet ----------------------------------------------------------------------------------
+# --- storage that is not there yet ----------------------------------------------------------------
 
 
-def _storage(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that nodes would take a pod, but for the storage that their CSI driver has left; None: that is not the cause."""
-    barred = sorted(name for name, why in refusals.items() if all(map(_is_of_storage, why.split("; "))))
+def _storage(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
+) -> Problem | None:
+    """Return that nodes would take a pod, but for the storage that their CSI driver has left; None:
+    that is not the cause.
+    """
+    barred = sorted(
+        name for name, why in refusals.items() if all(map(_is_of_storage, why.split("; ")))
+    )
     claim = refusals[barred[0]].split("; ")[0].split()[3].rstrip(":") if barred else ""
     free = _claim(target.pod.namespace, claim, cluster)
     if not barred or free is None or free.free is None:
@@ -92,10 +105,12 @@ def _storage(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
         lacking.setdefault(storage.says(nodes[name].labels), []).append(name)
     said = names(f"{words} on {names(some)}" for words, some in lacking.items())
     others = {name: why for name, why in refusals.items() if name not in barred}
-    elsewhere = f"; {names(f'{name}: {why}' for name, why in sorted(others.items()))}" if others else ""
+    elsewhere = (
+        f"; {names(f'{name}: {why}' for name, why in sorted(others.items()))}" if others else ""
+    )
     reason = (
-        f"no node has the {storage.needed} for its claim {claim}: CSIStorageCapacity of StorageClass {storage.storage_class} "
-        f"says {said}{elsewhere}"
+        f"no node has the {storage.needed} for its claim {claim}: CSIStorageCapacity of "
+        f"StorageClass {storage.storage_class} says {said}{elsewhere}"
     )
     some_left = any(storage.most(nodes[name].labels) for name in barred)
     add = f"free or add storage of {storage.driver} on one of them"
@@ -106,8 +121,8 @@ def _storage(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
 
 _ENDS_WITH_STORAGE: Final = "It starts by itself once the driver reports enough"
 _WRONG_CAPACITY: Final = (
-    "if these nodes have free storage (a driver may not count what is left in a thin pool), update {0} and set "
-    "storageCapacity: false in its CSIDriver until then"
+    "if these nodes have free storage (a driver may not count what is left in a thin pool), update "
+    "{0} and set storageCapacity: false in its CSIDriver until then"
 )
 """openebs/lvm-localpv issues 458 and 463: the driver looked at the volume group alone."""
 
@@ -123,16 +138,28 @@ def _claim(namespace: str, claim: str, cluster: Cluster) -> Claim | None:
         return None
 
 
-# --- volumes -------------------------------------------------------------------------------------------------------
+# --- volumes --------------------------------------------------------------------------------------
 
 
-def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that the volumes of a pod keep it off the nodes that would take it; None: that is not the cause."""
-    barred = {name: why for name, why in sorted(refusals.items()) if all(map(_is_of_volume, why.split("; ")))}
+def _volumes(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
+) -> Problem | None:
+    """Return that the volumes of a pod keep it off the nodes that would take it; None:
+    that is not the cause.
+    """
+    barred = {
+        name: why
+        for name, why in sorted(refusals.items())
+        if all(map(_is_of_volume, why.split("; ")))
+    }
     if not barred:
         return None
     claims = sorted({cause.split()[3] for why in barred.values() for cause in why.split("; ")})
-    places = {claim: found for claim in claims if (found := _place(target.pod.namespace, claim, cluster)) is not None}
+    places = {
+        claim: found
+        for claim in claims
+        if (found := _place(target.pod.namespace, claim, cluster)) is not None
+    }
     if not places:
         return None
     said = [f"its claim {claim} is {place.words} alone" for claim, place in places.items()]
@@ -142,14 +169,20 @@ def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
         why = f". {apart.why}" if apart.why else ""
         reason = f"no node reaches all of its disks: {names(said)}{why}. {_STAYS}"
         return Problem(
-            reason, scattered_disks.remedy(target.pod.namespace, places, apart, cluster), ProblemCause.NO_TARGET
+            reason,
+            scattered_disks.remedy(target.pod.namespace, places, apart, cluster),
+            ProblemCause.NO_TARGET,
         )
     place = next(iter(places.values()))
     there = {name: why for name, why in refusals.items() if name not in barred}
     cause = f" ({names(f'{name}: {why}' for name, why in sorted(there.items()))})" if there else ""
     gone = place.is_node and not there and _is_absent(place, cluster)
     where = f", where no node can run it{cause}. It does not start before one can"
-    where = ", and no such node exists. It does not start before that disk can be reached" if gone else where
+    where = (
+        ", and no such node exists. It does not start before that disk can be reached"
+        if gone
+        else where
+    )
     reason = f"{names(said)}{where}"
     return Problem(reason, typed(way(place, there.values()), command), ProblemCause.NO_TARGET)
 
@@ -174,23 +207,31 @@ def _place(namespace: str, claim: str, cluster: Cluster) -> VolumePlace | None:
 
 
 def way(place: VolumePlace, there: Collection[str] = ()) -> str:
-    """Return what brings back a VM whose disk can be used in one place alone. ``there``: why the nodes there refuse it."""
-    short = bool(there) and all(cause.endswith(_MISSING) for why in there for cause in why.split("; "))
+    """Return what brings back a VM whose disk can be used in one place alone.
+
+    ``there``: why the nodes there refuse it.
+    """
+    short = bool(there) and all(
+        cause.endswith(_MISSING) for why in there for cause in why.split("; ")
+    )
     room = "free that much there, or " if short else ""
     if place.is_node:
-        back = room or ("remove these causes, or " if there else f"bring that node back ({place.label}), or ")
+        back = room or (
+            "remove these causes, or " if there else f"bring that node back ({place.label}), or "
+        )
         return f"{back}restore the disk on another node"
     return f"{room}add a node {place.words} ({place.label}), or restore the disk elsewhere"
 
 
-# --- the time stamp counter ----------------------------------------------------------------------------------------
+# --- the time stamp counter -----------------------------------------------------------------------
 
 
 def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that a VMI was given a TSC frequency which the nodes that would take it do not have.
 
-    KubeVirt takes the lowest of all nodes that run virt-handler, also of those on which no VM may run; before 1.0.1 of all
-    nodes that virt-handler has ever labelled (kubevirt/kubevirt#10181, #10433).
+    KubeVirt takes the lowest of all nodes that run virt-handler, also of those on which no VM may
+    run; before 1.0.1 of all nodes that virt-handler has ever labelled (kubevirt/kubevirt#10181,
+    #10433).
     """
     frequency = vmi.at("status", "topologyHints", "tscFrequency").integer
     barred = sorted(name for name, why in refusals.items() if why == f"{_TSC}{frequency}")
@@ -198,12 +239,18 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
         return None
     nodes = candidates.scheduler(cluster).state.nodes
     own = {name: integer(node.labels.get(tsc.TSC_FREQUENCY)) or 0 for name, node in nodes.items()}
-    begin = f"no node that could take it has the TSC frequency {frequency}, which KubeVirt chose at its start: "
+    begin = (
+        f"no node that could take it has the TSC frequency {frequency}, which KubeVirt chose at "
+        "its start: "
+    )
     begin += (
-        f"{names(barred)} {'has' if len(barred) == 1 else 'have'} {names(sorted({str(own[name]) for name in barred}))}"
+        f"{names(barred)} {'has' if len(barred) == 1 else 'have'} "
+        f"{names(sorted({str(own[name]) for name in barred}))}"
     )
     lowest = min(own[name] for name in barred)
-    suits = all(own[name] == lowest or nodes[name].labels.get(_SCALABLE) == "true" for name in barred)
+    suits = all(
+        own[name] == lowest or nodes[name].labels.get(_SCALABLE) == "true" for name in barred
+    )
     fixed, command = _minimum(lowest, cluster) if lowest and suits else ("", "")
     if _is_set(frequency, cluster):
         reason = f"{begin}. It is set in KubeVirt (minimumClusterTSCFrequency). {_STAYS}"
@@ -216,29 +263,40 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     )
     if not bringing:
         reason = f"{begin}, and no node brings it now. {_STAYS}"
-        return Problem(reason, "stop and start the VM, which then gets the frequency of these nodes", _CAUSE)
+        return Problem(
+            reason, "stop and start the VM, which then gets the frequency of these nodes", _CAUSE
+        )
     why = [cause for name in bringing for cause in refusals.get(name, "").split("; ")]
     if any(cause.endswith(_MISSING) for cause in why):
         return None  # nodes with that frequency are full
     reason = (
-        f"{begin}. It takes the lowest one of the nodes with {'virt-handler' if by_label else 'such a label'}, that of "
-        f"{names(bringing)}, where this VM cannot run ({names(dict.fromkeys(why))}). {_STAYS}"
+        f"{begin}. It takes the lowest one of the nodes with "
+        f"{'virt-handler' if by_label else 'such a label'}, that of {names(bringing)}, where this "
+        f"VM cannot run ({names(dict.fromkeys(why))}). {_STAYS}"
     )
     if not all(cause.startswith("taint ") for cause in why):
         return Problem(reason, typed(fixed or f"let it run there and {_AGAIN}", command), _CAUSE)
     label = (f"{SCHEDULABLE}=false", "--overwrite") if by_label else (f"{tsc.TSC_FREQUENCY}-",)
     labelled = shell("kubectl", "label", "nodes", *map(argument, bringing), *label)
-    later = f"update KubeVirt to {Feature.TSC_OF_SCHEDULABLE.since} or later, or remove their label {tsc.TSC_FREQUENCY}"
+    later = (
+        f"update KubeVirt to {Feature.TSC_OF_SCHEDULABLE.since} or later, or remove their label "
+        f"{tsc.TSC_FREQUENCY}"
+    )
     ways = [
         fixed,
-        f"end virt-handler on {names(bringing)} (nodePlacement of its workloads), then {'label them' if by_label else later}, "
-        f"and {_AGAIN}",
+        (
+            f"end virt-handler on {names(bringing)} (nodePlacement of its workloads), then "
+            f"{'label them' if by_label else later}, and {_AGAIN}"
+        ),
     ]
     return Problem(reason, typed("; or ".join(filter(None, ways)), command or labelled), _CAUSE)
 
 
 def _minimum(frequency: int, cluster: Cluster) -> tuple[str, str]:
-    """Return how to set the lowest TSC frequency, with the command. HyperConverged writes KubeVirt, and has no such field."""
+    """Return how to set the lowest TSC frequency, with the command.
+
+    HyperConverged writes KubeVirt, and has no such field.
+    """
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     known = configuration.known_or_none(configuration.hyperconverged, cluster) is not None
     if known or (found is not None and is_managed(found)):
@@ -246,7 +304,11 @@ def _minimum(frequency: int, cluster: Cluster) -> tuple[str, str]:
     words = f"set {_MINIMUM} of KubeVirt to {frequency} and {_AGAIN}"
     if found is None or may_be_managed(found, cluster):
         return f"if no HyperConverged writes KubeVirt, {words}", ""
-    data = {"spec": {"configuration": {"developerConfiguration": {"minimumClusterTSCFrequency": frequency}}}}
+    data = {
+        "spec": {
+            "configuration": {"developerConfiguration": {"minimumClusterTSCFrequency": frequency}}
+        }
+    }
     return words, merge_patch(KUBEVIRT, found.name, found.namespace, data)
 
 
@@ -262,11 +324,13 @@ _MINIMUM: Final = "minimumClusterTSCFrequency (spec.configuration.developerConfi
 _CAUSE: Final = ProblemCause.NO_TARGET
 
 
-# --- all others ----------------------------------------------------------------------------------------------------
+# --- all others -----------------------------------------------------------------------------------
 
 
 def _awaited(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that only control-plane nodes are left, and the next node does not come; None: that is not so."""
+    """Return that only control-plane nodes are left, and the next node does not come; None:
+    that is not so.
+    """
     if not refusals or not all(why in _CONTROL_PLANE for why in refusals.values()):
         return None
     why, remedy = _next_machine(cluster)
@@ -277,14 +341,18 @@ def _awaited(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
 
 
 def _next_machine(cluster: Cluster) -> tuple[str, str]:
-    """Return why a Machine does not become a node of this cluster, and the remedy; empty: none is known."""
+    """Return why a Machine does not become a node of this cluster, and the remedy; empty:
+    none is known.
+    """
     stalled = stalled_machines.here(cluster)
     if stalled:
         return stalled[0].why, stalled[0].remedy
     waiting = stalled_machines.waiting(cluster)
     if not waiting:
         return "", ""
-    remedy = typed("provide what that Machine waits for", about("describe", waiting[0].machine, CAPI_MACHINE))
+    remedy = typed(
+        "provide what that Machine waits for", about("describe", waiting[0].machine, CAPI_MACHINE)
+    )
     return waiting[0].why, remedy
 
 
@@ -295,11 +363,16 @@ _ENDS: Final[Mapping[str, str]] = {
 }
 
 
-def _other(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+def _other(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
+) -> Problem | None:
     found = no_target.reason(target, cluster, moves=False, starts=True)
     if found is None:
         return None
-    if found.cause == ProblemCause.NO_TARGET and (awaited := _awaited(refusals, cluster)) is not None:
+    if (
+        found.cause == ProblemCause.NO_TARGET
+        and (awaited := _awaited(refusals, cluster)) is not None
+    ):
         return awaited
     reason = found.reason.replace("no other node", "no node", 1)
     ends = _ENDS.get(found.cause, _STAYS)

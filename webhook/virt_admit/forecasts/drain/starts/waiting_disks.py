@@ -1,10 +1,13 @@
-"""Disks of a VM that CDI has not begun to fill: copies of a claim that is in use, and disks that wait for the first start.
+"""Disks of a VM that CDI has not begun to fill: copies of a claim that is in use, and disks that
+wait for the first start.
 
-CDI copies no claim that a pod writes to, and says so with the event CloneSourceInUse of the new claim. The phase may be that of
-the copy already, because CDI writes which step it is to take. In a class with WaitForFirstConsumer it fills a disk when the
-first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
+CDI copies no claim that a pod writes to, and says so with the event CloneSourceInUse of the new
+claim. The phase may be that of the copy already, because CDI writes which step it is to take. In a
+class with WaitForFirstConsumer it fills a disk when the first pod has chosen the node. Sources:
+kubevirt/containerized-data-importer:doc/clone-datavolume.md,
 :doc/waitforfirstconsumer-storage-handling.md, :pkg/controller/common/util.go#GetPodsUsingPVCs,
-:pkg/controller/populators/clone-populator.go#planAndExecute, issues kubevirt/containerized-data-importer#3719, #2829.
+:pkg/controller/populators/clone-populator.go#planAndExecute, issues
+kubevirt/containerized-data-importer#3719, #2829.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ FIRST_START: Final = frozenset(("PendingPopulation", "WaitForFirstConsumer"))
 _COPIES: Final = frozenset(("", "Pending", "CloneScheduled", "CloneInProgress"))
 """Phases of a copy that has not begun unless CDI reports a part."""
 _BY_STORAGE: Final = frozenset(("CSICloneInProgress", "SnapshotForSmartCloneInProgress"))
-"""Phases of a copy that the storage makes without reporting a part: only the event says that it has not begun."""
+"""Phases of a copy that the storage makes without reporting a part:
+only the event says that it has not begun.
+"""
 _IN_USE: Final = "CloneSourceInUse"
 _REPEATED: Final = timedelta(minutes=20)
 """CDI repeats the event while the claim is in use, at the latest after 17 minutes."""
@@ -74,9 +79,14 @@ def source(disk: Object, cluster: Cluster) -> CopySource | None:
 
 
 def _hinders(pod: Object, claim: str, told: bool) -> bool:
-    """Whether a pod keeps CDI from copying a claim. Whether another pod than KubeVirt's writes to it, only the event says."""
+    """Whether a pod keeps CDI from copying a claim.
+
+    Whether another pod than KubeVirt's writes to it, only the event says.
+    """
     used = (each["persistentVolumeClaim"] for each in pod.at("spec", "volumes").items())
-    writable = any(each["claimName"].text == claim and not each["readOnly"].boolean for each in used)
+    writable = any(
+        each["claimName"].text == claim and not each["readOnly"].boolean for each in used
+    )
     others = told and pod.labels.get("cdi.kubevirt.io") != _COPIER
     return writable and (others or pod.labels.get("kubevirt.io") in _WRITERS)
 
@@ -97,11 +107,16 @@ def waits(disk: Object, cluster: Cluster) -> bool:
     phase = disk.at("status", "phase").text or ""
     if phase in _BY_STORAGE:
         return not _has_part(disk) and _told(disk, cluster)
-    return phase in _COPIES and not _has_part(disk) and disk.condition("Running")["status"].text != "True"
+    return (
+        phase in _COPIES
+        and not _has_part(disk)
+        and disk.condition("Running")["status"].text != "True"
+    )
 
 
 def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
-    """Return why the copy of a claim does not begin; None: it is not a copy, it goes on, or nothing says so.
+    """Return why the copy of a claim does not begin; None: it is not a copy, it goes on,
+    or nothing says so.
 
     ``begin``: the words about the disk.
     """
@@ -112,7 +127,11 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         who = names(copied.who)
         uses = "uses" if len(copied.who) == 1 else "use"
         reason = f"{begin}: CDI does not copy claim {copied.words} while {who} {uses} it"
-        return stuck(reason, f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead", _stop(copied))
+        return stuck(
+            reason,
+            f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead",
+            _stop(copied),
+        )
     try:
         exists = cluster.get(PVC, copied.namespace, copied.claim) is not None
     except Unseen:
@@ -120,7 +139,11 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     if exists:
         return None
     described = kubectl("describe", DATA_VOLUME, disk.name, disk.namespace)
-    return stuck(f"{begin}: the claim that it copies, {copied.words}, does not exist", "create that claim", described)
+    return stuck(
+        f"{begin}: the claim that it copies, {copied.words}, does not exist",
+        "create that claim",
+        described,
+    )
 
 
 def _has_part(disk: Object) -> bool:
@@ -130,7 +153,9 @@ def _has_part(disk: Object) -> bool:
 
 
 def words(vm: Object, volume: str, cluster: Cluster) -> str:
-    """Return what a VM waits for with a data volume that is not complete; empty: the data volume is, or is not known."""
+    """Return what a VM waits for with a data volume that is not complete; empty: the data volume
+    is, or is not known.
+    """
     disk = find(cluster, DATA_VOLUME, vm.namespace, volume)
     phase = disk.at("status", "phase").text if disk is not None else None
     if disk is None or phase in (None, "Succeeded"):
@@ -141,7 +166,10 @@ def words(vm: Object, volume: str, cluster: Cluster) -> str:
     part = f", {progress}" if progress and progress.endswith("%") else ""
     said = (disk.condition(kind)["message"].text for kind in ("Running", "Bound", "Ready"))
     why = next(filter(None, said), "")
-    return f"its disk {volume} is not filled yet ({phase}{part}{f': {cut_middle(why, _LONGEST)}' if why else ''})"
+    return (
+        f"its disk {volume} is not filled yet "
+        f"({phase}{part}{f': {cut_middle(why, _LONGEST)}' if why else ''})"
+    )
 
 
 def being_filled(disk: Object, cluster: Cluster) -> str:
@@ -163,28 +191,32 @@ def being_filled(disk: Object, cluster: Cluster) -> str:
     return f"is being filled ({phase}, {disk.at('status', 'progress').text}{lasting}){normal}"
 
 
-# --- a class without access modes ----------------------------------------------------------------------------------
+# --- a class without access modes -----------------------------------------------------------------
 
 
 _WITHOUT: Final = re.compile(r"cannot get access mode from StorageProfile ([\w.-]{1,253})")
 
 
 def without_modes(said: str, begin: str, cluster: Cluster) -> Problem | None:
-    """Return what ends that CDI knows no access mode for a disk; None: its event says something else.
+    """Return what ends that CDI knows no access mode for a disk; None:
+    its event says something else.
 
-    CDI creates no claim then. It knows the modes of many provisioners, and an administrator names those of the others. Source:
-    kubevirt/containerized-data-importer:doc/storageprofile.md.
+    CDI creates no claim then. It knows the modes of many provisioners, and an administrator names
+    those of the others. Source: kubevirt/containerized-data-importer:doc/storageprofile.md.
     """
     found = _WITHOUT.search(said)
     return _of_profile(found[1], f"{begin}: {said}", cluster) if found is not None else None
 
 
 _NO_CLASS: Final = "no storageClass to choose profile"
-"""CDI's words (pkg/controller/datavolume/util.go#renderPvcSpecVolumeModeAndAccessModesAndStorageClass)."""
+"""CDI's words
+(pkg/controller/datavolume/util.go#renderPvcSpecVolumeModeAndAccessModesAndStorageClass).
+"""
 
 
 def without_class(disk: Object, begin: str, said: str, cluster: Cluster) -> Problem | None:
-    """Return that a disk gets no claim, as it names no class and none is the default; None: it does.
+    """Return that a disk gets no claim, as it names no class and none is the default; None:
+    it does.
 
     ``said``: what CDI says of it; empty: nothing.
 
@@ -203,7 +235,13 @@ def without_class(disk: Object, begin: str, said: str, cluster: Cluster) -> Prob
     if _default(cluster, is_disk=is_disk):
         return None
     known = sorted(each.name for each in cluster.known(STORAGE_CLASS))
-    there = f" (there are {names(known)})" if len(known) > 1 else f" (there is {known[0]})" if known else ""
+    there = (
+        f" (there are {names(known)})"
+        if len(known) > 1
+        else f" (there is {known[0]})"
+        if known
+        else ""
+    )
     reason = (
         f"{begin}: it gets no claim, because it names no storageClassName and no accessModes, and "
         f"no StorageClass is marked as the default{there}"
@@ -220,7 +258,9 @@ def without_class(disk: Object, begin: str, said: str, cluster: Cluster) -> Prob
     words = f"mark {which} as the default ({key}), or name storageClassName in {_place(disk)}"
     mark = {"metadata": {"annotations": {key: "true"}}}
     lone = len(usable) == 1
-    command = merge_patch(STORAGE_CLASS, usable[0], "", mark) if lone else kubectl("get", STORAGE_CLASS)
+    command = (
+        merge_patch(STORAGE_CLASS, usable[0], "", mark) if lone else kubectl("get", STORAGE_CLASS)
+    )
     return stuck(reason, words, command)
 
 
@@ -234,11 +274,17 @@ def _place(disk: Object) -> str:
     """Return where a data volume is written: its own spec cannot be changed."""
     owners = disk.metadata["ownerReferences"].items()
     name = next((each["name"].text for each in owners if each["kind"].text == VM.kind), None)
-    return f"the dataVolumeTemplate of VM {name}, and delete DataVolume {disk.name}" if name else "a new DataVolume"
+    return (
+        f"the dataVolumeTemplate of VM {name}, and delete DataVolume {disk.name}"
+        if name
+        else "a new DataVolume"
+    )
 
 
 def of_modes(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
-    """Return the same for a disk without an event, from what it asks for; None: it has a mode, or that is not known."""
+    """Return the same for a disk without an event, from what it asks for; None: it has a mode,
+    or that is not known.
+    """
     asked = disk.at("spec", "storage")
     if not asked.present or asked["accessModes"].present:
         return None
@@ -248,7 +294,9 @@ def of_modes(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     if profile is None or any(map(_has_modes, _sets(profile))):
         return None
     return _of_profile(
-        profile.name, f"{begin}: it names no access mode, and StorageProfile {profile.name} has none", cluster
+        profile.name,
+        f"{begin}: it names no access mode, and StorageProfile {profile.name} has none",
+        cluster,
     )
 
 
@@ -265,13 +313,20 @@ def _of_profile(name: str, reason: str, cluster: Cluster) -> Problem:
     found = find(cluster, STORAGE_CLASS, "", name)
     provisioner = found["provisioner"].text if found is not None else ""
     facts = ["the default class"] if name == _default(cluster) else []
-    facts += [f"of provisioner {provisioner}, whose access modes CDI does not know"] if provisioner else []
+    facts += (
+        [f"of provisioner {provisioner}, whose access modes CDI does not know"]
+        if provisioner
+        else []
+    )
     said = f"{reason} ({' '.join(facts)})" if facts else reason
-    others = [each.name for each in cluster.known(STORAGE_PROFILE) if any(map(_has_modes, _sets(each)))]
+    others = [
+        each.name for each in cluster.known(STORAGE_PROFILE) if any(map(_has_modes, _sets(each)))
+    ]
     other = f", or storageClassName, such as {sorted(others)[0]}" if others else ""
     words = (
-        f"set spec.claimPropertySets of StorageProfile {name} to what its driver can, ReadWriteMany if it can that, because a "
-        f"migration needs it; or let the disk name accessModes{other}"
+        f"set spec.claimPropertySets of StorageProfile {name} to what its driver can, "
+        "ReadWriteMany if it can that, because a migration needs it; or let the disk name "
+        f"accessModes{other}"
     )
     return stuck(said, words, kubectl("edit", STORAGE_PROFILE, name))
 
@@ -282,7 +337,11 @@ def _has_modes(each: Field) -> bool:
 
 def _stop(copied: CopySource) -> str:
     vmi = next((vm_ledger.vmi_name(pod) for pod in copied.users if vm_ledger.vmi_name(pod)), "")
-    return virtctl("stop", vmi, copied.namespace) if vmi else kubectl("describe", PVC, copied.claim, copied.namespace)
+    return (
+        virtctl("stop", vmi, copied.namespace)
+        if vmi
+        else kubectl("describe", PVC, copied.claim, copied.namespace)
+    )
 
 
 def _user(pod: Object) -> str:

@@ -1,8 +1,11 @@
-"""Pods that should have ended and have not: what their kubelet says, and the volumes that stay attached because of them.
+"""Pods that should have ended and have not: what their kubelet says, and the volumes that stay
+attached because of them.
 
-A volume that migrates stays attached to both nodes until Kubernetes detaches it from the node of the old pod. Sources:
-kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go#killPodWithSyncResult, :pkg/kubelet/events/event.go
-(FailedKillPod); longhorn/longhorn-manager:controller/volume_attachment_controller.go#handleVolumeMigrationConfirmation;
+A volume that migrates stays attached to both nodes until Kubernetes detaches it from the node of
+the old pod. Sources:
+kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go#killPodWithSyncResult,
+:pkg/kubelet/events/event.go (FailedKillPod);
+longhorn/longhorn-manager:controller/volume_attachment_controller.go#handleVolumeMigrationConfirmation;
 longhorn/website:content/kb/troubleshooting-rwx-volume-migration-stuck.md.
 """
 
@@ -39,10 +42,16 @@ READS: Final[Reads] = union(
     },
 )
 STUCK_AFTER: Final = timedelta(minutes=5)
-"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
+"""A pod that has not ended so long after its grace period will not end by itself:
+the kubelet kills at its end.
+"""
 _REASON: Final = "FailedKillPod"
-_PART: Final = re.compile(r'failed to "\w+" for "[\w.-]{1,253}" with (\w+): "((?:[^"\\]|\\.){1,2000})"')
-"""One error in the message of the event: the call that failed, its object, the kind of the error, and its text."""
+_PART: Final = re.compile(
+    r'failed to "\w+" for "[\w.-]{1,253}" with (\w+): "((?:[^"\\]|\\.){1,2000})"'
+)
+"""One error in the message of the event: the call that failed, its object, the kind of the error,
+and its text.
+"""
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _OF_RUNTIME: Final = ("KillContainerError", "KillPodSandboxError")
 _LONGEST: Final = 120
@@ -54,7 +63,9 @@ class DyingPod(NamedTuple):
     why: str
     """``the kubelet of s1 cannot kill it (FailedKillPod: …)``."""
     keeps: str
-    """What it keeps from going on, as the end of a sentence that begins with ``; ``; empty: nothing is known."""
+    """What it keeps from going on, as the end of a sentence that begins with ``; ``; empty:
+    nothing is known.
+    """
     remedy: str
     said: bool = False
     """Whether the kubelet says that it cannot end it."""
@@ -72,7 +83,11 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     if kept:
         keeps += f". {'; '.join(each.words for each in kept)}"
     orphans = [name for each in kept for name in each.attachments]
-    rest = f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)" if orphans else ""
+    rest = (
+        f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)"
+        if orphans
+        else ""
+    )
     if not said:
         if hung := hung_mounts.of_pod(pod, cluster):
             return DyingPod(hung.why, keeps, hung.remedy)
@@ -83,10 +98,17 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
         repaired = network_plugins.remedy(plugin[1], pod, asked, cluster, said)
         command = command_of(repaired)
         remedy = typed(f"{repaired.removesuffix(f': {command}')}{rest}", command)
-        return DyingPod(f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, remedy, said=True)
+        return DyingPod(
+            f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, remedy, said=True
+        )
     runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
     ways = f"restart the {runs} of {node}, or reboot {node} once its VMs have left"
-    return DyingPod(f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, f"{ways}{rest}", said=True)
+    return DyingPod(
+        f"the kubelet of {node} cannot kill it ({_REASON}: {words})",
+        keeps,
+        f"{ways}{rest}",
+        said=True,
+    )
 
 
 def with_command(dying: DyingPod, pod: Object) -> str:
@@ -97,10 +119,12 @@ def with_command(dying: DyingPod, pod: Object) -> str:
 
 
 def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has.
+    """Return why a VMI that is being stopped will not end:
+    it is long after the time that its guest has.
 
     Raises:
-        Unseen: it is not late by the known Nodes, whose heartbeats are the clock, and more Nodes may exist.
+        Unseen: it is not late by the known Nodes, whose heartbeats are the clock, and more Nodes
+            may exist.
     """
     if not vmi.deleted:
         return None
@@ -111,7 +135,9 @@ def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
             raise unread
         return None
     reason = f"it is being stopped, and should have ended {clock.duration(late)} ago"
-    remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
+    remedy = (
+        "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
+    )
     for pod in vm_states_motion.own_pods(vmi, cluster):
         dying = of_pod(pod, cluster)
         if dying.said:
@@ -120,7 +146,9 @@ def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def target(vmi: Object | None, node: str) -> str:
-    """Return where the guest of a VMI runs that a migration has certainly moved from a node; empty: none has."""
+    """Return where the guest of a VMI runs that a migration has certainly moved from a node; empty:
+    none has.
+    """
     if vmi is None:
         return ""
     state, here = vmi.at("status", "migrationState"), vmi.at("status", "nodeName").text or ""
@@ -142,9 +170,11 @@ class LeftOver(NamedTuple):
 
 
 def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
-    """Return what stays of a VMI on the node that it has left, long after that; None: nothing does, or it is not known.
+    """Return what stays of a VMI on the node that it has left, long after that; None: nothing does,
+    or it is not known.
 
-    Longhorn starts no further migration of a volume before the last one has ended (#handleVolumeMigrationStart).
+    Longhorn starts no further migration of a volume before the last one has ended
+    (#handleVolumeMigrationStart).
     """
     state = vmi.at("status", "migrationState")
     node, age = state["sourceNode"].text or "-", clock.since(state["endTimestamp"].text, cluster)
@@ -152,27 +182,45 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
     if not moved or age is None or age < _DETACHED:
         return None
     own = vm_states_motion.pods(vmi, cluster)
-    pods = [each for each in own if vm_states_motion.is_of(each, vmi) and each.at("spec", "nodeName").text == node]
+    pods = [
+        each
+        for each in own
+        if vm_states_motion.is_of(each, vmi) and each.at("spec", "nodeName").text == node
+    ]
     for pod in filter(vm_states_motion.lives, pods):
         late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
         if late is None or late < STUCK_AFTER:
             return None  # it has not been told to end, or has its time
         dying = of_pod(pod, cluster)
         keeps = dying.keeps.partition(". ")[2]
-        words = f"its old pod {pod.name} on {node} should have ended {clock.duration(late)} ago, but {dying.why}"
+        words = (
+            f"its old pod {pod.name} on {node} should have ended {clock.duration(late)} ago, but "
+            f"{dying.why}"
+        )
         return LeftOver(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
-    here = [each for each in own if each.at("spec", "nodeName").text == moved and vm_states_motion.lives(each)]
+    here = [
+        each
+        for each in own
+        if each.at("spec", "nodeName").text == moved and vm_states_motion.lives(each)
+    ]
     kept = [each for pod in here[:1] for each in _kept(pod, node, moved, cluster) if each.migrates]
     if not kept or unlisted(cluster, POD):
         return None
     names_of = [name for each in kept for name in each.attachments]
     delete = shell("kubectl", "delete", "volumeattachments.storage.k8s.io", *names_of)
-    ways = f"see that no container of the VM runs on {node}, then delete the VolumeAttachment of {node}, not that of {moved}"
-    return LeftOver("; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete))
+    ways = (
+        f"see that no container of the VM runs on {node}, then delete the VolumeAttachment of "
+        f"{node}, not that of {moved}"
+    )
+    return LeftOver(
+        "; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete)
+    )
 
 
 _DETACHED: Final = timedelta(minutes=10)
-"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended (``maxWaitForUnmountDuration``)."""
+"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended
+(``maxWaitForUnmountDuration``).
+"""
 
 
 class _KeptVolume(NamedTuple):
@@ -183,19 +231,25 @@ class _KeptVolume(NamedTuple):
 
 
 def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_KeptVolume]:
-    """Yield the volumes that stay attached to both nodes of a migration that has succeeded, and that no other pod uses."""
+    """Yield the volumes that stay attached to both nodes of a migration that has succeeded, and
+    that no other pod uses.
+    """
     for each in pod.at("spec", "volumes").items():
         called = each.at("persistentVolumeClaim", "claimName").text or ""
         claim = find(cluster, PVC, pod.namespace, called) if called else None
         name = claim.at("spec", "volumeName").text if claim is not None else None
         attached = volume_attachments.of_volume(name, cluster) if name else {}
         users = volume_attachments.users(pod.namespace, called, cluster)
-        shared = any(user.at("spec", "nodeName").text == node and user.name != pod.name for user in users)
+        shared = any(
+            user.at("spec", "nodeName").text == node and user.name != pod.name for user in users
+        )
         if name and node in attached and moved in attached and not shared:
             migrates = _migrates(name, node, moved, cluster)
             ends = f", and Longhorn has not ended its migration to {moved}" if migrates else ""
             yield _KeptVolume(
-                f"Volume {name} is still attached to {node} and {moved}{ends}", (attached[node],), migrates
+                f"Volume {name} is still attached to {node} and {moved}{ends}",
+                (attached[node],),
+                migrates,
             )
 
 
@@ -205,7 +259,10 @@ def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:
     handle = found.at("spec", "csi", "volumeHandle").text if found is not None else None
     for volume in cluster.known(LONGHORN_VOLUME):
         if volume.name == (handle or name):
-            return {volume.at("status", "currentNodeID").text, volume.at("spec", "migrationNodeID").text} == {
+            return {
+                volume.at("status", "currentNodeID").text,
+                volume.at("spec", "migrationNodeID").text,
+            } == {
                 node,
                 moved,
             }

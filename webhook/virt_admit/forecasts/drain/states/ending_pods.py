@@ -1,9 +1,11 @@
 """A pod that takes long to end: its grace period is not over, and perhaps a preStop hook holds it.
 
-``deletionTimestamp`` is the time of the request and the grace period. Until then the kubelet lets the hook and the program
-run, and kills them after it. Sources: kubernetes/apiserver:pkg/registry/rest/delete.go#BeforeDelete;
-kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_container.go#killContainer; rabbitmq/cluster-operator:
-internal/resource/statefulset.go (a hook of up to a week); cli.rabbitmq.com: check_if_node_is_quorum_critical.
+``deletionTimestamp`` is the time of the request and the grace period. Until then the kubelet lets
+the hook and the program run, and kills them after it. Sources:
+kubernetes/apiserver:pkg/registry/rest/delete.go#BeforeDelete;
+kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_container.go#killContainer;
+rabbitmq/cluster-operator: internal/resource/statefulset.go (a hook of up to a week);
+cli.rabbitmq.com: check_if_node_is_quorum_critical.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _BRIEF: Final = timedelta(minutes=1)
 USUAL: Final = timedelta(minutes=10)
 """What waits for a pod counts on no more."""
 LONG: Final = timedelta(hours=1)
-"""An updater of nodes reports an error after this time (openshift/machine-config-operator: the time-out of a drain)."""
+"""An updater of nodes reports an error after this time (openshift/machine-config-operator: the
+time-out of a drain).
+"""
 _LONGEST_HOOK: Final = 150
 _LONGEST_GRACE: Final = timedelta(days=3650)
 
@@ -56,7 +60,9 @@ class PodEnd(NamedTuple):
     until: str
     """The same as a time, RFC 3339."""
     holds: bool
-    """Whether it has been ending for so long that it most likely takes the rest of that time too."""
+    """Whether it has been ending for so long that it most likely takes the rest of that time
+    too.
+    """
 
 
 class _Hook(NamedTuple):
@@ -69,7 +75,9 @@ class _Hook(NamedTuple):
 
 
 def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
-    """Return until when a pod that is being deleted may stay; None: it has to end in a moment, or has ended."""
+    """Return until when a pod that is being deleted may stay; None: it has to end in a moment,
+    or has ended.
+    """
     until = pod.metadata["deletionTimestamp"].text or ""
     past = clock.since(until, cluster)
     if past is None or -past < _BRIEF or pod.at("status", "phase").text in FINISHED:
@@ -77,10 +85,21 @@ def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
     grace = _seconds(pod.metadata["deletionGracePeriodSeconds"].integer)
     elapsed, hook = (grace + past if grace is not None else None), _hook(pod, grace or -past)
     hook = hook if hook.longest >= (grace or -past) else hook._replace(words="")
-    begun = f"has been ending for {clock.duration(elapsed)}" if elapsed is not None else "is being deleted"
+    begun = (
+        f"has been ending for {clock.duration(elapsed)}"
+        if elapsed is not None
+        else "is being deleted"
+    )
     period = f" of {_period(grace)}" if grace is not None else ""
-    end = f"its grace period{period} ends at {clock.stamp(clock.instant(until))}, in {clock.duration(-past)}"
-    held = f", and its preStop hook may hold it until then ({cut(hook.words, _LONGEST_HOOK)})" if hook.words else ""
+    end = (
+        f"its grace period{period} ends at {clock.stamp(clock.instant(until))}, in "
+        f"{clock.duration(-past)}"
+    )
+    held = (
+        f", and its preStop hook may hold it until then ({cut(hook.words, _LONGEST_HOOK)})"
+        if hook.words
+        else ""
+    )
     holds = elapsed is not None and elapsed >= STUCK_AFTER and -past >= USUAL
     return PodEnd(f"it {begun}; {end}{held}", _remedy(pod, hook), -past, until, holds)
 
@@ -94,26 +113,41 @@ def may_last(pod: Object) -> str:
     if not hook.words or hook.longest < STUCK_AFTER:
         return ""
     words = cut(hook.words, _LONGEST_HOOK)
-    return f"its preStop hook may hold it for up to {_period(hook.longest)} after its eviction ({words})"
+    return (
+        f"its preStop hook may hold it for up to {_period(hook.longest)} after its eviction "
+        f"({words})"
+    )
 
 
 def _seconds(number: int | None) -> timedelta | None:
-    return timedelta(seconds=number) if number is not None and 0 <= number <= _LONGEST_GRACE.total_seconds() else None
+    return (
+        timedelta(seconds=number)
+        if number is not None and 0 <= number <= _LONGEST_GRACE.total_seconds()
+        else None
+    )
 
 
 def _period(length: timedelta) -> str:
     """Return a grace period for people: ``1 h``, not ``60 min``."""
     seconds = int(length.total_seconds())
-    return f"{seconds // 3600} h" if seconds % 3600 == 0 and seconds < 3 * 86400 else clock.duration(length)
+    return (
+        f"{seconds // 3600} h"
+        if seconds % 3600 == 0 and seconds < 3 * 86400
+        else clock.duration(length)
+    )
 
 
 def _hook(pod: Object, grace: timedelta) -> _Hook:
     """Return the hook of a pod that may run longest."""
     containers = list(pod.at("spec", "containers").items())
     none = _Hook((containers[0]["name"].text or "") if containers else "", "", timedelta(0))
-    hooks = ((each["name"].text or "", _text(each.at("lifecycle", "preStop"))) for each in containers)
+    hooks = (
+        (each["name"].text or "", _text(each.at("lifecycle", "preStop"))) for each in containers
+    )
     return max(
-        (_Hook(name, _shown(text), _longest(text, grace)) for name, text in hooks if text), key=_length, default=none
+        (_Hook(name, _shown(text), _longest(text, grace)) for name, text in hooks if text),
+        key=_length,
+        default=none,
     )
 
 
@@ -122,7 +156,9 @@ def _length(hook: _Hook) -> timedelta:
 
 
 def _longest(text: str, grace: timedelta) -> timedelta:
-    """Return for how long a hook may run: the sum of its commands, if each has an end that is known."""
+    """Return for how long a hook may run: the sum of its commands,
+    if each has an end that is known.
+    """
     lengths = [_takes(each) for each in _STEP.split(text) if each.strip()]
     known = [length for length in lengths if length is not None]
     longest = grace.total_seconds()
@@ -145,10 +181,13 @@ _OUTPUT: Final = re.compile(r"\d?>>?\s?(?:&\d|[\w./-]+)")
 _SHELL_SYNTAX: Final = re.compile(r"[&|`<(]")
 """Background jobs, pipes and the output of other commands."""
 _LIMITED: Final = re.compile(
-    r"(?:[\w/.-]*/)?(?:sleep(?= \d+ ?[smhd]?$)|timeout(?: -s \w+)?(?! 0)) (\d{1,8}) ?([smhd]?)(?: |$)"
+    r"(?:[\w/.-]*/)?(?:sleep(?= \d+ ?[smhd]?$)|timeout(?: -s \w+)?(?! 0)) (\d{1,8}) ?([smhd]?)(?: "
+    r"|$)"
 )
 """``sleep`` with one number, and ``timeout`` with a limit."""
-_AT_ONCE: Final = re.compile(r"(?:[\w/.-]*/)?(?:echo|printf|date|kill|pkill|touch|rm|true|:|set|exit|nginx -s)(?:\s|$)")
+_AT_ONCE: Final = re.compile(
+    r"(?:[\w/.-]*/)?(?:echo|printf|date|kill|pkill|touch|rm|true|:|set|exit|nginx -s)(?:\s|$)"
+)
 """Commands that only write, or send a signal: they do not wait for what they ask."""
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -173,20 +212,32 @@ _SHELLS: Final = ("-c", "-ec", "-lc", "-cx", "-xc")
 
 
 def _remedy(pod: Object, hook: _Hook) -> str:
-    """Return what lets a pod end before its grace period does, with the command that shows what it waits for."""
-    where = (argument(pod.name), "-n", pod.namespace, *(("-c", hook.container) if hook.container else ()))
+    """Return what lets a pod end before its grace period does,
+    with the command that shows what it waits for.
+    """
+    where = (
+        argument(pod.name),
+        "-n",
+        pod.namespace,
+        *(("-c", hook.container) if hook.container else ()),
+    )
     for program, (words, command) in _PROGRAMS.items():
         if program in hook.words:
             return typed(words, shell("kubectl", "exec", *where, "--", *command))
     what = "the hook" if hook.words else "its program"
-    words = f"See what {what} waits for and end that, so that the pod ends by itself, or wait until then"
+    words = (
+        f"See what {what} waits for and end that, so that the pod ends by itself, or wait until "
+        "then"
+    )
     return typed(words, shell("kubectl", "logs", *where))
 
 
 _PROGRAMS: Final = {
     "await_online_quorum_plus_one": (
-        "RabbitMQ waits until each quorum queue and stream keeps a majority without this member. See which do not, and add "
-        "members to them (rabbitmq-queues grow)",
+        (
+            "RabbitMQ waits until each quorum queue and stream keeps a majority without this "
+            "member. See which do not, and add members to them (rabbitmq-queues grow)"
+        ),
         ("rabbitmq-diagnostics", "check_if_node_is_quorum_critical"),
     ),
 }

@@ -1,9 +1,12 @@
-"""The mark of an accepted eviction, ``status.evacuationNodeName``: KubeVirt makes migrations as long as it stands.
+"""The mark of an accepted eviction, ``status.evacuationNodeName``:
+KubeVirt makes migrations as long as it stands.
 
-Nothing takes it back when a drain is given up and its node is uncordoned, so migrations that fail or are deleted are made
-again. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go; issues #5177, #9585;
-pkg/virt-api/rest/evacuate_cancel.go (removes it by a JSON patch of the VMI, which has no subresource for its status);
-pkg/virt-api/webhooks/mutating-webhook/mutators/vmi-mutator.go (takes back what others than KubeVirt's accounts change there).
+Nothing takes it back when a drain is given up and its node is uncordoned, so migrations that fail
+or are deleted are made again. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go; issues #5177, #9585;
+pkg/virt-api/rest/evacuate_cancel.go (removes it by a JSON patch of the VMI, which has no
+subresource for its status); pkg/virt-api/webhooks/mutating-webhook/mutators/vmi-mutator.go (takes
+back what others than KubeVirt's accounts change there).
 """
 
 from __future__ import annotations
@@ -29,28 +32,38 @@ def words(vmi: Object, cluster: Cluster) -> str:
     if strategy := descheduled(vmi, cluster):
         return f"it moves away because a descheduler evicted it ({strategy})"
     return (
-        f"it is still marked for eviction (status.evacuationNodeName {vmi.at('status', 'nodeName').text}), although "
-        "that node is not cordoned: KubeVirt makes a new migration after each that fails or is deleted"
+        "it is still marked for eviction (status.evacuationNodeName "
+        f"{vmi.at('status', 'nodeName').text}), although that node is not cordoned: KubeVirt makes "
+        "a new migration after each that fails or is deleted"
     )
 
 
 def descheduled(vmi: Object, cluster: Cluster) -> str:
-    """Return the strategy for which a descheduler evicted a VM from its node; empty: it did not, or no Event says so."""
+    """Return the strategy for which a descheduler evicted a VM from its node; empty: it did not,
+    or no Event says so.
+    """
     pod = running_launchers.launchers(cluster).on_node(vmi)
     return deschedulers.evicted(pod, cluster) if pod is not None else ""
 
 
 def is_left_over(found: VmState) -> bool:
-    """Whether a VM is marked for eviction, although its node is not drained, and can still stay there."""
+    """Whether a VM is marked for eviction, although its node is not drained,
+    and can still stay there.
+    """
     return Flag.LEFTOVER in found.flags and found.state is not State.POST_COPY
 
 
 def way_to_stay(vmi: Object, found: VmState, cluster: Cluster) -> str:
-    """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot.
+    """Return how a VM stays that moves although its node is not drained; empty: it should not,
+    or cannot.
 
     A descheduler evicts it on purpose, and without the mark it would do so again.
     """
-    return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if _may_stay(vmi, found, cluster) else ""
+    return (
+        typed("if it is to stay", evacuate_cancel(vmi, cluster))
+        if _may_stay(vmi, found, cluster)
+        else ""
+    )
 
 
 def _may_stay(vmi: Object, found: VmState, cluster: Cluster) -> bool:
@@ -58,9 +71,14 @@ def _may_stay(vmi: Object, found: VmState, cluster: Cluster) -> bool:
 
 
 def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
-    """Return the command that removes the mark of an evacuation. Before 1.7 only an account of KubeVirt itself may do that."""
+    """Return the command that removes the mark of an evacuation.
+
+    Before 1.7 only an account of KubeVirt itself may do that.
+    """
     if versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
-        return shell("virtctl", "evacuate-cancel", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
+        return shell(
+            "virtctl", "evacuate-cancel", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi)
+        )
     mark = Path("status", "evacuationNodeName")
     steps = (Patch("test", mark, vmi.at(*mark).text), Patch("remove", mark))
     namespace = next((each.namespace for each in cluster.known(KUBEVIRT)), "") or "kubevirt"
@@ -80,7 +98,8 @@ def mark_first(reason: str, vmi: Object, found: VmState, cluster: Cluster) -> st
 
 
 def or_stays(problem: Problem, vmi: Object, found: VmState, cluster: Cluster) -> Problem:
-    """Return a problem whose remedy also says how the VMI stays until a drain: without the mark it needs no other node.
+    """Return a problem whose remedy also says how the VMI stays until a drain: without the mark it
+    needs no other node.
 
     The drain needs the remedy of the cause, which keeps the end with its command.
     """
@@ -92,6 +111,11 @@ def or_stays(problem: Problem, vmi: Object, found: VmState, cluster: Cluster) ->
 
 
 _OF_TARGETS: Final = frozenset(
-    (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET, ProblemCause.HOST_MODEL)
+    (
+        ProblemCause.NO_OTHER_NODE,
+        ProblemCause.NO_ROOM,
+        ProblemCause.NO_TARGET,
+        ProblemCause.HOST_MODEL,
+    )
 )
 """No node takes it, and none has to as long as it stays."""

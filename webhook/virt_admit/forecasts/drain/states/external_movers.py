@@ -1,10 +1,13 @@
-"""Who moves a VM with the eviction strategy ``External``: a controller outside KubeVirt, as far as objects show it.
+"""Who moves a VM with the eviction strategy ``External``: a controller outside KubeVirt,
+as far as objects show it.
 
-Cluster API provider KubeVirt (CAPK) sees the mark of KubeVirt on the VMI, drains the guest's own node for at most 10
-minutes and deletes the VMI, also where the guest's API does not answer. The VM starts again by its run strategy. Sources:
+Cluster API provider KubeVirt (CAPK) sees the mark of KubeVirt on the VMI, drains the guest's own
+node for at most 10 minutes and deletes the VMI, also where the guest's API does not answer. The VM
+starts again by its run strategy. Sources:
 kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go#DrainNodeIfNeeded,
 :controllers/kubevirtmachine_controller.go#reconcileNormal; openshift/hypershift:
-control-plane-operator/controllers/hostedcontrolplane/v2/capi_provider/component.go (its name in a hosted control plane).
+control-plane-operator/controllers/hostedcontrolplane/v2/capi_provider/component.go (its name in a
+hosted control plane).
 """
 
 from __future__ import annotations
@@ -31,8 +34,12 @@ _HOSTED, _PROVIDER = "capi-provider", "capk-controller-manager"
 
 
 def working(vmi: Object, cluster: Cluster) -> str:
-    """Return the Deployment of CAPK that reconciles the machine of a VMI; empty: none does, or that is not known."""
-    name, namespace = (vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace"))
+    """Return the Deployment of CAPK that reconciles the machine of a VMI; empty: none does,
+    or that is not known.
+    """
+    name, namespace = (
+        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace")
+    )
     if not name or not namespace or vmi.condition("Ready")["status"].text != "True":
         return ""
     machines = entry(cluster, _machines, (namespace, name)) or ()
@@ -56,7 +63,9 @@ def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
 @cached
 def _providers(cluster: Cluster) -> tuple[Object, ...]:
     """Return the Deployments of CAPK with a ready pod."""
-    known = (each for each in cluster.known(DEPLOYMENT) if each.at("status", "readyReplicas").integer)
+    known = (
+        each for each in cluster.known(DEPLOYMENT) if each.at("status", "readyReplicas").integer
+    )
     return tuple(each for each in known if each.name.startswith(_PROVIDER) or each.name == _HOSTED)
 
 
@@ -74,10 +83,13 @@ def _is_paused(machine: Object, cluster: Cluster) -> bool:
 def named(vmi: Object, cluster: Cluster) -> str:
     """Return a label of a VMI or its VM that may name its controller; empty: none does.
 
-    Annotations are not read: one that changes would be a reason to judge every drain of its node again.
+    Annotations are not read: one that changes would be a reason to judge every drain of its node
+    again.
     """
     try:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
         vm = None
-    return next((mark for obj in (vmi, vm) if obj is not None for mark in vms.own_marks(obj, "label")), "")
+    return next(
+        (mark for obj in (vmi, vm) if obj is not None for mark in vms.own_marks(obj, "label")), ""
+    )

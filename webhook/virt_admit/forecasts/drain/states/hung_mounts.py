@@ -1,9 +1,11 @@
-"""Network file systems that a kubelet cannot unmount from a pod that has ended, because their server is gone.
+"""Network file systems that a kubelet cannot unmount from a pod that has ended,
+because their server is gone.
 
-A hard NFS mount waits for its server without end, and so does its ``umount``; the pod stays until the server answers again or
-the node restarts. Sources: issues rook/rook#6327, kubernetes/kubernetes#72048 #31272 #123960;
-kubernetes-csi/csi-driver-nfs:pkg/nfs/nodeserver.go (attribute ``server``);
-kubernetes/kubernetes:cmd/kubeadm/app/phases/controlplane/manifests.go (flag ``service-cluster-ip-range``).
+A hard NFS mount waits for its server without end, and so does its ``umount``; the pod stays until
+the server answers again or the node restarts. Sources: issues rook/rook#6327,
+kubernetes/kubernetes#72048 #31272 #123960; kubernetes-csi/csi-driver-nfs:pkg/nfs/nodeserver.go
+(attribute ``server``); kubernetes/kubernetes:cmd/kubeadm/app/phases/controlplane/manifests.go (flag
+``service-cluster-ip-range``).
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ READS: Final[Reads] = union(
     {
         POD: ("spec.nodeName", "spec.volumes", "status.containerStatuses"),
         PVC: ("spec.volumeName",),
-        PV: ("spec.nfs.server", "spec.csi.driver", "spec.csi.volumeAttributes.server", "spec.storageClassName"),
+        PV: (
+            "spec.nfs.server",
+            "spec.csi.driver",
+            "spec.csi.volumeAttributes.server",
+            "spec.storageClassName",
+        ),
         SERVICE: ("spec.clusterIP",),
         STORAGE_CLASS: ("parameters.nfsServerName", "parameters.nfsServerNamespace"),
     },
@@ -54,24 +61,42 @@ class _Share(NamedTuple):
 
     @property
     def words(self) -> str:
-        return f"its volume {self.volume.name} (claim {self.claim})" if self.volume is not None else "its volume"
+        return (
+            f"its volume {self.volume.name} (claim {self.claim})"
+            if self.volume is not None
+            else "its volume"
+        )
 
 
 def of_pod(pod: Object, cluster: Cluster) -> HungMount | None:
-    """Return which NFS volume most likely keeps a pod that has ended; None: a container runs, or it has no such volume."""
-    if any(each.at("state", "running").present for each in pod.at("status", "containerStatuses").items()):
+    """Return which NFS volume most likely keeps a pod that has ended; None: a container runs,
+    or it has no such volume.
+    """
+    if any(
+        each.at("state", "running").present
+        for each in pod.at("status", "containerStatuses").items()
+    ):
         return None
     shares = list(_shares(pod, cluster))
     if not shares:
         return None
     judged = ((share, _missing(share, cluster)) for share in shares)
-    share, (why, certain) = next((each for each in judged if each[1].words), (shares[0], _Missing("")))
+    share, (why, certain) = next(
+        (each for each in judged if each[1].words), (shares[0], _Missing(""))
+    )
     node = pod.at("spec", "nodeName").text or "its node"
-    reboot = f"reboot {node} once its VMs have left, because a hung NFS mount does not end otherwise"
+    reboot = (
+        f"reboot {node} once its VMs have left, because a hung NFS mount does not end otherwise"
+    )
     see = kubectl("describe", PV, share.volume.name) if share.volume is not None else ""
     if certain:
-        words = f"the kubelet of {node} cannot unmount {share.words}: its NFS server {share.server} is gone ({why})"
-        return HungMount(words, typed(f"{reboot}, or let a server answer at {share.server} again", see))
+        words = (
+            f"the kubelet of {node} cannot unmount {share.words}: its NFS server {share.server} is "
+            f"gone ({why})"
+        )
+        return HungMount(
+            words, typed(f"{reboot}, or let a server answer at {share.server} again", see)
+        )
     perhaps = f"; {why}: if it was that of one, that is gone" if why else ""
     until = f"while NFS server {share.server} does not answer{perhaps}"
     return HungMount(
@@ -95,13 +120,17 @@ def _shares(pod: Object, cluster: Cluster) -> Iterator[_Share]:
 
 def _server(volume: Object) -> str:
     csi = volume.at("spec", "csi")
-    by_driver = csi.at("volumeAttributes", "server").text if "nfs" in (csi["driver"].text or "") else None
+    by_driver = (
+        csi.at("volumeAttributes", "server").text if "nfs" in (csi["driver"].text or "") else None
+    )
     return volume.at("spec", "nfs", "server").text or by_driver or ""
 
 
 class _Missing(NamedTuple):
     words: str
-    """How it shows that a server inside the cluster is gone; empty: it is outside, or is not known to be gone."""
+    """How it shows that a server inside the cluster is gone; empty: it is outside,
+    or is not known to be gone.
+    """
     certain: bool = False
     """Whether it is certainly inside the cluster."""
 
@@ -121,9 +150,14 @@ def _without_service(server: str, cluster: Cluster) -> _Missing:
     namespace, _, domain = rest.partition(".")
     if domain in _DOMAINS:
         return _Missing(service_endpoints.backing(cluster, namespace, name).problem, certain=True)
-    own = next((each for each in cluster.known(SERVICE) if each.at("spec", "clusterIP").text == server), None)
+    own = next(
+        (each for each in cluster.known(SERVICE) if each.at("spec", "clusterIP").text == server),
+        None,
+    )
     if own is not None:
-        return _Missing(service_endpoints.backing(cluster, own.namespace, own.name).problem, certain=True)
+        return _Missing(
+            service_endpoints.backing(cluster, own.namespace, own.name).problem, certain=True
+        )
     ranges = cluster.cached(_ranges)
     near = (f"{each.at('spec', 'clusterIP').text}/{_USUAL}" for each in cluster.known(SERVICE))
     inside = any(_is_in(server, each) for each in ranges or near)
@@ -131,13 +165,20 @@ def _without_service(server: str, cluster: Cluster) -> _Missing:
 
 
 def _ranges(cluster: Cluster) -> frozenset[str]:
-    """Return the ranges of addresses of Services, as ServiceCIDRs or the flags of the control plane name them.
+    """Return the ranges of addresses of Services,
+    as ServiceCIDRs or the flags of the control plane name them.
 
-    The flags are in the static pods of kubeadm and RKE2. They are not in ``READS``: the webhook would keep the arguments of
-    every pod, so a scan of a live cluster does not have them.
+    The flags are in the static pods of kubeadm and RKE2. They are not in ``READS``: the webhook
+    would keep the arguments of every pod, so a scan of a live cluster does not have them.
     """
-    written = (item.text for each in cluster.known(_RANGE) for item in each.at("spec", "cidrs").items())
-    pods = (pod for pod in cluster.known(POD) if pod.name.startswith(_COMPONENTS) and pod.namespace == "kube-system")
+    written = (
+        item.text for each in cluster.known(_RANGE) for item in each.at("spec", "cidrs").items()
+    )
+    pods = (
+        pod
+        for pod in cluster.known(POD)
+        if pod.name.startswith(_COMPONENTS) and pod.namespace == "kube-system"
+    )
     flags = (value for pod in pods for value in _flag(pod))
     return frozenset(each for each in (*written, *flags) if each)
 
@@ -148,7 +189,9 @@ _COMPONENTS: Final = ("kube-apiserver-", "kube-controller-manager-")
 def _flag(pod: Object) -> Iterator[str]:
     """Yield the ranges of the flag, one for each IP family."""
     for container in pod.at("spec", "containers").items():
-        words = " ".join(each.text or "" for part in ("command", "args") for each in container[part].items())
+        words = " ".join(
+            each.text or "" for part in ("command", "args") for each in container[part].items()
+        )
         if found := _FLAG.search(words):
             yield from found[1].split(",")
 
@@ -160,7 +203,9 @@ _NO_SERVICE: Final = "no Service has this address"
 _DOMAINS: Final = ("svc", "svc.cluster.local")
 """What the name of a Service ends with. A name with another domain may be that of a host."""
 _USUAL: Final = 16
-"""Bits that addresses of Services usually have in common. Hosts may have them too, so this is a hint alone."""
+"""Bits that addresses of Services usually have in common. Hosts may have them too,
+so this is a hint alone.
+"""
 
 
 def _is_in(server: str, network: str | None) -> bool:
@@ -171,11 +216,21 @@ def _is_in(server: str, network: str | None) -> bool:
 
 
 def _without_owner(volume: Object | None, cluster: Cluster) -> str:
-    """Return that the NFSServer of Rook which a StorageClass names does not exist; empty: it does, or there is none."""
+    """Return that the NFSServer of Rook which a StorageClass names does not exist; empty: it does,
+    or there is none.
+    """
     name = volume.at("spec", "storageClassName").text if volume is not None else None
     found = find(cluster, STORAGE_CLASS, "", name) if name else None
     if found is None or unlisted(cluster, _NFS_SERVER):
         return ""
-    server, space = (found.at("parameters", f"nfsServer{part}").text for part in ("Name", "Namespace"))
-    known = any((each.namespace, each.name) == (space, server) for each in cluster.known(_NFS_SERVER))
-    return f"NFSServer {space}/{server} of StorageClass {name} does not exist" if server and not known else ""
+    server, space = (
+        found.at("parameters", f"nfsServer{part}").text for part in ("Name", "Namespace")
+    )
+    known = any(
+        (each.namespace, each.name) == (space, server) for each in cluster.known(_NFS_SERVER)
+    )
+    return (
+        f"NFSServer {space}/{server} of StorageClass {name} does not exist"
+        if server and not known
+        else ""
+    )

@@ -1,7 +1,9 @@
-"""Migrations that fail since KubeVirt's launcher was updated: the nodes have the same CPU, and libvirt or QEMU has changed.
+"""Migrations that fail since KubeVirt's launcher was updated: the nodes have the same CPU, and
+libvirt or QEMU has changed.
 
-The source runs in the old launcher and each target in the new one, so no node and no retry helps. Sources:
-kubevirt/kubevirt#16386, harvester/harvester#11615 (QEMU reports the feature ``ht`` in another way).
+The source runs in the old launcher and each target in the new one, so no node and no retry helps.
+Sources: kubevirt/kubevirt#16386, harvester/harvester#11615 (QEMU reports the feature ``ht`` in
+another way).
 """
 
 from __future__ import annotations
@@ -29,17 +31,25 @@ _TAG: Final = re.compile(r":v?(\d+\.\d+\.\d+)[^/@]{0,100}$")
 
 
 def of_cpu(vmi: Object, cluster: Cluster) -> bool:
-    """Whether each migration of a VMI in an old launcher failed for CPU features between nodes with the same CPU."""
+    """Whether each migration of a VMI in an old launcher failed for CPU features between nodes with
+    the same CPU.
+    """
     failed = migration_failures.in_a_row(vmi, cluster)
     if vmis.OUTDATED not in vmi.labels or not failed:
         return False
     own = _cpu(vmi.at("status", "nodeName").text or "", cluster)
     same = bool(own) and all(_cpu(each.target, cluster) == own for each in failed)
-    return same and all(migration_failures.is_of_cpu(each.text) for each in failed) and not _reached_old(vmi, cluster)
+    return (
+        same
+        and all(migration_failures.is_of_cpu(each.text) for each in failed)
+        and not _reached_old(vmi, cluster)
+    )
 
 
 def words(vmi: Object, cluster: Cluster) -> str:
-    """Return between which launchers the migrations of a VMI fail: ``from launcher 1.7.4 to 1.8.4``, as far as known."""
+    """Return between which launchers the migrations of a VMI fail:
+    ``from launcher 1.7.4 to 1.8.4``, as far as known.
+    """
     release = versions.kubevirt_version(cluster)
     old = _TAG.search(vmi.at("status", "launcherContainerImageVersion").text or "")
     new = str(release) if release is not None else ""
@@ -58,9 +68,14 @@ def _cpu(node: str, cluster: Cluster) -> frozenset[tuple[str, str]]:
 
 
 def _reached_old(vmi: Object, cluster: Cluster) -> bool:
-    """Whether a target pod that failed had the image of the source: then the launcher is not what differs."""
+    """Whether a target pod that failed had the image of the source:
+    then the launcher is not what differs.
+    """
     own = vmi.at("status", "launcherContainerImageVersion").text
-    pods = (each.at("status", "migrationState", "targetPod").text for each in migrations.own(vmi, cluster))
+    pods = (
+        each.at("status", "migrationState", "targetPod").text
+        for each in migrations.own(vmi, cluster)
+    )
     found = (find(cluster, POD, vms.namespace_of(vmi), name) for name in pods if name)
     images = (each["image"].text for pod in found if pod is not None for each in _compute(pod))
     return own is not None and own in images

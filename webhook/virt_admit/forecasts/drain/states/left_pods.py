@@ -1,8 +1,10 @@
-"""A launcher pod that a guest has left, and that stays: a container beside the guest's does not end, or nothing ends it.
+"""A launcher pod that a guest has left, and that stays: a container beside the guest's does not
+end, or nothing ends it.
 
-KubeVirt ends ``compute`` after a migration. A sidecar has to end by itself: hooks of v1alpha3 are told to (``Shutdown``), older
-ones are not. No further target pod is made while two pods of a VMI run. Where ``compute`` runs on, only a look into the pod
-tells that it has no guest (issue 16622). Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
+KubeVirt ends ``compute`` after a migration. A sidecar has to end by itself: hooks of v1alpha3 are
+told to (``Shutdown``), older ones are not. No further target pod is made while two pods of a VMI
+run. Where ``compute`` runs on, only a look into the pod tells that it has no guest (issue 16622).
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
 #handleTargetPodCreation; pull request 10046; issues 8395, 9838, 18320.
 """
 
@@ -50,14 +52,18 @@ class LeftPod(NamedTuple):
         several = "s" if "," in self.kept_by else ""
         do = "have" if several else "has"
         return (
-            f"{role} still runs: its container{several} {self.kept_by} {do} not ended, while {_GUEST} ended{self.ended}"
+            f"{role} still runs: its container{several} {self.kept_by} {do} not ended, while "
+            f"{_GUEST} ended{self.ended}"
         )
 
     @property
     def remedy(self) -> str:
         """What ends it. The guest is elsewhere, so that nothing of it is lost."""
         here = self.vmi.at("status", "nodeName").text
-        words = f"the guest runs on {here}, so delete that pod (sidecars of hooks v1alpha3 end by themselves since 1.2)"
+        words = (
+            f"the guest runs on {here}, so delete that pod (sidecars of hooks v1alpha3 end by "
+            "themselves since 1.2)"
+        )
         return typed(words, kubectl("delete", POD, self.pod.name, self.pod.namespace))
 
 
@@ -82,24 +88,44 @@ class StalePod(NamedTuple):
     def reason(self) -> str:
         """Why no migration starts, with the pod and the node of the guest."""
         migration = f"migration {self.migration}" if self.migration else "its last migration"
-        node, waits = self.pod.at("spec", "nodeName").text, f", so {self.waits} waits" if self.waits else ""
+        node, waits = (
+            self.pod.at("spec", "nodeName").text,
+            f", so {self.waits} waits" if self.waits else "",
+        )
         return (
-            f"its source pod {self.pod.name} on {node} still runs {clock.duration(self.age)} after {migration} succeeded; the "
-            f"guest runs on {self.here}, and KubeVirt makes no target pod while two pods of it run{waits}"
+            f"its source pod {self.pod.name} on {node} still runs {clock.duration(self.age)} after "
+            f"{migration} succeeded; the guest runs on {self.here}, and KubeVirt makes no target "
+            f"pod while two pods of it run{waits}"
         )
 
     @property
     def remedy(self) -> str:
-        """What ends it: a look into the pod comes first, since two guests on one disk destroy its data."""
+        """What ends it: a look into the pod comes first,
+        since two guests on one disk destroy its data.
+        """
         delete = kubectl("delete", POD, self.pod.name, self.pod.namespace)
         look = shell(
-            "kubectl", "exec", argument(self.pod.name), "-n", self.pod.namespace, "-c", _GUEST, "--", "virsh", "list"
+            "kubectl",
+            "exec",
+            argument(self.pod.name),
+            "-n",
+            self.pod.namespace,
+            "-c",
+            _GUEST,
+            "--",
+            "virsh",
+            "list",
         )
-        return typed(f"see that the source pod lists no guest any more, then delete that pod ({delete})", look)
+        return typed(
+            f"see that the source pod lists no guest any more, then delete that pod ({delete})",
+            look,
+        )
 
 
 def stale(vmi: Object, cluster: Cluster) -> StalePod | None:
-    """Return the pod that nothing ends although its guest has migrated for at least five minutes; None: there is none."""
+    """Return the pod that nothing ends although its guest has migrated for at least five minutes;
+    None: there is none.
+    """
     state = vmi.at("status", "migrationState")
     age = clock.since(state["endTimestamp"].text, cluster)
     moved = dying_pods.target(vmi, state["sourceNode"].text or "-")
@@ -109,11 +135,15 @@ def stale(vmi: Object, cluster: Cluster) -> StalePod | None:
     if pod is None or _guest(pod).at("state", "terminated").present:
         return None
     waits = waiting(vmi, cluster)
-    return StalePod(vmi, pod, _migration(vmi, cluster), age, waits.name if waits is not None else "")
+    return StalePod(
+        vmi, pod, _migration(vmi, cluster), age, waits.name if waits is not None else ""
+    )
 
 
 def of_vmi(vmi: Object, cluster: Cluster) -> LeftPod | None:
-    """Return the pod that the guest of a VMI has left for at least five minutes; None: there is none, or it may be needed."""
+    """Return the pod that the guest of a VMI has left for at least five minutes; None: there is
+    none, or it may be needed.
+    """
     state = vmi.at("status", "migrationState")
     if (
         not vmi.at("status", "nodeName").text
@@ -126,10 +156,17 @@ def of_vmi(vmi: Object, cluster: Cluster) -> LeftPod | None:
 
 
 def _source(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return the pod of a VMI that lives on the source node of its last migration, and that no other migration needs."""
-    here, source = vmi.at("status", "nodeName").text, vmi.at("status", "migrationState", "sourceNode").text
+    """Return the pod of a VMI that lives on the source node of its last migration, and that no
+    other migration needs.
+    """
+    here, source = (
+        vmi.at("status", "nodeName").text,
+        vmi.at("status", "migrationState", "sourceNode").text,
+    )
     targets = vm_states_motion.motion(cluster).targets
-    needed = {pod.name for each in _unfinished(vmi, cluster) if (pod := targets.get(each)) is not None}
+    needed = {
+        pod.name for each in _unfinished(vmi, cluster) if (pod := targets.get(each)) is not None
+    }
     for pod in vm_states_motion.own_pods(vmi, cluster):
         node = pod.at("spec", "nodeName").text
         free = node == source and node != here and pod.name not in needed and not pod.deleted
@@ -148,12 +185,18 @@ def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
     statuses = {each["name"].text: each for each in pod.at("status", "containerStatuses").items()}
     ended = _guest(pod).at("state", "terminated")
     age = clock.since(ended["finishedAt"].text, cluster)
-    running = [name for name, each in statuses.items() if name and each.at("state", "running").present]
+    running = [
+        name for name, each in statuses.items() if name and each.at("state", "running").present
+    ]
     if age is None or age < _USUAL or not running:
         return
     code, at = ended["exitCode"].integer, clock.instant(ended["finishedAt"].text)
     how = f" with exit code {code}" if code is not None else ""
-    when = f" at {at:%H:%M} UTC" if at is not None and age < timedelta(hours=24) else f" {clock.duration(age)} ago"
+    when = (
+        f" at {at:%H:%M} UTC"
+        if at is not None and age < timedelta(hours=24)
+        else f" {clock.duration(age)} ago"
+    )
     yield LeftPod(vmi, pod, names(running), f"{how}{when}", _migration(vmi, cluster), age)
 
 
@@ -165,7 +208,9 @@ def _guest(pod: Object) -> Field:
 
 def _migration(vmi: Object, cluster: Cluster) -> str:
     uid = vmi.at("status", "migrationState", "migrationUid").text
-    return next((each.name for each in migrations.own(vmi, cluster) if each.metadata["uid"].text == uid), "")
+    return next(
+        (each.name for each in migrations.own(vmi, cluster) if each.metadata["uid"].text == uid), ""
+    )
 
 
 def waiting(vmi: Object, cluster: Cluster) -> Object | None:

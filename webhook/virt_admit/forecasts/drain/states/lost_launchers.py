@@ -1,7 +1,8 @@
-"""Running VMIs whose virt-launcher pods no longer exist: their guests do not run, and a drain has nothing to evict.
+"""Running VMIs whose virt-launcher pods no longer exist: their guests do not run,
+and a drain has nothing to evict.
 
-virt-controller makes such a VMI Failed at its next look, so what follows is what follows a crash. Source:
-kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus.
+virt-controller makes such a VMI Failed at its next look, so what follows is what follows a crash.
+Source: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ READS: Final[Reads] = union(
     clock.READS,
     node_health.READS,
     vmis.READS,
-    {VMI: ("status.activePods",), POD: ("metadata.labels", "metadata.ownerReferences", "metadata.uid")},
+    {
+        VMI: ("status.activePods",),
+        POD: ("metadata.labels", "metadata.ownerReferences", "metadata.uid"),
+    },
 )
 
 REASON: Final = "its virt-launcher pod is gone, so the guest does not run"
@@ -34,14 +38,18 @@ _SETTLED: Final = datetime.timedelta(minutes=10)
 def is_gone(vmi: Object, cluster: Cluster) -> bool:
     """Return whether a running VMI is known to have no pod, and so no guest.
 
-    On a node that does not report, a pod that was deleted by force says nothing of its guest, which may run on.
+    On a node that does not report, a pod that was deleted by force says nothing of its guest, which
+    may run on.
     """
     silent = node_health.silence_now(vmi.at("status", "nodeName").text or "", cluster)
     return not silent and has_no_pod(vmi, cluster)
 
 
 def has_no_pod(vmi: Object, cluster: Cluster) -> bool:
-    """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined."""
+    """Return whether all pods of a running VMI are known not to exist.
+
+    False also if that cannot be determined.
+    """
     uids = vmi.at("status", "activePods").map
     if not uids or not vmis.running(vmi):
         return False
@@ -58,10 +66,16 @@ def has_no_pod(vmi: Object, cluster: Cluster) -> bool:
 class _KnownPods(NamedTuple):
     uids: frozenset[str]
     have_uids: bool
-    """Whether every launcher pod has a UID, or the name of its VMI; older snapshots hold no UIDs."""
+    """Whether every launcher pod has a UID, or the name of its VMI;
+    older snapshots hold no UIDs.
+    """
 
 
 def _known_pods(cluster: Cluster) -> _KnownPods:
-    launchers = [pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"]
+    launchers = [
+        pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"
+    ]
     uids = frozenset(filter(None, (pod.metadata["uid"].text for pod in launchers)))
-    return _KnownPods(uids, all(pod.metadata["uid"].text or vm_ledger.vmi_name(pod) for pod in launchers))
+    return _KnownPods(
+        uids, all(pod.metadata["uid"].text or vm_ledger.vmi_name(pod) for pod in launchers)
+    )

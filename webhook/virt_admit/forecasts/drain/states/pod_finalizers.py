@@ -1,8 +1,10 @@
 """Which controller removes a finalizer of a pod, and whether it works.
 
-Sources: argoproj/argo-workflows:workflow/common/common.go#FinalizerPodStatus; kubernetes-sigs/kueue:pkg/controller/jobs/pod/
-pod_webhook.go#PodFinalizer; kubernetes/kubernetes:pkg/apis/batch/types.go#JobTrackingFinalizer, pull request 108752: a
-kube-controller-manager without it forgets a pod whose Job is deleted before the pod is counted (issue 108645).
+Sources: argoproj/argo-workflows:workflow/common/common.go#FinalizerPodStatus;
+kubernetes-sigs/kueue:pkg/controller/jobs/pod/ pod_webhook.go#PodFinalizer;
+kubernetes/kubernetes:pkg/apis/batch/types.go#JobTrackingFinalizer, pull request 108752: a
+kube-controller-manager without it forgets a pod whose Job is deleted before the pod is counted
+(issue 108645).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from virt_admit.model.messages import cut, names
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
-    pod_starts.READS, {JOB: ("metadata.uid",), POD: ("metadata.ownerReferences", "status.phase", *CONDITIONS)}
+    pod_starts.READS,
+    {JOB: ("metadata.uid",), POD: ("metadata.ownerReferences", "status.phase", *CONDITIONS)},
 )
 
 _DEPLOYMENTS: Final = {
@@ -46,7 +49,9 @@ class KeptFinalizer(NamedTuple):
 
 
 def held(pod: Object, cluster: Cluster) -> KeptFinalizer | None:
-    """Return why the controller of the first finalizer does not remove it, as far as that is known; None: a pod has none."""
+    """Return why the controller of the first finalizer does not remove it, as far as that is known;
+    None: a pod has none.
+    """
     every = [item.text for item in pod.metadata["finalizers"].items() if item.text]
     if not every:
         return None
@@ -56,15 +61,21 @@ def held(pod: Object, cluster: Cluster) -> KeptFinalizer | None:
 
 def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
     if finalizer == _JOB_TRACKING and (gone := _lost_job(pod, cluster)):
-        words = f"{gone}, so kube-controller-manager counts it for none and does not remove the finalizer"
-        return KeptFinalizer(words, _removed("Nothing else needs this finalizer, so remove it alone", pod, finalizer))
+        words = (
+            f"{gone}, so kube-controller-manager counts it for none and does not remove the "
+            "finalizer"
+        )
+        return KeptFinalizer(
+            words, _removed("Nothing else needs this finalizer, so remove it alone", pod, finalizer)
+        )
     if finalizer in _BUILT_IN:
         return KeptFinalizer("", "Repair kube-controller-manager, which removes the finalizer.")
     name = _DEPLOYMENTS.get(finalizer)
     pods = cluster.cached(_controllers).get(name, ()) if name is not None else ()
     if not pods and (project := _not_installed(finalizer, cluster)):
         return KeptFinalizer(
-            f"its controller does not seem to run: no pod and no namespace here is called like {project}",
+            "its controller does not seem to run: no pod and no namespace here is called like "
+            f"{project}",
             _by_hand(pod, finalizer, project),
         )
     if name is None:
@@ -73,8 +84,15 @@ def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
 
 
 def _not_installed(finalizer: str, cluster: Cluster) -> str:
-    """Return the name of the project of a finalizer, as its domain says, if nothing here bears it; empty: something does."""
-    host = finalizer.partition("/")[0].removesuffix(".k8s.io").removesuffix(".x").replace(".x-k8s.io", "")
+    """Return the name of the project of a finalizer, as its domain says, if nothing here bears it;
+    empty: something does.
+    """
+    host = (
+        finalizer.partition("/")[0]
+        .removesuffix(".k8s.io")
+        .removesuffix(".x")
+        .replace(".x-k8s.io", "")
+    )
     labels = [each for each in host.split(".") if each not in _NO_PROJECT]
     project = next((each for each in (*_PROJECTS, *labels) if each in labels), "")
     if not project or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
@@ -84,7 +102,9 @@ def _not_installed(finalizer: str, cluster: Cluster) -> str:
 
 
 def _places(cluster: Cluster) -> frozenset[str]:
-    """Return what may bear the name of a project: namespaces, and what pods with a controller are named after."""
+    """Return what may bear the name of a project: namespaces,
+    and what pods with a controller are named after.
+    """
     pods = (each for each in cluster.known(POD) if each.controller is not None)
     named = ((each.namespace, each.name.rpartition("-")[0] or each.name) for each in pods)
     return frozenset(chain.from_iterable(named)) | {each.name for each in cluster.known(NAMESPACE)}
@@ -93,12 +113,27 @@ def _places(cluster: Cluster) -> frozenset[str]:
 _PROJECTS: Final = {"argoproj": "argo", "kueue": "kueue"}
 """The word in the names of a project's pods, by the label of the finalizer's domain."""
 _NO_PROJECT: Final = frozenset(
-    ("", "app", "apps", "com", "dev", "finalizer", "finalizers", "io", "k8s", "kubernetes", "org", "x")
+    (
+        "",
+        "app",
+        "apps",
+        "com",
+        "dev",
+        "finalizer",
+        "finalizers",
+        "io",
+        "k8s",
+        "kubernetes",
+        "org",
+        "x",
+    )
 )
 
 
 def _lost_job(pod: Object, cluster: Cluster) -> str:
-    """Return that the Job of a pod that has ended does not exist any more; empty: it does, or that is not known."""
+    """Return that the Job of a pod that has ended does not exist any more; empty: it does,
+    or that is not known.
+    """
     phase, owner = pod.at("status", "phase").text or "", pod.controller
     if phase not in FINISHED or (owner is not None and owner["kind"].text != JOB.kind):
         return ""
@@ -116,21 +151,32 @@ def _lost_job(pod: Object, cluster: Cluster) -> str:
 def _by_hand(pod: Object, finalizer: str, project: str) -> str:
     """Return how a finalizer goes whose controller is not installed any more."""
     words = (
-        f"Start that controller. If {project} is not installed any more, nothing else removes the finalizer, so do it"
+        f"Start that controller. If {project} is not installed any more, nothing else removes the "
+        "finalizer, so do it"
     )
     return _removed(words, pod, finalizer)
 
 
 def _removed(words: str, pod: Object, finalizer: str) -> str:
-    """Return a remedy with the command that removes one finalizer of a pod, and fails if it is not there any more."""
-    index = next((i for i, each in enumerate(pod.metadata["finalizers"].items()) if each.text == finalizer), 0)
+    """Return a remedy with the command that removes one finalizer of a pod,
+    and fails if it is not there any more.
+    """
+    index = next(
+        (i for i, each in enumerate(pod.metadata["finalizers"].items()) if each.text == finalizer),
+        0,
+    )
     path = Path("metadata", "finalizers", index)
-    command = json_patch(POD, pod.name, pod.namespace, [Patch("test", path, finalizer), Patch("remove", path)])
+    command = json_patch(
+        POD, pod.name, pod.namespace, [Patch("test", path, finalizer), Patch("remove", path)]
+    )
     return typed(words, command)
 
 
 def _controllers(cluster: Cluster) -> dict[str, list[Object]]:
-    """Return the pods of each controller that have not ended. A chart may write its name before that of the Deployment."""
+    """Return the pods of each controller that have not ended.
+
+    A chart may write its name before that of the Deployment.
+    """
     found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
         for name in _DEPLOYMENTS.values():
@@ -143,14 +189,17 @@ def _controllers(cluster: Cluster) -> dict[str, list[Object]]:
 def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinalizer:
     then = "which then removes the finalizer by itself"
     if not pods:
-        return KeptFinalizer("", f"See that its controller, {name}, runs, {then}.")  # it may have another name
+        # it may have another name
+        return KeptFinalizer("", f"See that its controller, {name}, runs, {then}.")
     first = min(pods, key=lambda pod: (not _is_ready(pod), pod.full_name))  # one replica leads
     title = f"Deployment {first.namespace}/{first.name.partition(name)[0]}{name}"
     see = kubectl("describe", POD, first.name, first.namespace)
     if _is_ready(first):
         return KeptFinalizer("", typed(f"See why {title} does not remove it", logs_of(first)))
     said = cut(pod_starts.failure(first, cluster), _LONGEST) or "it is not ready"
-    return KeptFinalizer(f"its controller, {title}, does not work ({said})", typed(f"Repair {title}, {then}", see))
+    return KeptFinalizer(
+        f"its controller, {title}, does not work ({said})", typed(f"Repair {title}, {then}", see)
+    )
 
 
 def _is_ready(pod: Object) -> bool:

@@ -1,8 +1,9 @@
 """VMs that KubeVirt does not start, or starts without getting further: why, and what ends it.
 
-Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus (Scheduled: the pod is ready and handed
-over to virt-handler); pkg/virt-controller/watch/vm/vm.go#startVMI #syncVolumeMigration;
-cmd/virt-launcher/virt-launcher.go#waitForDomainUUID; issues kubevirt/kubevirt#17858, #3886.
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus (Scheduled: the
+pod is ready and handed over to virt-handler); pkg/virt-controller/watch/vm/vm.go#startVMI
+#syncVolumeMigration; cmd/virt-launcher/virt-launcher.go#waitForDomainUUID; issues
+kubevirt/kubevirt#17858, #3886.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import held_disks
-from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    dying_pods,
+    vm_states,
+    vm_states_motion,
+    vm_states_times,
+)
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
@@ -66,47 +72,66 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     if vmi is None:
         return _recovery(vm) if migrations.condition_is_true(vm, "ManualRecoveryRequired") else None
     return (
-        _old_pod(vmi, cluster) if vmi.at("status", "phase").text in migrations.FINAL_PHASES else problem(vmi, cluster)
+        _old_pod(vmi, cluster)
+        if vmi.at("status", "phase").text in migrations.FINAL_PHASES
+        else problem(vmi, cluster)
     )
 
 
 def _recovery(vm: Object) -> Problem:
-    """Return that a VM names a copy of its disk that was not completed: KubeVirt starts it with the former claim alone."""
-    said = vm.condition("ManualRecoveryRequired")["message"].text or "a migration of its volumes did not end"
+    """Return that a VM names a copy of its disk that was not completed:
+    KubeVirt starts it with the former claim alone.
+    """
+    said = (
+        vm.condition("ManualRecoveryRequired")["message"].text
+        or "a migration of its volumes did not end"
+    )
     former = list(unfinished_copies(vm))
     claims = names(f"{claim} for volume {volume}" for volume, claim in former)
     reason = f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, _LONGEST)}"
-    remedy = f"name the former claim {claims} again, because the copy is not complete" if former else _FORMER
+    remedy = (
+        f"name the former claim {claims} again, because the copy is not complete"
+        if former
+        else _FORMER
+    )
     command = kubectl("edit", VM, vm.name, vms.namespace_of(vm))
     return Problem(reason, typed(remedy, command), ProblemCause.VOLUMES_DIFFER)
 
 
 def unfinished_copies(vm: Object) -> Iterator[tuple[str, str]]:
     """Yield the volumes whose copy was not completed, each with the claim that has its data."""
-    for moved in vm.at("status", "volumeUpdateState", "volumeMigrationState", "migratedVolumes").items():
+    for moved in vm.at(
+        "status", "volumeUpdateState", "volumeMigrationState", "migratedVolumes"
+    ).items():
         volume, claim = moved["volumeName"].text, moved.at("sourcePVCInfo", "claimName").text
         if volume and claim:
             yield volume, claim
 
 
 def _old_pod(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that KubeVirt waits for the end of the pod of a VMI that has ended, before it makes the next VMI."""
+    """Return that KubeVirt waits for the end of the pod of a VMI that has ended,
+    before it makes the next VMI.
+    """
     for pod in vm_states_motion.own_pods(vmi, cluster):
         end = clock.instant(pod.metadata["deletionTimestamp"].text)
         if pod.deleted and vm_states_times.is_older(end, _POD_LATE, cluster):
             on = pod.at("spec", "nodeName").text or "its node"
             reason = (
-                f"its VMI is {vmi.at('status', 'phase').text}, and no new one is made before its pod on {on} is gone, "
-                f"which should have ended {vm_states_times.age(end, cluster)} ago"
+                f"its VMI is {vmi.at('status', 'phase').text}, and no new one is made before its "
+                f"pod on {on} is gone, which should have ended {vm_states_times.age(end, cluster)} "
+                "ago"
             )
             dying = dying_pods.of_pod(pod, cluster)
             why = f": {dying.why}" if dying.said else ""
-            return Problem(f"{reason}{why}", dying_pods.with_command(dying, pod), ProblemCause.POD_NOT_ENDING)
+            return Problem(
+                f"{reason}{why}", dying_pods.with_command(dying, pod), ProblemCause.POD_NOT_ENDING
+            )
     return None
 
 
 def elsewhere(vmi: Object, cluster: Cluster) -> tuple[str, ...] | None:
-    """Return where a VMI could start whose pod does not start for a fault of its node; empty: that cannot be determined.
+    """Return where a VMI could start whose pod does not start for a fault of its node; empty: that
+    cannot be determined.
 
     None: it has none of these faults, or can start nowhere else.
     """
@@ -114,13 +139,21 @@ def elsewhere(vmi: Object, cluster: Cluster) -> tuple[str, ...] | None:
     on = pod.at("spec", "nodeName").text if pod is not None else None
     if pod is None or not on or not pod_starts.fails_on_its_node(pod, cluster):
         return None
-    target = start_doubts.without_broken_nodes(candidates.target(vmi, cluster, moves=False), cluster)
+    target = start_doubts.without_broken_nodes(
+        candidates.target(vmi, cluster, moves=False), cluster
+    )
     certain = target.placement.certain
-    return None if certain is not None and set(certain) <= {on} else tuple(name for name in certain or () if name != on)
+    return (
+        None
+        if certain is not None and set(certain) <= {on}
+        else tuple(name for name in certain or () if name != on)
+    )
 
 
 def after_loss(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return what keeps a VMI from starting also after the loss of its node; None: nothing known."""
+    """Return what keeps a VMI from starting also after the loss of its node; None:
+    nothing known.
+    """
     if vmi.at("status", "phase").text not in vm_states.STARTING_PHASES:
         return None
     held = held_disks.is_held_elsewhere(vmi, unsynchronized(vmi), cluster)
@@ -132,7 +165,8 @@ def refused_again(vmi: Object, cluster: Cluster) -> Problem | None:
 
     None: nothing says so. Its old pod runs on whatever its namespace demands of new ones by now.
     """
-    if not events.last_warning(vmi, "FailedCreate", None, cluster):  # as of most; a state takes longer
+    # as of most; a state takes longer
+    if not events.last_warning(vmi, "FailedCreate", None, cluster):
         return None
     found = vm_states.of(vmi, cluster)
     if found.state is not State.NO_TARGET:
@@ -161,7 +195,11 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
     way = pod_starts.remedy(pod, cluster)
     command = command_of(way)
-    again = f"; to run it before that, cordon {on}, then stop and start the VM" if elsewhere(vmi, cluster) else ""
+    again = (
+        f"; to run it before that, cordon {on}, then stop and start the VM"
+        if elsewhere(vmi, cluster)
+        else ""
+    )
     cause = pod_starts.failure(pod, cluster, brief=True)
     brief = f"{begin}: {cause}" if len(begin) + len(cause) < _BRIEF_TEXT else cause
     remedy = typed(f"{way.removesuffix(f': {command}')}{again}", command)
@@ -179,8 +217,15 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
             reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.words)}"
             short = f"{synchronizer(vmi)}: {refused.words}"
             return Problem(reason, refused.remedy, ProblemCause.NOT_REPORTED, brief=short)
-        reason, brief = (f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF))
-        return Problem(reason, _unsynchronized_remedy(vmi, pod, said, cluster), ProblemCause.NOT_REPORTED, brief=brief)
+        reason, brief = (
+            f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF)
+        )
+        return Problem(
+            reason,
+            _unsynchronized_remedy(vmi, pod, said, cluster),
+            ProblemCause.NOT_REPORTED,
+            brief=brief,
+        )
     entered = clock.instant(migrations.entered(vmi, "Scheduled"))
     handed_over = vmi.at("status", "phase").text == "Scheduled"
     if not handed_over or not vm_states_times.is_older(entered, LAUNCHER_TIMEOUT, cluster):
@@ -188,28 +233,45 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     if pod is not None and pod.condition("Ready")["status"].text != "True":
         return None
     node = vmi.at("status", "nodeName").text or ""
-    late = f"virt-handler on {node} has had its pod for {vm_states_times.age(entered, cluster)} and reports no guest"
-    command = virt_handlers.logs(cluster, node) or kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+    late = (
+        f"virt-handler on {node} has had its pod for {vm_states_times.age(entered, cluster)} and "
+        "reports no guest"
+    )
+    command = virt_handlers.logs(cluster, node) or kubectl(
+        "describe", VMI, vmi.name, vms.namespace_of(vmi)
+    )
     rejected = _rejected(vmi, cluster)
     reason, remedy = (f"{late}: {rejected}", _UPDATE) if rejected else (late, _SEE)
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, command=command)
 
 
 def _unsynchronized_remedy(vmi: Object, pod: Object | None, said: str, cluster: Cluster) -> str:
-    """Return what ends that a controller cannot start a VMI: the log of the component that fails says more."""
+    """Return what ends that a controller cannot start a VMI:
+    the log of the component that fails says more.
+    """
     described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
     if not is_handed_over(vmi):
         known = pod_refusals.remedy(vmi, said, cluster)
         return known or typed("correct what this names, or stop the VM", described)
     node = vmi.at("status", "nodeName").text or ""
     if not said.startswith(_BY_LAUNCHER) and (logs := virt_handlers.logs(cluster, node)):
-        return typed(f"see what virt-handler on {node}, which fails, logs about it, correct that, or stop the VM", logs)
-    logs = shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace) if pod else described
+        return typed(
+            f"see what virt-handler on {node}, which fails, logs about it, correct that, or stop "
+            "the VM",
+            logs,
+        )
+    logs = (
+        shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace)
+        if pod
+        else described
+    )
     return typed("see what its launcher logs about it, correct that, or stop the VM", logs)
 
 
 _BY_LAUNCHER: Final = "server error. command "
-"""How an error begins that the launcher gave to virt-handler (pkg/virt-handler/cmd-client/errors.go)."""
+"""How an error begins that the launcher gave to virt-handler
+(pkg/virt-handler/cmd-client/errors.go).
+"""
 
 
 def unsynchronized(vmi: Object) -> str:
@@ -222,9 +284,11 @@ def unsynchronized(vmi: Object) -> str:
 
 
 def is_handed_over(vmi: Object) -> bool:
-    """Return whether virt-handler writes the condition Synchronized: before, virt-controller does, for lack of a pod.
+    """Return whether virt-handler writes the condition Synchronized: before, virt-controller does,
+    for lack of a pod.
 
-    Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus, :pkg/virt-handler/vm.go.
+    Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus,
+    :pkg/virt-handler/vm.go.
     """
     reason = vmi.condition("Synchronized")["reason"].text or ""
     handed_over = vmi.at("status", "phase").text not in (None, "Pending", "Scheduling")
@@ -243,22 +307,31 @@ def synchronizer(vmi: Object) -> str:
 
 
 _STRICT: Final = Version(1, 36)
-"""Kubernetes validates the format of numbers in custom resources from here on (kubernetes/kubernetes#136582)."""
+"""Kubernetes validates the format of numbers in custom resources from here on
+(kubernetes/kubernetes#136582).
+"""
 _WIDER: Final = Version(1, 8, 4)
-"""KubeVirt declares its checksums as int64 from here on; before, half of all checksums are no valid int32."""
+"""KubeVirt declares its checksums as int64 from here on; before,
+half of all checksums are no valid int32.
+"""
 _SEE: Final = "see what virt-handler logs about it"
 _UPDATE: Final = f"{_SEE}, and update KubeVirt to {_WIDER} or a later release"
 
 
 def _rejected(vmi: Object, cluster: Cluster) -> str:
-    """Return why the API server rejects what virt-handler writes into the status; empty: nothing is known."""
-    release, server = versions.kubevirt_version(cluster), versions.parse_version(cluster.server_version)
+    """Return why the API server rejects what virt-handler writes into the status; empty:
+    nothing is known.
+    """
+    release, server = (
+        versions.kubevirt_version(cluster),
+        versions.parse_version(cluster.server_version),
+    )
     if release is None or server is None or release >= _WIDER or server < _STRICT:
         return ""
     has_image = any(volume["containerDisk"].present for volume in vmi.at("spec", "volumes").items())
     if not has_image and not vmi.at("spec", "domain", "firmware", "kernelBoot").present:
         return ""
     return (
-        f"the API server of Kubernetes {server.major}.{server.minor} rejects most likely the checksum of its container disk, "
-        f"which KubeVirt {release} declares too narrow"
+        f"the API server of Kubernetes {server.major}.{server.minor} rejects most likely the "
+        f"checksum of its container disk, which KubeVirt {release} declares too narrow"
     )

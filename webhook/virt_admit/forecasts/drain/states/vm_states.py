@@ -1,10 +1,13 @@
-"""What each VM of a node is doing now: waiting for a place, copying its memory, arriving, or nothing.
+"""What each VM of a node is doing now: waiting for a place, copying its memory, arriving,
+or nothing.
 
-The first row of ``State`` that fits wins. Names: N is the node, M the newest unfinished migration of the VMI, T the
-target pod of M, S the newest pod of the VMI on N. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/
-migration.go#handleTargetPodCreation #findRunningMigrations #handleMigrationBackoff #handlePendingPodTimeout
-#handleUtilityVolumes #handleVMBackup #processMigrationPhase; :pkg/virt-controller/watch/drain/evacuation/evacuation.go
-#vmisToMigrate; :pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go#admitLauncherPod.
+The first row of ``State`` that fits wins. Names: N is the node, M the newest unfinished migration
+of the VMI, T the target pod of M, S the newest pod of the VMI on N. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/ migration.go#handleTargetPodCreation
+#findRunningMigrations #handleMigrationBackoff #handlePendingPodTimeout #handleUtilityVolumes
+#handleVMBackup #processMigrationPhase; :pkg/virt-controller/watch/drain/evacuation/evacuation.go
+#vmisToMigrate;
+:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go#admitLauncherPod.
 """
 
 from __future__ import annotations
@@ -31,7 +34,14 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
-from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import (
+    expand,
+    migration_failures,
+    migration_timeouts,
+    migrations,
+    vmis,
+    vms,
+)
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
@@ -65,7 +75,9 @@ STARTING_PHASES: Final = frozenset(("Pending", "Scheduling", "Scheduled", "Waiti
 def of(vmi: Object, cluster: Cluster) -> VmState:
     """Return the state of a VMI on its node. Never raises."""
     own = vm_states_motion.own_pods(vmi, cluster)
-    migration = next(reversed([each for each in migrations.own(vmi, cluster) if _is_unfinished(each)]), None)
+    migration = next(
+        reversed([each for each in migrations.own(vmi, cluster) if _is_unfinished(each)]), None
+    )
     found = _without_migration(vmi, own, cluster)
     if found is None:
         found = (
@@ -79,16 +91,33 @@ def of(vmi: Object, cluster: Cluster) -> VmState:
     attempts = max(len(failures), len(migrations.failed_in_a_row(vmi, cluster)))
     flags = tuple(_flags(vmi, migration, cluster))
     target = _node(found.target, cluster)
-    silent = found.state in PLACED and target is not None and bool(node_health.silence(target, cluster))
-    return replace(found, flags=flags, attempts=attempts, failure=failures[-1] if failures else None, silent=silent)
+    silent = (
+        found.state in PLACED and target is not None and bool(node_health.silence(target, cluster))
+    )
+    return replace(
+        found,
+        flags=flags,
+        attempts=attempts,
+        failure=failures[-1] if failures else None,
+        silent=silent,
+    )
 
 
 def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
-    """Yield the VMIs of other nodes that arrive on a node, or have a pod there that has not ended."""
+    """Yield the VMIs of other nodes that arrive on a node,
+    or have a pod there that has not ended.
+    """
     groups = vm_states_motion.motion(cluster)
     for vmi in groups.arriving.get(node, ()):
         found = of(vmi, cluster)
-        yield vmi, replace(found, flags=(*found.flags, Flag.ARRIVING), source=vmi.at("status", "nodeName").text or "")
+        yield (
+            vmi,
+            replace(
+                found,
+                flags=(*found.flags, Flag.ARRIVING),
+                source=vmi.at("status", "nodeName").text or "",
+            ),
+        )
     for vmi in groups.left.get(node, ()):
         yield vmi, _arrived(vmi, node, cluster)
     yield from ((vmi, of(vmi, cluster)) for vmi in groups.stranded.get(node, ()))
@@ -103,24 +132,31 @@ def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:
     own = filter(vm_states_motion.lives, vm_states_motion.pods(vmi, cluster))
     jobs = {pod.labels.get(MIGRATION_JOB) for pod in own} - {None}
     known = {each.metadata["uid"].text for each in migrations.of_vmi(vmi, cluster)}
-    shown = bool(jobs - known) or found.state is State.STALE_MARK  # a migration would remove the mark
+    # a migration would remove the mark
+    shown = bool(jobs - known) or found.state is State.STALE_MARK
     return gather(migrations.unfinished(vmi, cluster))[1] if shown else ""
 
 
 def _unread_pods(cluster: Cluster) -> Callable[[str], str]:
-    """Return what could not be read if more pods may exist in a namespace, which is listed once for all of its VMs."""
+    """Return what could not be read if more pods may exist in a namespace,
+    which is listed once for all of its VMs.
+    """
     return functools.cache(lambda namespace: gather(cluster.list(POD, namespace))[1])
 
 
 def _arrived(vmi: Object, node: str, cluster: Cluster) -> VmState:
-    """Return the state of a VMI for a node that it has left: a migration from where it is now does not count there."""
+    """Return the state of a VMI for a node that it has left:
+    a migration from where it is now does not count there.
+    """
     found, here = of(vmi, cluster), vmi.at("status", "nodeName").text or ""
     if found.migration is not None and vm_states_motion.source(vmi, found.migration) != node:
         found = AT_REST
     own = vm_states_motion.own_pods(vmi, cluster)
     both = [pod for pod in own if pod.at("spec", "nodeName").text in (node, here)]
     stays = vm_states_migrating.two_pods(vmi, both, cluster)
-    left = replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None, late=False)
+    left = replace(
+        found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None, late=False
+    )
     return left if stays is None else replace(left, detail=stays.detail, late=stays.late)
 
 
@@ -140,12 +176,18 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
         return VmState(State.GONE)
     node, phase = vmi.at("status", "nodeName").text or "", vmi.at("status", "phase").text
     here = [pod for pod in own if pod.at("spec", "nodeName").text == node]
-    if here and not vm_states_motion.lives(here[-1]) and not any(vm_states_motion.lives(pod) for pod in own):
+    if (
+        here
+        and not vm_states_motion.lives(here[-1])
+        and not any(vm_states_motion.lives(pod) for pod in own)
+    ):
         return VmState(State.ENDED)
     if vmi.deleted:
         since = clock.instant(vmi.metadata["deletionTimestamp"].text)
         grace = timedelta(seconds=vmis.grace_seconds(vmi))
-        return VmState(State.STOPPING, since=since, until=vm_states_times.after(since, grace, cluster))
+        return VmState(
+            State.STOPPING, since=since, until=vm_states_times.after(since, grace, cluster)
+        )
     reported = vmi.condition("LiveMigratable")
     if phase in STARTING_PHASES or (phase == "Running" and not reported.present):
         return VmState(State.STARTING, since=_entered(vmi, phase))
@@ -165,7 +207,9 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
 
 
 def _refused_since(vmi: Object, node: str, cluster: Cluster) -> datetime | None:
-    """Return since when the eviction of a VMI is refused, on a node that is drained not before that; None: not known."""
+    """Return since when the eviction of a VMI is refused, on a node that is drained not before
+    that; None: not known.
+    """
     on, eviction = _node(node, cluster), vmi.condition("EvictionRequested")
     taints = on.at("spec", "taints").items() if on is not None else ()
     key = migration_limits.drain_taint(cluster)
@@ -200,16 +244,31 @@ def _unstarted(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState:
     two = vm_states_migrating.two_pods(vmi, own, cluster)
     if not (marked or tainted):
         return two or AT_REST
-    since = clock.instant(vmi.condition("EvictionRequested")["lastTransitionTime"].text) if marked else None
-    full = vm_states_queue.places(vmi, node, cluster) if vm_states_queue.before_migrations(cluster) else None
+    since = (
+        clock.instant(vmi.condition("EvictionRequested")["lastTransitionTime"].text)
+        if marked
+        else None
+    )
+    full = (
+        vm_states_queue.places(vmi, node, cluster)
+        if vm_states_queue.before_migrations(cluster)
+        else None
+    )
     if full is None and two is not None:
         return two
-    found = VmState(State.MARKED, since=since, late=vm_states_times.is_older(since, timedelta(seconds=60), cluster))
+    found = VmState(
+        State.MARKED,
+        since=since,
+        late=vm_states_times.is_older(since, timedelta(seconds=60), cluster),
+    )
     return found if full is None else replace(full, state=State.MARKED, since=since)
 
 
 def _migrates(vmi: Object, cluster: Cluster) -> bool:
-    return vmis.migratable(vmi) is True and _strategy(vmi, cluster) in ("LiveMigrate", "LiveMigrateIfPossible")
+    return vmis.migratable(vmi) is True and _strategy(vmi, cluster) in (
+        "LiveMigrate",
+        "LiveMigrateIfPossible",
+    )
 
 
 def _flags(vmi: Object, migration: Object | None, cluster: Cluster) -> Iterator[Flag]:
@@ -239,4 +298,6 @@ def _is_tainted(name: str, cluster: Cluster) -> bool:
     node = _node(name, cluster)
     taints = node.at("spec", "taints").items() if node is not None else ()
     key = migration_limits.drain_taint(cluster)
-    return any(taint["key"].text == key and taint["effect"].text == "NoSchedule" for taint in taints)
+    return any(
+        taint["key"].text == key and taint["effect"].text == "NoSchedule" for taint in taints
+    )

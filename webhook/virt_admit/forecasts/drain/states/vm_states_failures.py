@@ -15,7 +15,13 @@ from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import (
+    migration_failures,
+    migration_timeouts,
+    migrations,
+    vmis,
+    vms,
+)
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 from virt_admit.model.messages import count, cut_middle, names, sentence
@@ -23,23 +29,37 @@ from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import MEMORY, show
 
 
-def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
+def repeats(
+    vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster
+) -> Ruling | None:
     """Return why the next migration fails like the last ones; None: it may succeed."""
     if found.state in (State.POST_COPY, State.PAUSED, State.NOT_CLOSED, State.ARRIVED):
         return None
     impossible = migration_failures.impossible_targets(vmi, cluster)
-    if impossible and found.target not in (set(target.placement.candidates) | {found.target or "-"}) - set(impossible):
+    if impossible and found.target not in (
+        set(target.placement.candidates) | {found.target or "-"}
+    ) - set(impossible):
         open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
-        tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
+        tries = sum(
+            each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster)
+        )
         launcher = launcher_changes.of_cpu(vmi, cluster)
         everywhere = len(impossible) == 1 or launcher or of_devices(vmi, cluster)
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and everywhere):
             if launcher or is_of_launcher(vmi, cluster):
                 return _since_update(vmi, impossible, cluster)
             untried = sorted(open_nodes - set(impossible)) if not of_devices(vmi, cluster) else []
-            where = f"on each node tried so far, not yet {names(untried)}" if untried else "on every node"
+            where = (
+                f"on each node tried so far, not yet {names(untried)}"
+                if untried
+                else "on every node"
+            )
             reason = f"migrations fail {where}: {_pairs(impossible)}"
-            remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else pair_remedy(impossible.values())
+            remedy = (
+                _device_remedy(vmi)
+                if of_devices(vmi, cluster)
+                else pair_remedy(impossible.values())
+            )
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
     return of_load(vmi, cluster)
 
@@ -55,41 +75,59 @@ def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
         limit = migration_timeouts.seconds(vmi, settings)
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
         if loads > 1:
-            reason = f"its last {loads} migrations were cancelled{after}: timed out{_why(vmi, settings, limit)}"
-            return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS)
+            reason = (
+                f"its last {loads} migrations were cancelled{after}: timed "
+                f"out{_why(vmi, settings, limit)}"
+            )
+            return Ruling(
+                StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS
+            )
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
         return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
     return None
 
 
-def _without_progress(vmi: Object, text: str, times: int, settings: MigrationSettings | None) -> Ruling:
+def _without_progress(
+    vmi: Object, text: str, times: int, settings: MigrationSettings | None
+) -> Ruling:
     """Return that the last migrations made no progress: the guest writes as fast as they copy."""
     limit = (
-        f" (bandwidthPerMigration {show(MEMORY, int(settings.bandwidth))})" if settings and settings.bandwidth else ""
+        f" (bandwidthPerMigration {show(MEMORY, int(settings.bandwidth))})"
+        if settings and settings.bandwidth
+        else ""
     )
     if times >= migrations.RETRY_LOOP:  # else the network may have failed for a moment
         reason = f"its last {times} migrations were aborted, so will the next: {text}{limit}"
-        return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS)
+        return Ruling(
+            StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS
+        )
     which = "migration was" if times == 1 else f"{times} migrations were"
     reason = f"its last {which} aborted, and so may the next: {text}{limit}"
     return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
 
 
 def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> Ruling:
-    """Return that migrations fail since the launcher was updated, on nodes that have the same CPU, or for its devices."""
+    """Return that migrations fail since the launcher was updated, on nodes that have the same CPU,
+    or for its devices.
+    """
     said = cut_middle("; ".join(dict.fromkeys(impossible.values())), 200)
     tried = names(sorted(impossible))
     reason = (
-        f"since the update of KubeVirt each migration {launcher_changes.words(vmi, cluster)} fails, on any node (tried: "
-        f"{tried}): {said}"
+        f"since the update of KubeVirt each migration {launcher_changes.words(vmi, cluster)} "
+        f"fails, on any node (tried: {tried}): {said}"
     )
     remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else CPU_LAUNCHER_REMEDY
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
 
 
 def _why(vmi: Object, settings: MigrationSettings | None, limit: int | None) -> str:
-    """Return why migrations reach their deadline again and again, where that was enough to copy the memory repeatedly."""
-    size, per_second = migration_timeouts.size(vmi), settings.bandwidth if settings is not None else 0
+    """Return why migrations reach their deadline again and again,
+    where that was enough to copy the memory repeatedly.
+    """
+    size, per_second = (
+        migration_timeouts.size(vmi),
+        settings.bandwidth if settings is not None else 0,
+    )
     if settings is None or not limit or not size or migration_timeouts.moves_volumes(vmi):
         return ""
     times = int(limit * (per_second or vm_states_times.SLOW) / size)
@@ -97,7 +135,10 @@ def _why(vmi: Object, settings: MigrationSettings | None, limit: int | None) -> 
         return ""
     off = "" if settings.auto_converge else ", and allowAutoConverge is off"
     at = "the bandwidth limit" if per_second else "1 Gbit/s"
-    return f", although its memory could be copied {times} times at {at}: it is written faster than it is copied{off}"
+    return (
+        f", although its memory could be copied {times} times at {at}: it is written faster than "
+        f"it is copied{off}"
+    )
 
 
 _SEVERAL: Final = 2
@@ -106,53 +147,78 @@ _SEVERAL: Final = 2
 
 PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
 SIZE_REMEDY: Final = (
-    "provide destination claims of at least the size of the disks, or set the former claims in the VM again"
+    "provide destination claims of at least the size of the disks, or set the former claims in the "
+    "VM again"
 )
 RESTART_REMEDY: Final = "restart the VM"
 """How remedies begin that a restart completes."""
 _DEVICE_REMEDY: Final = (
-    f"{RESTART_REMEDY}, and give all nodes the same kernel and firmware if its migrations fail again"
+    f"{RESTART_REMEDY}, and give all nodes the same kernel and firmware if its migrations fail "
+    "again"
 )
-_LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
-CPU_LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY} when that suits: its CPU settings can stay, and no retry helps"
+_LAUNCHER_REMEDY: Final = (
+    f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
+)
+CPU_LAUNCHER_REMEDY: Final = (
+    f"{RESTART_REMEDY} when that suits: its CPU settings can stay, and no retry helps"
+)
 POST_COPY: Final = (
-    "or, as a decision, set allowPostCopy with allowWorkloadDisruption (the loss of a node then ends the guest)"
+    "or, as a decision, set allowPostCopy with allowWorkloadDisruption (the loss of a node then "
+    "ends the guest)"
 )
 LOWER_LOAD: Final = "or lower its load"
 """How remedies end against a guest that writes memory faster than it is copied."""
-POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
-VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
+POST_COPY_REMEDY: Final = (
+    "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
+)
+VOLUME_REMEDY: Final = (
+    "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
+)
 
 
 def pair_remedy(texts: Iterable[str]) -> str:
-    """Return what helps against failures that every repetition between two nodes has: none of them is about the node
-    if the new claim of a disk is too small."""
+    """Return what helps against failures that every repetition between two nodes has: none of them
+    is about the node if the new claim of a disk is too small.
+    """
     if any(map(migration_failures.is_of_devices, texts := tuple(texts))):
         return _DEVICE_REMEDY
-    return SIZE_REMEDY if all("destination volume" in text.lower() for text in texts) else PAIR_REMEDY
+    return (
+        SIZE_REMEDY if all("destination volume" in text.lower() for text in texts) else PAIR_REMEDY
+    )
 
 
 def _device_remedy(vmi: Object) -> str:
-    """Return what helps against devices that QEMU of no other node takes: they stay as long as the guest runs."""
+    """Return what helps against devices that QEMU of no other node takes:
+    they stay as long as the guest runs.
+    """
     return _LAUNCHER_REMEDY if vmis.OUTDATED in vmi.labels else _DEVICE_REMEDY
 
 
 def is_of_launcher(vmi: Object, cluster: Cluster) -> bool:
-    """Whether the migrations of a VMI fail because its virt-launcher is older than KubeVirt, so that a restart helps."""
-    return vmis.OUTDATED in vmi.labels and (of_devices(vmi, cluster) or launcher_changes.of_cpu(vmi, cluster))
+    """Whether the migrations of a VMI fail because its virt-launcher is older than KubeVirt, so
+    that a restart helps.
+    """
+    return vmis.OUTDATED in vmi.labels and (
+        of_devices(vmi, cluster) or launcher_changes.of_cpu(vmi, cluster)
+    )
 
 
 def of_devices(vmi: Object, cluster: Cluster) -> bool:
-    """Whether each migration of a VMI since its last success failed because QEMU cannot take its devices.
+    """Whether each migration of a VMI since its last success failed because QEMU cannot take its
+    devices.
 
-    They depend on the QEMU that started the guest. All nodes run the same one, so the next node refuses them too.
+    They depend on the QEMU that started the guest. All nodes run the same one, so the next node
+    refuses them too.
     """
     failed = migration_failures.in_a_row(vmi, cluster)
     return bool(failed) and all(migration_failures.is_of_devices(each.text) for each in failed)
 
 
-def load_remedy(vmi: Object, settings: MigrationSettings | None, *, last_resort: bool = True) -> str:
-    """Return what helps against a migration that times out: one that copies volumes needs the time, not less load.
+def load_remedy(
+    vmi: Object, settings: MigrationSettings | None, *, last_resort: bool = True
+) -> str:
+    """Return what helps against a migration that times out: one that copies volumes needs the time,
+    not less load.
 
     ``last_resort``: whether to name post-copy, which needs a decision.
     """
@@ -160,54 +226,89 @@ def load_remedy(vmi: Object, settings: MigrationSettings | None, *, last_resort:
         return VOLUME_REMEDY
     on = [] if settings is not None and settings.auto_converge else ["set allowAutoConverge"]
     limited = settings is not None and settings.bandwidth
-    wider = "raise bandwidthPerMigration" if limited else "give migrations more bandwidth on a network of their own"
+    wider = (
+        "raise bandwidthPerMigration"
+        if limited
+        else "give migrations more bandwidth on a network of their own"
+    )
     # without the second one the first has no effect (rule migration-post-copy-inert)
     post_copy = settings is not None and settings.post_copy and settings.disruption
-    return ", ".join((*on, wider, LOWER_LOAD, *([POST_COPY] if last_resort and not post_copy else [])))
+    return ", ".join(
+        (*on, wider, LOWER_LOAD, *([POST_COPY] if last_resort and not post_copy else []))
+    )
 
 
 _REMEDIES: Final = (
     (
-        (migration_failures.USERFAULTFD,),  # kubevirt#17780, user-guide#1004: kernels forbid it since 5.11
+        # kubevirt#17780, user-guide#1004: kernels forbid it since 5.11
+        (migration_failures.USERFAULTFD,),
         POST_COPY_REMEDY,
     ),
-    (("no space left", "disk quota", "nospace"), "free space on the target node or in the storage of its claims"),
+    (
+        ("no space left", "disk quota", "nospace"),
+        "free space on the target node or in the storage of its claims",
+    ),
     (
         ("failed to lock", 'write" lock', "'write' lock", "cannot acquire"),
         "end the other process that has the disk open",
     ),
     (
-        ("connection refused", "connection reset", "no route", "timed out", "unable to connect", "tls", "certificate"),
+        (
+            "connection refused",
+            "connection reset",
+            "no route",
+            "timed out",
+            "unable to connect",
+            "tls",
+            "certificate",
+        ),
         "repair the migration network and virt-handler on both nodes",
     ),
-    (("permission denied", "operation not permitted", "selinux"), "repair the access to its disks on the target node"),
+    (
+        ("permission denied", "operation not permitted", "selinux"),
+        "repair the access to its disks on the target node",
+    ),
     (
         ("out of memory", "oom", "cannot allocate memory", "cannot set up guest memory"),
         "free memory on the target node",
     ),
-    (("cannot access", "no such file", "not found", "does not exist"), "provide what it needs on the target node"),
+    (
+        ("cannot access", "no such file", "not found", "does not exist"),
+        "provide what it needs on the target node",
+    ),
     (("unschedulable", "pending"), "let kube-scheduler place its target pod"),
     (("target pod",), "repair what ends its target pods, as their logs and events say"),
     (("without shared storage",), "move its disks to storage that both nodes share"),
     (("argument unsupported",), "install a virt-launcher whose libvirt knows that parameter"),
-    (("unsupported configuration", "not supported", "unsafe"), "remove the device or feature that QEMU cannot migrate"),
+    (
+        ("unsupported configuration", "not supported", "unsafe"),
+        "remove the device or feature that QEMU cannot migrate",
+    ),
     (("aborted", "cancel"), "see who cancelled it, or give migrations more time"),
 )
 """What repairs a failure, by words of libvirt and QEMU. The first one that fits."""
 
 
 def remedy(text: str) -> str:
-    """Return what repairs the failure of a migration that may succeed later, from the reason that KubeVirt gives."""
+    """Return what repairs the failure of a migration that may succeed later,
+    from the reason that KubeVirt gives.
+    """
     lower = text.lower()
     found = (repair for words, repair in _REMEDIES if any(word in lower for word in words))
     return f"{next(found, 'remove the cause that its events name')}, and see the last one"
 
 
 def failing(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the next migration fails like the last ones, which a repetition might have repaired; None: it may not."""
+    """Return why the next migration fails like the last ones, which a repetition might have
+    repaired; None: it may not.
+    """
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
-    if moment and migration_failures.is_of_post_copy(moment[-1]) and not migration_timeouts.may_post_copy(vmi, cluster):
+    if (
+        moment
+        and migration_failures.is_of_post_copy(moment[-1])
+        and not migration_timeouts.may_post_copy(vmi, cluster)
+    ):
         return None  # the setting was changed since
     if len(moment) < migrations.RETRY_LOOP:
         return None
@@ -216,7 +317,10 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     targets = {each.target for each in failed}
     only = targets.pop() if len(targets) == 1 else ""
     where = f", each to {only}" if only else ""
-    reason = f"its last {len(failed)} migrations failed{where}, so will the next{f': {words}' if words else ''}"
+    reason = (
+        f"its last {len(failed)} migrations failed{where}, so will the "
+        f"next{f': {words}' if words else ''}"
+    )
     if only and only == vmi.at("status", "nodeName").text:
         return _placed_on_its_own_node(vmi, only, reason)
     name = moment[-1].migration
@@ -226,10 +330,17 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
-    """Return that the scheduler of a VMI ignores the anti-affinity of target pods to their source (kubevirt#18946)."""
+    """Return that the scheduler of a VMI ignores the anti-affinity of target pods to their source
+    (kubevirt#18946).
+    """
     scheduler = vmi.at("spec", "schedulerName").text or "default-scheduler"
-    why = f"{reason}: {scheduler} puts its target pod on {node}, where the VM runs, against its required anti-affinity"
-    return Problem(why, vm_states_targets.own_node_remedy(vmi, scheduler), ProblemCause.MIGRATION_FAILS)
+    why = (
+        f"{reason}: {scheduler} puts its target pod on {node}, where the VM runs, against its "
+        "required anti-affinity"
+    )
+    return Problem(
+        why, vm_states_targets.own_node_remedy(vmi, scheduler), ProblemCause.MIGRATION_FAILS
+    )
 
 
 def _pairs(impossible: dict[str, str]) -> str:
@@ -237,12 +348,17 @@ def _pairs(impossible: dict[str, str]) -> str:
     for node, text in sorted(impossible.items()):
         nodes.setdefault(pair_words(text), []).append(node)
     width = 120 if len(nodes) > 1 else 200
-    return "; ".join(f"{names(some)}: {cut_middle(text, width)}" for text, some in list(nodes.items())[:3])
+    return "; ".join(
+        f"{names(some)}: {cut_middle(text, width)}" for text, some in list(nodes.items())[:3]
+    )
 
 
 def pair_words(text: str) -> str:
     """Return what a node lacks or has too much, instead of libvirt's sentence."""
-    for libvirt, words in (("missing features: ", "it lacks "), ("extra features: ", "the guest must not have ")):
+    for libvirt, words in (
+        ("missing features: ", "it lacks "),
+        ("extra features: ", "the guest must not have "),
+    ):
         _, found, features = text.partition(libvirt)
         if found:
             return f"{words}{features}"
@@ -250,7 +366,9 @@ def pair_words(text: str) -> str:
 
 
 def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> SchedulingTarget:
-    """Return where a VMI could migrate, without the nodes on which its migration failed for a reason that stays."""
+    """Return where a VMI could migrate, without the nodes on which its migration failed for a
+    reason that stays.
+    """
     impossible = migration_failures.impossible_targets(vmi, cluster)
     if not impossible:
         return target
@@ -258,7 +376,8 @@ def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) 
     judged = {
         **target.placement.judged,
         **{
-            node: f"its migration failed: {text if launcher else pair_words(text)}" for node, text in impossible.items()
+            node: f"its migration failed: {text if launcher else pair_words(text)}"
+            for node, text in impossible.items()
         },
     }
     return target._replace(placement=replace(target.placement, judged=judged))
@@ -268,7 +387,9 @@ _LONG: Final = timedelta(hours=2)
 
 
 def long_migration(vmi: Object, cluster: Cluster) -> str:
-    """Return how long a migration of the VMI can last before KubeVirt cancels it, if that is hours; else empty."""
+    """Return how long a migration of the VMI can last before KubeVirt cancels it, if that is hours;
+    else empty.
+    """
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster)
     if settings is None or settings.ends_at_deadline:
         return ""
@@ -276,14 +397,19 @@ def long_migration(vmi: Object, cluster: Cluster) -> str:
     stuck = ", also without progress (progressTimeout 0)" if not settings.progress else ""
     if limit is None:
         endless = not settings.completion and not settings.progress
-        return f"a migration of {vmi.full_name} never ends if its guest is busy{stuck}" if endless else ""
+        return (
+            f"a migration of {vmi.full_name} never ends if its guest is busy{stuck}"
+            if endless
+            else ""
+        )
     if timedelta(seconds=limit) < _LONG and settings.progress:
         return ""
     last = duration(timedelta(seconds=limit))
     size = -(-migration_timeouts.size(vmi) // migration_timeouts.GB)
     why = f"completionTimeoutPerGiB {settings.completion} × {size} GB"
     return (
-        f"a migration of {vmi.full_name} with a busy guest lasts {last}{stuck}, then is cancelled and repeated: {why}"
+        f"a migration of {vmi.full_name} with a busy guest lasts {last}{stuck}, then is cancelled "
+        f"and repeated: {why}"
     )
 
 

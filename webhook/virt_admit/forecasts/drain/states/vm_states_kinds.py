@@ -70,7 +70,9 @@ PLACED: Final = frozenset(
 """States in which another node has room for the VM already: its target pod holds it."""
 
 
-_RUNS_THERE: Final = frozenset((State.TARGET_NOT_READY, State.PREPARING, State.RUNNING, State.PAUSED, State.POST_COPY))
+_RUNS_THERE: Final = frozenset(
+    (State.TARGET_NOT_READY, State.PREPARING, State.RUNNING, State.PAUSED, State.POST_COPY)
+)
 """Those in which the target pod runs, wherever that is."""
 
 
@@ -136,7 +138,9 @@ class StateEffect(enum.IntEnum):
 
 
 class Ruling(NamedTuple):
-    """What a state means for a drain, with the sentence about it and the remedy (empty: none needed)."""
+    """What a state means for a drain, with the sentence about it and the remedy (empty:
+    none needed).
+    """
 
     effect: StateEffect
     reason: str

@@ -1,7 +1,9 @@
-"""What it means for a drain that a VM has two pods: the guest has left one of them, and that one does not end.
+"""What it means for a drain that a VM has two pods: the guest has left one of them,
+and that one does not end.
 
-A migration that has succeeded tells which one. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
-#handleTargetPodCreation; :pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go#admitLauncherPod.
+A migration that has succeeded tells which one. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go #handleTargetPodCreation;
+:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go#admitLauncherPod.
 """
 
 from __future__ import annotations
@@ -23,11 +25,22 @@ _SECOND: Final = "a second guest, and two guests on one disk destroy its data"
 
 
 def two_pods(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
-    """Return what it means for the node of a VMI that another pod of it has not ended: no migration starts."""
+    """Return what it means for the node of a VMI that another pod of it has not ended:
+    no migration starts.
+    """
     left = left_pods.of_vmi(vmi, cluster)
     if left is not None and left.pod.name == found.detail:
-        waits = f"migration {found.migration.name} waits" if found.migration is not None else "cannot migrate"
-        return Ruling(StateEffect.BLOCKS, f"{waits}, as {left.reason}", left.remedy, ProblemCause.POD_NOT_ENDING)
+        waits = (
+            f"migration {found.migration.name} waits"
+            if found.migration is not None
+            else "cannot migrate"
+        )
+        return Ruling(
+            StateEffect.BLOCKS,
+            f"{waits}, as {left.reason}",
+            left.remedy,
+            ProblemCause.POD_NOT_ENDING,
+        )
     if (stale := left_pods.stale(vmi, cluster)) is not None and stale.pod.name == found.detail:
         return Ruling(StateEffect.BLOCKS, stale.reason, stale.remedy, ProblemCause.POD_NOT_ENDING)
     reason = f"waits until its other pod {found.detail} has ended"
@@ -38,14 +51,17 @@ def two_pods(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
         dying = dying_pods.of_pod(pod, cluster)
         words, ways = f"{reason}, but {dying.why}{dying.keeps}", dying_pods.with_command(dying, pod)
         return Ruling(StateEffect.BLOCKS, words, ways, ProblemCause.POD_NOT_ENDING)
-    remedy = typed("see why it does not end", kubectl("describe", POD, found.detail, vms.namespace_of(vmi)))
+    remedy = typed(
+        "see why it does not end", kubectl("describe", POD, found.detail, vms.namespace_of(vmi))
+    )
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.POD_NOT_ENDING)
 
 
 def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the old pod of a VM that has left is still there.
 
-    KubeVirt refuses its eviction where the guest migrates (pod-eviction-admitter.go#admitLauncherPod), else it ends the guest.
+    KubeVirt refuses its eviction where the guest migrates
+    (pod-eviction-admitter.go#admitLauncherPod), else it ends the guest.
     """
     left = f"has left for {found.target}"
     if not found.late:
@@ -56,19 +72,33 @@ def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     pod = other_pod(vmi, found.detail, cluster)
     source = pod.at("spec", "nodeName").text if pod is not None else None
     described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
-    if ready["status"].text != "False" and pod is not None and dying_pods.target(vmi, source or "-"):
+    if (
+        ready["status"].text != "False"
+        and pod is not None
+        and dying_pods.target(vmi, source or "-")
+    ):
         reason = f"{left}, where its guest runs since its migration has succeeded, but {stays}"
         if pod.deleted:
             dying = dying_pods.of_pod(pod, cluster)
-            return Ruling(StateEffect.BLOCKS, f"{reason}: {dying.why}", dying_pods.with_command(dying, pod))
+            return Ruling(
+                StateEffect.BLOCKS, f"{reason}: {dying.why}", dying_pods.with_command(dying, pod)
+            )
         shown = kubectl("describe", POD, pod.name, pod.namespace)
         stale = left_pods.stale(vmi, cluster)
-        remedy = stale.remedy if stale is not None else typed("see which of its containers still runs", shown)
+        remedy = (
+            stale.remedy
+            if stale is not None
+            else typed("see which of its containers still runs", shown)
+        )
         return Ruling(StateEffect.UNKNOWN, reason, remedy)
     holds = (
-        f"the only guest, as its VMI is not Ready ({cut(said, 120)})" if ready["status"].text == "False" else _SECOND
+        f"the only guest, as its VMI is not Ready ({cut(said, 120)})"
+        if ready["status"].text == "False"
+        else _SECOND
     )
-    remedy = typed("find out which of both pods runs the guest before this node is drained", described)
+    remedy = typed(
+        "find out which of both pods runs the guest before this node is drained", described
+    )
     return Ruling(StateEffect.UNKNOWN, f"{left}, but {stays}: it may run {holds}", remedy)
 
 

@@ -1,7 +1,8 @@
 """The state of a VMI that has an unfinished migration, or waits for one.
 
-M is the migration, T its target pod. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
-#handleTargetPodCreation #findRunningMigrations #handleMigrationBackoff #handlePendingPodTimeout #handleUtilityVolumes
+M is the migration, T its target pod. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go #handleTargetPodCreation
+#findRunningMigrations #handleMigrationBackoff #handlePendingPodTimeout #handleUtilityVolumes
 #handleVMBackup #processMigrationPhase.
 """
 
@@ -13,7 +14,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue, vm_states_targets, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    vm_states_motion,
+    vm_states_queue,
+    vm_states_targets,
+    vm_states_times,
+)
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -41,7 +47,8 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     to = vm_states_motion.target_node(vmi, migration, target)
     base = VmState(
         migration=migration,
-        target=to if to != vmi.at("status", "nodeName").text else "",  # where it is already, it needs room elsewhere
+        # where it is already, it needs room elsewhere
+        target=to if to != vmi.at("status", "nodeName").text else "",
         since=_phase_since(migration, created),
     )
     if _is_decentralized(migration, phase):
@@ -63,8 +70,12 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     return replace(base, state=State.TARGET_PENDING)
 
 
-def _ended(vmi: Object, migration: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
-    """Return the state of a VMI whose migration has ended and is still open: KubeVirt closes it in a moment."""
+def _ended(
+    vmi: Object, migration: Object, state: Field, base: VmState, cluster: Cluster
+) -> VmState:
+    """Return the state of a VMI whose migration has ended and is still open:
+    KubeVirt closes it in a moment.
+    """
     end = vm_states_times.stamp_of(state, "end")
     late = vm_states_times.is_older(end, timedelta(minutes=5), cluster)
     if vm_states_motion.has_failed(state) and not late:
@@ -76,7 +87,9 @@ def _ended(vmi: Object, migration: Object, state: Field, base: VmState, cluster:
             return replace(stays, state=State.STILL)
         pause = vm_states_times.pause(len(migrations.failed_in_a_row(vmi, cluster)) + 1)
         return replace(stays, state=State.BACKOFF, until=vm_states_times.after(end, pause, cluster))
-    return replace(base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late)
+    return replace(
+        base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late
+    )
 
 
 def _aborting(migration: Object, base: VmState, cluster: Cluster) -> VmState:
@@ -104,18 +117,24 @@ def _open_conditions(vmi: Object) -> list[str]:
 
 
 def _phase_since(migration: Object, created: datetime | None) -> datetime | None:
-    return clock.instant(migrations.entered(migration, migration.at("status", "phase").text or "")) or created
+    return (
+        clock.instant(migrations.entered(migration, migration.at("status", "phase").text or ""))
+        or created
+    )
 
 
 def two_pods(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | None:
-    """Return that a VMI without a target pod has two pods; the guest runs in the one on the VMI's node."""
+    """Return that a VMI without a target pod has two pods;
+    the guest runs in the one on the VMI's node.
+    """
     living = [pod for pod in own if vm_states_motion.lives(pod)]
     if len(living) < 2:
         return None
     here = vmi.at("status", "nodeName").text
     other = next((pod for pod in living if pod.at("spec", "nodeName").text != here), living[0])
     begun = clock.instant(living[-1].metadata["creationTimestamp"].text)
-    moved = vm_states_times.stamp_of(vmi.at("status", "migrationState"), "end")  # both pods live until then
+    # both pods live until then
+    moved = vm_states_times.stamp_of(vmi.at("status", "migrationState"), "end")
     ending = clock.instant(other.metadata["deletionTimestamp"].text)
     since = ending or max(filter(None, (begun, moved)), default=None)
     return VmState(
@@ -126,7 +145,9 @@ def two_pods(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | 
     )
 
 
-def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: VmState, cluster: Cluster) -> VmState:
+def _before_target(
+    vmi: Object, migration: Object, own: Sequence[Object], base: VmState, cluster: Cluster
+) -> VmState:
     two = two_pods(vmi, own, cluster)
     if two is not None:
         return replace(two, migration=migration)
@@ -137,9 +158,15 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
     for kind, state in _BLOCKED.items():
         if migrations.condition_is_true(migration, kind):
             condition = migration.condition(kind)
-            found = replace(base, state=state, detail=condition["message"].text or condition["reason"].text or "")
+            found = replace(
+                base,
+                state=state,
+                detail=condition["message"].text or condition["reason"].text or "",
+            )
             if state is State.BLOCKED_BY_VOLUME:
-                wait = _timeout(migration, _UTILITY_TIMEOUT, migration_limits.utility_volumes_timeout(cluster))
+                wait = _timeout(
+                    migration, _UTILITY_TIMEOUT, migration_limits.utility_volumes_timeout(cluster)
+                )
                 return replace(found, until=vm_states_times.after(base.since, wait, cluster))
             return found
     full = vm_states_queue.places(vmi, vm_states_motion.source(vmi, migration), cluster)
@@ -148,7 +175,9 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
         return replace(queued, target=base.target)
     begun = max(base.since, waits) if base.since is not None and waits is not None else base.since
     if (
-        vm_states_times.is_older(_place_free_since(vmi, begun, cluster), timedelta(seconds=60), cluster)
+        vm_states_times.is_older(
+            _place_free_since(vmi, begun, cluster), timedelta(seconds=60), cluster
+        )
         and vm_states_motion.motion(cluster).pods_complete
     ):
         return replace(base, state=State.NO_TARGET)
@@ -156,7 +185,9 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
 
 
 def _place_free_since(vmi: Object, since: datetime | None, cluster: Cluster) -> datetime | None:
-    """Return since when a migration that could start at ``since`` has had a free place: others held them before."""
+    """Return since when a migration that could start at ``since`` has had a free place:
+    others held them before.
+    """
     if since is None:
         return None
     ends = cluster.cached(_ends)
@@ -165,7 +196,9 @@ def _place_free_since(vmi: Object, since: datetime | None, cluster: Cluster) -> 
 
 
 def _full_until(ends: Mapping[str, Sequence[datetime]], cluster: Cluster) -> datetime | None:
-    """Return when all places of the cluster were taken last, at the latest; None: not known, or long ago."""
+    """Return when all places of the cluster were taken last, at the latest; None: not known,
+    or long ago.
+    """
     try:
         limit = cluster.cached(parallel_migrations.limits).cluster
     except Unseen:
@@ -180,49 +213,78 @@ def _full_until(ends: Mapping[str, Sequence[datetime]], cluster: Cluster) -> dat
 def _ends(cluster: Cluster) -> dict[str, list[datetime]]:
     """Return when the migrations away from each node ended, the newest first."""
     found: dict[str, list[datetime]] = {}
-    where = {(vms.namespace_of(vmi), vmi.name): vmi.at("status", "nodeName").text for vmi in cluster.known(VMI)}
+    where = {
+        (vms.namespace_of(vmi), vmi.name): vmi.at("status", "nodeName").text
+        for vmi in cluster.known(VMI)
+    }
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or ""
-        end = clock.instant(migrations.entered(migration, phase)) if phase in migrations.FINAL_PHASES else None
+        end = (
+            clock.instant(migrations.entered(migration, phase))
+            if phase in migrations.FINAL_PHASES
+            else None
+        )
         source = migration.at("status", "migrationState", "sourceNode").text
         if source is None and phase == "Failed":  # before its hand-over, so that its VM has stayed
-            source = where.get((vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""))
+            source = where.get(
+                (vms.namespace_of(migration), migration.at("spec", "vmiName").text or "")
+            )
         if end is not None:
             found.setdefault(source or "", []).append(end)
     return {node: sorted(some, reverse=True) for node, some in found.items()}
 
 
 _BLOCKED: Final = dict(
-    zip(vm_states_queue.BLOCKING, (State.BLOCKED_BY_BACKUP, State.BLOCKED_BY_VOLUME, State.QUOTA), strict=True)
+    zip(
+        vm_states_queue.BLOCKING,
+        (State.BLOCKED_BY_BACKUP, State.BLOCKED_BY_VOLUME, State.QUOTA),
+        strict=True,
+    )
 )
 """The conditions of a migration that name what it waits for."""
 
 
-def _with_target(vmi: Object, migration: Object, target: Object, base: VmState, cluster: Cluster) -> VmState:
+def _with_target(
+    vmi: Object, migration: Object, target: Object, base: VmState, cluster: Cluster
+) -> VmState:
     created = clock.instant(target.metadata["creationTimestamp"].text)
     if target.at("status", "phase").text == vm_states_motion.PENDING:
         placed = target.condition("PodScheduled")
         if placed["status"].text == "False" and placed["reason"].text == "Unschedulable":
-            end = vm_states_times.after(created, _timeout(migration, _UNSCHEDULABLE_TIMEOUT, 300), cluster)
+            end = vm_states_times.after(
+                created, _timeout(migration, _UNSCHEDULABLE_TIMEOUT, 300), cluster
+            )
             words = placed["message"].text or ""
             return replace(base, state=State.UNSCHEDULABLE, since=created, until=end, detail=words)
         end = vm_states_times.after(created, _timeout(migration, _PENDING_TIMEOUT, 900), cluster)
-        return replace(base, state=State.TARGET_PENDING, since=created, until=end, detail=target.full_name)
+        return replace(
+            base, state=State.TARGET_PENDING, since=created, until=end, detail=target.full_name
+        )
     late = vm_states_times.is_older(created, vm_states_targets.LAUNCHER_TIMEOUT, cluster)
     if target.condition("Ready")["status"].text != "True":
-        return replace(base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name, late=late)
+        return replace(
+            base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name, late=late
+        )
     if next(launcher_pod.attached_claims(vmi["spec"]), None) is not None:
-        attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
-        waiting = next((pod for pod in attaching if pod.condition("Ready")["status"].text != "True"), None)
+        attaching = vm_states_motion.motion(cluster).attachments.get(
+            target.metadata["uid"].text or "-", ()
+        )
+        waiting = next(
+            (pod for pod in attaching if pod.condition("Ready")["status"].text != "True"), None
+        )
         if waiting is not None or not attaching:
             name = waiting.full_name if waiting is not None else ""
-            return replace(base, state=State.TARGET_NOT_READY, since=created, detail=name, late=late)
+            return replace(
+                base, state=State.TARGET_NOT_READY, since=created, detail=name, late=late
+            )
     return replace(base, state=State.PREPARING)
 
 
 def _timeout(migration: Object, annotation: str, default: int) -> timedelta:
     text = migration.annotations.get(annotation, "")
-    return timedelta(seconds=int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default)
+    return timedelta(
+        seconds=int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default
+    )
 
 
 def _copying(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
@@ -232,8 +294,13 @@ def _copying(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmSt
     paused = state["mode"].text == "Paused"
     if limit is not None and paused:
         limit *= 2
-    until = vm_states_times.after(start, timedelta(seconds=limit), cluster) if limit is not None else None
-    if versions.gate_is_known_on(cluster, Gate.MIGRATION_STALL_DETECTION):  # then the deadline is a lower bound
+    until = (
+        vm_states_times.after(start, timedelta(seconds=limit), cluster)
+        if limit is not None
+        else None
+    )
+    # then the deadline is a lower bound
+    if versions.gate_is_known_on(cluster, Gate.MIGRATION_STALL_DETECTION):
         until = None
     if paused:
         return replace(base, state=State.PAUSED, since=start, until=until)

@@ -22,7 +22,9 @@ class Motion:
     """Pods and migrations of a cluster, grouped."""
 
     pods: Mapping[tuple[str, str], tuple[Object, ...]]
-    """Launcher pods by namespace and name of their VMI, oldest first, also those that have ended."""
+    """Launcher pods by namespace and name of their VMI, oldest first,
+    also those that have ended.
+    """
     targets: Mapping[str, Object]
     """The newest target pod of each migration, by its uid."""
     attachments: Mapping[str, tuple[Object, ...]]
@@ -36,7 +38,9 @@ class Motion:
     left: Mapping[str, tuple[Object, ...]]
     """VMIs that have left a node while their old pod has not ended."""
     stranded: Mapping[str, tuple[Object, ...]]
-    """VMIs that never came to a node, but whose target pod there has not ended: their migration was cancelled."""
+    """VMIs that never came to a node, but whose target pod there has not ended:
+    their migration was cancelled.
+    """
     pods_complete: bool
 
 
@@ -53,7 +57,11 @@ def _group(name: str, cluster: Cluster) -> Mapping[Any, Any]:
     return groups
 
 
-_GROUPS: Final = {field.name: partial(_group, field.name) for field in fields(Motion) if field.name != "pods_complete"}
+_GROUPS: Final = {
+    field.name: partial(_group, field.name)
+    for field in fields(Motion)
+    if field.name != "pods_complete"
+}
 
 
 def _motion(cluster: Cluster) -> Motion:
@@ -64,7 +72,9 @@ def _motion(cluster: Cluster) -> Motion:
         launchers.setdefault(launcher.vmi, []).append(launcher)
         if launcher.job:
             targets[launcher.job] = launcher.pod
-    for owners, pod in sorted(filter(None, each(cluster, POD, _attachment)), key=lambda found: _age(found[1])):
+    for owners, pod in sorted(
+        filter(None, each(cluster, POD, _attachment)), key=lambda found: _age(found[1])
+    ):
         for owner in owners:
             attachments.setdefault(owner, []).append(pod)
     moving: list[tuple[str, str]] = []
@@ -105,13 +115,21 @@ def _motion(cluster: Cluster) -> Motion:
 
 
 def _arrives(vmi: Object, migration: Object, target: Object | None) -> str:
-    """Return the other node to which a VMI migrates; empty: it is not known yet, or the VMI is there or stays."""
+    """Return the other node to which a VMI migrates; empty: it is not known yet,
+    or the VMI is there or stays.
+    """
     to = target_node(vmi, migration, target)
-    return "" if to == vmi.at("status", "nodeName").text or has_failed(progress(vmi, migration)) else to
+    return (
+        ""
+        if to == vmi.at("status", "nodeName").text or has_failed(progress(vmi, migration))
+        else to
+    )
 
 
 def _by_name(groups: Mapping[str, list[Object]]) -> dict[str, tuple[Object, ...]]:
-    return {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in groups.items()}
+    return {
+        node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in groups.items()
+    }
 
 
 class _Launcher(NamedTuple):
@@ -149,7 +167,8 @@ def _place(vmi: Object) -> tuple[tuple[str, str], str | None]:
 def _elsewhere(
     launchers: Mapping[tuple[str, str], Sequence[_Launcher]], cluster: Cluster
 ) -> Iterator[tuple[str, Object, bool]]:
-    """Yield the other node of each living pod that is not on that of its VMI, the VMI, and whether no pod there is older.
+    """Yield the other node of each living pod that is not on that of its VMI, the VMI, and whether
+    no pod there is older.
 
     Only the VMIs of such pods are looked up: most changes of the others mean nothing here.
     """
@@ -196,24 +215,33 @@ def is_of(pod: Object, vmi: Object) -> bool:
 
 
 def progress(vmi: Object, migration: Object) -> Field:
-    """Return the ``migrationState`` of a VMI if it is that of this migration, else an absent field."""
+    """Return the ``migrationState`` of a VMI if it is that of this migration,
+    else an absent field.
+    """
     state = vmi.at("status", "migrationState")
     uid, own = state["migrationUid"].text, migration.metadata["uid"].text
     return state if uid is not None and uid == own else vmi["-"]
 
 
 def _senders(vmi: Object | None) -> set[str]:
-    """Return the nodes on whose limit a running migration of a VMI counts (migration.go#outboundMigrationsOnNode).
+    """Return the nodes on whose limit a running migration of a VMI counts
+    (migration.go#outboundMigrationsOnNode).
 
-    They are its node and the source of what its ``migrationState`` is about, also where that is an earlier migration.
+    They are its node and the source of what its ``migrationState`` is about, also where that is an
+    earlier migration.
     """
     if vmi is None:
         return set()
-    return {vmi.at("status", "nodeName").text or "", vmi.at("status", "migrationState", "sourceNode").text or ""} - {""}
+    return {
+        vmi.at("status", "nodeName").text or "",
+        vmi.at("status", "migrationState", "sourceNode").text or "",
+    } - {""}
 
 
 def has_failed(state: Field) -> bool:
-    """Whether a migration has failed, by the ``migrationState``: the guest has stayed where it was."""
+    """Whether a migration has failed, by the ``migrationState``:
+    the guest has stayed where it was.
+    """
     return state["completed"].boolean is True and state["failed"].boolean is True
 
 

@@ -1,6 +1,8 @@
-"""What the state of a VM means for a drain: a wait that ends, a wait that does not, or unknown, with the sentence.
+"""What the state of a VM means for a drain: a wait that ends, a wait that does not, or unknown,
+with the sentence.
 
-A wait with a known end does not block, a wait without one does. Remedies never advise to touch a migration in post-copy.
+A wait with a known end does not block, a wait without one does. Remedies never advise to touch a
+migration in post-copy.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from virt_admit.forecasts.drain.states import (
     vm_states_times,
 )
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
-from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import (
+    Flag,
+    Ruling,
+    State,
+    StateEffect,
+    VmState,
+)
 from virt_admit.forecasts.drain.states.vm_states_times import age, lasting, moment
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
@@ -53,13 +61,23 @@ class Case(NamedTuple):
 
 
 NO_RULING: Final = frozenset(
-    (State.GONE, State.ENDED, State.STOPPING, State.STARTING, State.REFUSED, State.EXTERNAL, State.STILL)
+    (
+        State.GONE,
+        State.ENDED,
+        State.STOPPING,
+        State.STARTING,
+        State.REFUSED,
+        State.EXTERNAL,
+        State.STILL,
+    )
 )
 """States that the forecast of a VM at rest describes already."""
 
 
 def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) -> Ruling | None:
-    """Return what the state of a VMI that migrates means for a drain; None: the same as for a VM at rest."""
+    """Return what the state of a VMI that migrates means for a drain; None:
+    the same as for a VM at rest.
+    """
     if found.state in NO_RULING:
         return None
     case = Case(vmi, found, cluster, ends)
@@ -67,11 +85,15 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
     if found.silent:
         result = _to_silent_node(result, found)
     reason = "; ".join((result.reason, *_of_flags(case)))
-    return result._replace(reason=reason, remedy=result.remedy or evacuation_marks.way_to_stay(vmi, found, cluster))
+    return result._replace(
+        reason=reason, remedy=result.remedy or evacuation_marks.way_to_stay(vmi, found, cluster)
+    )
 
 
 def _to_silent_node(ruled: Ruling, found: VmState) -> Ruling:
-    """Return what becomes of a migration to a node that does not report: its deadline counts, not its pace."""
+    """Return what becomes of a migration to a node that does not report: its deadline counts,
+    not its pace.
+    """
     reason = f"{ruled.reason}; {found.target} does not report"
     ends = found.until is not None and found.state is not State.POST_COPY
     remedy = typed("repair or fence it", kubectl("describe", NODE, found.target))
@@ -86,12 +108,14 @@ def _of_flags(case: Case) -> Iterator[str]:
         yield evacuation_marks.words(case.vmi, case.cluster)
     if Flag.TAINTED in found.flags:
         node = case.vmi.at("status", "nodeName").text
-        yield f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
+        yield (
+            f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
+        )
     if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
         yield migrations.asked_by(case.found.migration, case.vmi)
 
 
-# --- each state ----------------------------------------------------------------------------------------------------
+# --- each state -----------------------------------------------------------------------------------
 
 
 def _stale_mark(case: Case) -> Ruling:
@@ -108,13 +132,20 @@ def _marked(case: Case) -> Ruling:
     if case.found.late:
         reason = f"has been marked for evacuation{since}, but KubeVirt has not created a migration"
         return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
-    return Ruling(StateEffect.WAITS, f"has been marked for evacuation{since}; KubeVirt creates its migration next")
+    return Ruling(
+        StateEffect.WAITS,
+        f"has been marked for evacuation{since}; KubeVirt creates its migration next",
+    )
 
 
 def _backoff(case: Case) -> Ruling:
     verb = "was due" if vm_states_times.is_over(case.found.until, case.cluster) else "starts"
     until = f"; the next one {verb} {f'at {_until(case)}' if case.found.until else 'in minutes'}"
-    text = f" ({cut(case.found.failure.text, 120)})" if case.found.failure and case.found.failure.text else ""
+    text = (
+        f" ({cut(case.found.failure.text, 120)})"
+        if case.found.failure and case.found.failure.text
+        else ""
+    )
     verb = "attempt" if case.found.attempts == 1 else "attempts"
     return Ruling(StateEffect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
 
@@ -128,7 +159,9 @@ def _backup(case: Case) -> Ruling:
 
 
 def _is_critical(migration: Object | None) -> bool:
-    """Whether a migration aborts backups (migration.go#handleVMBackup): that of a drain, by its priority."""
+    """Whether a migration aborts backups (migration.go#handleVMBackup): that of a drain,
+    by its priority.
+    """
     said = migration.at("spec", "priority").text if migration is not None else None
     drains = migration is not None and migrations.AUTOMATIC[0] in migration.annotations
     return drains if said is None else said == "system-critical"
@@ -141,7 +174,10 @@ def _volume(case: Case) -> Ruling:
 
 
 def _quota(case: Case) -> Ruling:
-    remedy = typed("raise the quota", kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi), "-o", "yaml"))
+    remedy = typed(
+        "raise the quota",
+        kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi), "-o", "yaml"),
+    )
     reason = f"a quota refuses its second pod{_words(case.found)}"
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
 
@@ -155,7 +191,10 @@ def _queued(case: Case) -> Ruling:
     more = f" and {len(held) - _MOST_HOLDERS} more" if len(held) > _MOST_HOLDERS else ""
     tied = " (in no order among equal ones)" if found.tied else ""
     place = f"is {ordinal(found.place)} of {found.waiting} that wait for a place{tied}"
-    reason = f"{place if found.waiting > 1 else 'waits for a place'}; {found.detail} and sends {first}{more}"
+    reason = (
+        f"{place if found.waiting > 1 else 'waits for a place'}; {found.detail} and sends "
+        f"{first}{more}"
+    )
     return Ruling(effect, reason, worst.remedy if effect else "", ProblemCause.QUEUED)
 
 
@@ -163,7 +202,9 @@ _MOST_HOLDERS: Final = 3
 
 
 def _holding(cluster: Cluster) -> Mapping[tuple[str, str], Ruling]:
-    """Return for each VM whose migration holds a place how it ends, and the VM with its age as the reason."""
+    """Return for each VM whose migration holds a place how it ends,
+    and the VM with its age as the reason.
+    """
     keys = vm_states_motion.motion(cluster).moving
     return {key: _held(*key, cluster) for key in keys}
 
@@ -176,12 +217,15 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     if vmi is None:
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     state = vm_states.of(vmi, cluster)
-    if state.holders:  # its objects were read at two moments: it holds a place, and seems to wait for one
+    # its objects were read at two moments: it holds a place, and seems to wait for one
+    if state.holders:
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
     since = _since(state, cluster)
     if own is None or not own.effect or state.state is State.RUNNING:
-        return Ruling(own.effect if own is not None else StateEffect.WAITS, f"{full_name}{since}", remedy)
+        return Ruling(
+            own.effect if own is not None else StateEffect.WAITS, f"{full_name}{since}", remedy
+        )
     return Ruling(own.effect, f"{full_name}{since} ({own.reason})", remedy)
 
 
@@ -193,32 +237,56 @@ def _unschedulable(case: Case) -> Ruling:
     until = vm_states_targets.end(case.found, case.cluster)
     reason = f"no node took its target pod{_words(case.found)}{until}"
     if vm_states_times.is_older(case.found.until, vm_states_times.OVERDUE, case.cluster):
-        return Ruling(StateEffect.UNKNOWN, reason, typed("see why KubeVirt does not end it", _describe(case.vmi)))
+        return Ruling(
+            StateEffect.UNKNOWN,
+            reason,
+            typed("see why KubeVirt does not end it", _describe(case.vmi)),
+        )
     return Ruling(StateEffect.WAITS, reason)
 
 
 def _preparing(case: Case) -> Ruling:
-    phase = case.found.migration.at("status", "phase").text if case.found.migration is not None else None
+    phase = (
+        case.found.migration.at("status", "phase").text
+        if case.found.migration is not None
+        else None
+    )
     here = case.vmi.at("status", "nodeName").text
     where = f" on {here}" if phase == "TargetReady" and here else vm_states_targets.on(case.found)
     since = lasting(case.found.since, case.cluster)
-    return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered {since}")
+    return Ruling(
+        StateEffect.WAITS,
+        f"virt-handler{where} prepares its migration and has not answered {since}",
+    )
 
 
 def _running(case: Case) -> Ruling:
-    settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
+    settings = migration_timeouts.settings(
+        case.vmi, case.vmi.at("status", "migrationState"), case.cluster
+    )
     since = _since(case.found, case.cluster)
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
     if vm_states_times.is_older(case.found.until, vm_states_times.OVERDUE, case.cluster):
-        reason = f"{_migrates(since)}{_to(case.found)}{since}; its time was over at {_until(case)}, and it still runs"
-        return Ruling(StateEffect.UNKNOWN, reason, typed("see why virt-handler does not end it", _describe(case.vmi)))
+        reason = (
+            f"{_migrates(since)}{_to(case.found)}{since}; its time was over at {_until(case)}, and "
+            "it still runs"
+        )
+        return Ruling(
+            StateEffect.UNKNOWN,
+            reason,
+            typed("see why virt-handler does not end it", _describe(case.vmi)),
+        )
     reason = f"{_migrates(since)}{_to(case.found)}{since}{usual}{_end(case, settings)}"
     deadline = migration_timeouts.seconds(case.vmi, settings)
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
-    if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
+    if not case.found.late or (
+        ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)
+    ):
         return Ruling(StateEffect.WAITS, reason)
-    return Ruling(StateEffect.UNKNOWN, reason, typed(load_remedy(case.vmi, settings), _describe(case.vmi)))
+    return Ruling(
+        StateEffect.UNKNOWN, reason, typed(load_remedy(case.vmi, settings), _describe(case.vmi))
+    )
 
 
 def _end(case: Case, settings: MigrationSettings | None) -> str:
@@ -228,14 +296,21 @@ def _end(case: Case, settings: MigrationSettings | None) -> str:
         return "; it has no deadline" if settings is not None and not settings.completion else ""
     if vm_states_times.is_over(case.found.until, case.cluster):
         return f"; its time was over at {_until(case)}"
-    at = f"at {_until(case)}" if case.found.until else f"{duration(timedelta(seconds=limit))} after its start"
+    at = (
+        f"at {_until(case)}"
+        if case.found.until
+        else f"{duration(timedelta(seconds=limit))} after its start"
+    )
     if settings.post_copy:
         return f"; switches to post-copy {at}"
     if settings.disruption:
         return f"; its guest is paused {at} until the copy ends"
     if case.found.late:
         return f"; KubeVirt cancels it {at}{' and repeats it' if _is_repeated(case) else ''}"
-    return f"; if it has not ended {at}, KubeVirt cancels{' and repeats' if _is_repeated(case) else ''} it"
+    return (
+        f"; if it has not ended {at}, KubeVirt "
+        f"cancels{' and repeats' if _is_repeated(case) else ''} it"
+    )
 
 
 def _migrates(since: str) -> str:
@@ -243,14 +318,19 @@ def _migrates(since: str) -> str:
 
 
 def _is_repeated(case: Case) -> bool:
-    """Whether KubeVirt makes a migration again that it has cancelled: not one that a person or another program made."""
+    """Whether KubeVirt makes a migration again that it has cancelled: not one that a person or
+    another program made.
+    """
     return case.found.migration is not None and migrations.is_automatic(case.found.migration)
 
 
 def _paused(case: Case) -> Ruling:
     until = f", {_at_most(case)}" if case.found.until else ""
     since = _since(case.found, case.cluster)
-    reason = f"{_migrates(since)}{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
+    reason = (
+        f"{_migrates(since)}{_to(case.found)}{since}; its guest stands still until the copy "
+        f"ends{until}"
+    )
     return Ruling(StateEffect.WAITS, reason)
 
 
@@ -260,23 +340,33 @@ def _post_copy(case: Case) -> Ruling:
 
 
 def _aborting(case: Case) -> Ruling:
-    reason = f"its migration{_to(case.found)} is being cancelled {lasting(case.found.since, case.cluster)}"
+    reason = (
+        f"its migration{_to(case.found)} is being cancelled "
+        f"{lasting(case.found.since, case.cluster)}"
+    )
     if case.found.late:
-        return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+        return Ruling(
+            StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}"
+        )
     return Ruling(StateEffect.WAITS, reason)
 
 
 def _not_closed(case: Case) -> Ruling:
     """Return what it means that KubeVirt does not close a migration that has ended.
 
-    It waits for a hotplug, or until it has handed over the claim of the state (migration.go#processMigrationPhase).
+    It waits for a hotplug, or until it has handed over the claim of the state
+    (migration.go#processMigrationPhase).
     """
     kept = "the claim of its vTPM or EFI state" if vms.keeps_state(case.vmi) else ""
     waits = f": {case.found.detail or kept}" if case.found.detail or kept else ""
     failed = vm_states_motion.has_failed(case.vmi.at("status", "migrationState"))
-    reason = f"{'has not migrated' if failed else 'has migrated'}, but its migration is still open{waits}"
+    reason = (
+        f"{'has not migrated' if failed else 'has migrated'}, but its migration is still "
+        f"open{waits}"
+    )
     remedy = typed(
-        "see why it stays open" if case.found.late else "if it lasts, see that condition", _describe(case.vmi)
+        "see why it stays open" if case.found.late else "if it lasts, see that condition",
+        _describe(case.vmi),
     )
     return Ruling(StateEffect.UNKNOWN if case.found.late else StateEffect.WAITS, reason, remedy)
 
@@ -284,7 +374,9 @@ def _not_closed(case: Case) -> Ruling:
 def _decentralized(case: Case) -> Ruling:
     since = lasting(case.found.since, case.cluster)
     reason = f"has been migrating between clusters {since}, so its end cannot be determined"
-    remedy = "see which end waits, here virt-handler of its node, and cancel the migration if it lasts"
+    remedy = (
+        "see which end waits, here virt-handler of its node, and cancel the migration if it lasts"
+    )
     return Ruling(StateEffect.UNKNOWN, reason, typed(remedy, _describe(case.vmi)))
 
 

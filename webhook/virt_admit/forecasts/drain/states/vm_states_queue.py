@@ -1,9 +1,12 @@
-"""The queue of migrations: which VMs hold the places, which wait for one, and in which order they come.
+"""The queue of migrations: which VMs hold the places, which wait for one,
+and in which order they come.
 
-Priorities count only with the gate MigrationPriorityQueue; migrations of equal priority go in no order. Without the gate
-the evacuation controller creates migrations only for VMs that have a place, so that marked VMs wait too. Sources:
-kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation #findRunningMigrations
-#getRequeueDelayForPriority; :pkg/util/migrations/migrations.go#PriorityFromMigration;
+Priorities count only with the gate MigrationPriorityQueue; migrations of equal priority go in no
+order. Without the gate the evacuation controller creates migrations only for VMs that have a place,
+so that marked VMs wait too. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation
+#findRunningMigrations #getRequeueDelayForPriority;
+:pkg/util/migrations/migrations.go#PriorityFromMigration;
 :pkg/virt-controller/watch/drain/evacuation/evacuation.go#vmisToMigrate.
 """
 
@@ -26,7 +29,11 @@ _PRIORITIES: Final = {"system-critical": 100, "user-triggered": 50, "system-main
 """A migration that says none comes last, unless a drain or an update of KubeVirt created it."""
 _OF_A_DRAIN: Final = 100
 
-BLOCKING: Final = ("migrationBlockedByBackup", "migrationBlockedByUtilityVolumes", "migrationRejectedByResourceQuota")
+BLOCKING: Final = (
+    "migrationBlockedByBackup",
+    "migrationBlockedByUtilityVolumes",
+    "migrationRejectedByResourceQuota",
+)
 """Conditions of a migration that waits for something else than a place."""
 
 
@@ -100,15 +107,25 @@ def _pending(cluster: Cluster) -> Iterator[tuple[Object, Object | None]]:
             continue
         moving.add(key)
         started = (migration.metadata["uid"].text or "-") in groups.targets
-        if phase == vm_states_motion.PENDING and not started and not _waits_for_else(vmi, migration, cluster):
+        if (
+            phase == vm_states_motion.PENDING
+            and not started
+            and not _waits_for_else(vmi, migration, cluster)
+        ):
             yield vmi, migration
     if before_migrations(cluster):
-        yield from ((vmi, None) for key, vmi in known.items() if key not in moving and is_marked(vmi))
+        yield from (
+            (vmi, None) for key, vmi in known.items() if key not in moving and is_marked(vmi)
+        )
 
 
 def is_marked(vmi: Object) -> bool:
     """Whether the eviction of a running VMI from its node was asked for."""
-    return vmis.running(vmi) and not vmi.deleted and vmi.at("status", "evacuationNodeName").text == (_node(vmi) or "-")
+    return (
+        vmis.running(vmi)
+        and not vmi.deleted
+        and vmi.at("status", "evacuationNodeName").text == (_node(vmi) or "-")
+    )
 
 
 def _waits_for_else(vmi: Object, migration: Object, cluster: Cluster) -> bool:

@@ -1,6 +1,8 @@
-"""Pods that a migration needs on its target node, and that do not come: refused, not started, or not ready.
+"""Pods that a migration needs on its target node, and that do not come: refused, not started,
+or not ready.
 
-A pod that KubeVirt gives up and creates again meets the same cause again, so such a wait has no known end. Sources:
+A pod that KubeVirt gives up and creates again meets the same cause again, so such a wait has no
+known end. Sources:
 kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handlePendingPodTimeout
 #createTargetAttachmentPod; :cmd/virt-launcher/virt-launcher.go#waitForDomainUUID.
 """
@@ -36,16 +38,25 @@ from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import ProblemCause
 
 LAUNCHER_TIMEOUT: Final = timedelta(minutes=6)
-"""virt-launcher of a target pod gives up 240 to 359 s after its start (``--launcher-qemu-timeout`` plus chance)."""
+"""virt-launcher of a target pod gives up 240 to 359 s after its start (``--launcher-qemu-timeout``
+plus chance).
+"""
 
 
 def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> Ruling:
-    """Return what it means that KubeVirt did not create an object: it tells the cause in an event alone."""
+    """Return what it means that KubeVirt did not create an object:
+    it tells the cause in an event alone.
+    """
     described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
     said = events.last_warning(vmi, "FailedCreate", found.since, cluster)
     if not said and (network := networks.missing(vmi, cluster)):
         lost = missing_networks.problem(network, "target pod")
-        return Ruling(StateEffect.BLOCKS, f"{reason}: {lost.reason}", lost.remedy, ProblemCause.NETWORK_MISSING)
+        return Ruling(
+            StateEffect.BLOCKS,
+            f"{reason}: {lost.reason}",
+            lost.remedy,
+            ProblemCause.NETWORK_MISSING,
+        )
     if not said and (refused := _refused(vmi, cluster)) is not None:
         why = f"{reason}: {refused.reason}"
         return Ruling(StateEffect.BLOCKS, why, refused.remedy, ProblemCause.NOT_CREATED)
@@ -53,7 +64,9 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
-    return Ruling(StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED)
+    return Ruling(
+        StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED
+    )
 
 
 def _refused(vmi: Object, cluster: Cluster) -> RefusedPods | None:
@@ -64,42 +77,69 @@ def _refused(vmi: Object, cluster: Cluster) -> RefusedPods | None:
 
 
 def on_its_own_node(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
-    """Return that a migration cannot succeed, as its target pod is on the node of its guest; None: it is elsewhere.
+    """Return that a migration cannot succeed, as its target pod is on the node of its guest; None:
+    it is elsewhere.
 
-    A target pod has a required anti-affinity against its source pod, which this scheduler ignores (kubevirt/kubevirt#18946;
-    services/rendermanifests.go, PodAntiAffinity by kubernetes.io/hostname). KubeVirt gives such a migration up after 5 minutes.
+    A target pod has a required anti-affinity against its source pod, which this scheduler ignores
+    (kubevirt/kubevirt#18946; services/rendermanifests.go, PodAntiAffinity by
+    kubernetes.io/hostname). KubeVirt gives such a migration up after 5 minutes.
     """
     target, here = _target(found, cluster), vmi.at("status", "nodeName").text
-    if found.state not in _BEFORE_COPY or target is None or not here or target.at("spec", "nodeName").text != here:
+    if (
+        found.state not in _BEFORE_COPY
+        or target is None
+        or not here
+        or target.at("spec", "nodeName").text != here
+    ):
         return None
     own = vm_states_motion.pods(vmi, cluster)
-    sources = (pod for pod in own if pod.name != target.name and pod.at("spec", "nodeName").text == here)
-    if not any(map(vm_states_motion.lives, sources)):  # the VMI was read later, and the guest has moved there
+    sources = (
+        pod for pod in own if pod.name != target.name and pod.at("spec", "nodeName").text == here
+    )
+    # the VMI was read later, and the guest has moved there
+    if not any(map(vm_states_motion.lives, sources)):
         return None
     name = found.migration.name if found.migration is not None else "its migration"
     scheduler = vmi.at("spec", "schedulerName").text or "default-scheduler"
     reason = (
-        f"{name} cannot succeed: its target pod {target.name} is on {here}, where the VM runs. Scheduler {scheduler} put it "
-        "there, against its required anti-affinity to the source pod"
+        f"{name} cannot succeed: its target pod {target.name} is on {here}, where the VM runs. "
+        f"Scheduler {scheduler} put it there, against its required anti-affinity to the source pod"
     )
-    return Ruling(StateEffect.BLOCKS, reason, own_node_remedy(vmi, scheduler), ProblemCause.MIGRATION_FAILS)
+    return Ruling(
+        StateEffect.BLOCKS, reason, own_node_remedy(vmi, scheduler), ProblemCause.MIGRATION_FAILS
+    )
 
 
 _BEFORE_COPY: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY, State.PREPARING)
 
 
 def own_node_remedy(vmi: Object, scheduler: str) -> str:
-    """Return what makes a scheduler put the target pod of a VMI on another node, then migrate again."""
+    """Return what makes a scheduler put the target pod of a VMI on another node,
+    then migrate again.
+    """
     enable = f"enable the plugin InterPodAffinity in scheduler {scheduler}"
     if scheduler == "default-scheduler":
-        return f"{enable}, see that the label kubernetes.io/hostname of each node is its own, then migrate again"
+        return (
+            f"{enable}, see that the label kubernetes.io/hostname of each node is its own, then "
+            "migrate again"
+        )
     other = "or remove schedulerName from the VM, which takes effect at its next start"
-    return typed(f"{enable}, {other}; then migrate again", kubectl("edit", VM, vmi.name, vms.namespace_of(vmi)))
+    return typed(
+        f"{enable}, {other}; then migrate again",
+        kubectl("edit", VM, vmi.name, vms.namespace_of(vmi)),
+    )
 
 
 def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
-    """Return what it means that KubeVirt has not created the target pod: a LimitRange or a quota explains what it says."""
-    ruled = not_created(vmi, found, f"KubeVirt has not created its target pod {lasting(found.since, cluster)}", cluster)
+    """Return what it means that KubeVirt has not created the target pod: a LimitRange or a quota
+    explains what it says.
+    """
+    ruled = not_created(
+        vmi,
+        found,
+        f"KubeVirt has not created its target pod {lasting(found.since, cluster)}",
+        cluster,
+    )
     try:
         refused = quotas.refusal(vmi, cluster)
     except Unseen:
@@ -134,11 +174,14 @@ def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     last = "migration was" if before == 1 else f"{before} migrations were"
     limit = duration(migrations.PENDING_TIMEOUT)
     again = f"; its last {last} given up after {limit} too, so will the next"
-    return Ruling(StateEffect.BLOCKS, f"{ruled.reason}{again}", ruled.remedy, ProblemCause.MIGRATION_FAILS)
+    return Ruling(
+        StateEffect.BLOCKS, f"{ruled.reason}{again}", ruled.remedy, ProblemCause.MIGRATION_FAILS
+    )
 
 
 def _given_up(vmi: Object, cluster: Cluster) -> int:
-    """Return how many of the newest automatic migrations in a row failed because a placed target pod did not start.
+    """Return how many of the newest automatic migrations in a row failed because a placed target
+    pod did not start.
 
     KubeVirt waits longer for it than for one that no node takes, so the time tells them apart.
     """
@@ -154,7 +197,9 @@ def _given_up(vmi: Object, cluster: Cluster) -> int:
 
 
 def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
-    """Return what it means that the target pod runs, but it or the pod that attaches its volumes is not ready."""
+    """Return what it means that the target pod runs,
+    but it or the pod that attaches its volumes is not ready.
+    """
     lasts = lasting(found.since, cluster)
     target = _target(found, cluster)
     if target is None or target.condition("Ready")["status"].text != "True":
@@ -170,19 +215,30 @@ def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     ruled = not_created(vmi, found, reason, cluster)
     if ruled.effect is StateEffect.UNKNOWN and not found.late:
         return Ruling(StateEffect.WAITS, reason)
-    left = found.migration is not None and found.migration.at("status", "phase").text == "Scheduling"
-    return _plugged_in_late(vmi, found, reason, cluster) if left and ruled.effect is StateEffect.UNKNOWN else ruled
+    left = (
+        found.migration is not None and found.migration.at("status", "phase").text == "Scheduling"
+    )
+    return (
+        _plugged_in_late(vmi, found, reason, cluster)
+        if left and ruled.effect is StateEffect.UNKNOWN
+        else ruled
+    )
 
 
 def _plugged_in_late(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> Ruling:
     """Return that nothing creates the pod any more: KubeVirt does that in the phase Pending alone.
 
-    So it is in every release up to 1.9; later ones may create it in Scheduling too (kubevirt#17783).
+    So it is in every release up to 1.9; later ones may create it in Scheduling too
+    (kubevirt#17783).
     """
     release = versions.kubevirt_version(cluster)
     known = release is not None and release < _MAY_ATTACH_LATER
-    stays = vm_states_times.is_older(found.since, 2 * LAUNCHER_TIMEOUT, cluster)  # else virt-launcher may end it
-    why = "a volume was plugged in after its migration had left the phase Pending, in which KubeVirt creates that pod"
+    # else virt-launcher may end it
+    stays = vm_states_times.is_older(found.since, 2 * LAUNCHER_TIMEOUT, cluster)
+    why = (
+        "a volume was plugged in after its migration had left the phase Pending, in which KubeVirt "
+        "creates that pod"
+    )
     cancel = virtctl("migrate-cancel", vmi.name, vms.namespace_of(vmi))
     remedy = typed("cancel this migration, the next one attaches all volumes", cancel)
     if not known or not stays:
@@ -193,8 +249,12 @@ def _plugged_in_late(vmi: Object, found: VmState, reason: str, cluster: Cluster)
 _MAY_ATTACH_LATER: Final = Version(1, 10)
 
 
-def _started_late(vmi: Object, found: VmState, pod: Object | None, reason: str, until: str, cluster: Cluster) -> Ruling:
-    """Return what the wait for a pod means: without a known end where the pod fails, or waits for too long."""
+def _started_late(
+    vmi: Object, found: VmState, pod: Object | None, reason: str, until: str, cluster: Cluster
+) -> Ruling:
+    """Return what the wait for a pod means: without a known end where the pod fails,
+    or waits for too long.
+    """
     described = kubectl("describe", POD, pod.name, vms.namespace_of(vmi)) if pod is not None else ""
     why = pod_starts.failure(pod, cluster) if pod is not None else ""
     if pod is not None and why:
@@ -213,28 +273,49 @@ def _started_late(vmi: Object, found: VmState, pod: Object | None, reason: str, 
             return Ruling(StateEffect.BLOCKS, words, ways, ProblemCause.MIGRATION_FAILS)
         return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", ways)
     remedy = typed("if it lasts, see why", described) if described else ""
-    return Ruling(StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{until}", remedy)
+    return Ruling(
+        StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{until}", remedy
+    )
 
 
-def _waits_for_migration(vmi: Object, found: VmState, pod: Object, cluster: Cluster) -> Ruling | None:
-    """Return that a target pod and its migration wait for each other; None: they do not, as far as is known."""
+def _waits_for_migration(
+    vmi: Object, found: VmState, pod: Object, cluster: Cluster
+) -> Ruling | None:
+    """Return that a target pod and its migration wait for each other; None: they do not,
+    as far as is known.
+    """
     volumes = [
-        each["name"].text or "?" for each in vmi.at("spec", "volumes").items() if launcher_pod.is_hotplugged(each)
+        each["name"].text or "?"
+        for each in vmi.at("spec", "volumes").items()
+        if launcher_pod.is_hotplugged(each)
     ]
-    pending = found.migration is not None and found.migration.at("status", "phase").text == "Pending"
-    port = network_plugins.waits_for_migration(pod_starts.said(pod, cluster), cluster) if volumes and pending else ""
+    pending = (
+        found.migration is not None and found.migration.at("status", "phase").text == "Pending"
+    )
+    port = (
+        network_plugins.waits_for_migration(pod_starts.said(pod, cluster), cluster)
+        if volumes and pending
+        else ""
+    )
     if not port:
         return None
     reason = (
-        f"{port}. Kube-OVN prepares it only after the phase Pending of the migration, and KubeVirt ends that phase only when "
-        f"this pod is ready, because of hotplugged volume {names(volumes)}: on every node they wait for each other"
+        f"{port}. Kube-OVN prepares it only after the phase Pending of the migration, and KubeVirt "
+        "ends that phase only when this pod is ready, because of hotplugged volume "
+        f"{names(volumes)}: on every node they wait for each other"
     )
     unplug = shell(
-        "virtctl", "removevolume", argument(vmi.name), f"--volume-name={volumes[0]}", "-n", vms.namespace_of(vmi)
+        "virtctl",
+        "removevolume",
+        argument(vmi.name),
+        f"--volume-name={volumes[0]}",
+        "-n",
+        vms.namespace_of(vmi),
     )
     ways = (
-        "run a release of Kube-OVN that has this fixed, or its controller with enable-live-migration-optimize=false; "
-        f"or stop the VM for the drain, or unplug volume {names(volumes)} until it has moved"
+        "run a release of Kube-OVN that has this fixed, or its controller with "
+        "enable-live-migration-optimize=false; or stop the VM for the drain, or unplug volume "
+        f"{names(volumes)} until it has moved"
     )
     return Ruling(StateEffect.UNKNOWN, reason, typed(ways, unplug))
 

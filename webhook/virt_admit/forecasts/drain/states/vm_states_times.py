@@ -13,15 +13,24 @@ from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 
 _COARSE: Final = timedelta(minutes=5)
-"""Without the time of the listing, nothing younger is late: a heartbeat is up to five minutes old."""
+"""Without the time of the listing, nothing younger is late:
+a heartbeat is up to five minutes old.
+"""
 
 
 def last_duration(vmi: Object, cluster: Cluster) -> timedelta | None:
     """Return how long the last successful migration of a VMI took; None: not known."""
-    done = [each for each in migrations.own(vmi, cluster) if each.at("status", "phase").text == "Succeeded"]
+    done = [
+        each
+        for each in migrations.own(vmi, cluster)
+        if each.at("status", "phase").text == "Succeeded"
+    ]
     states = [each.at("status", "migrationState") for each in reversed(done)]
     own = vmi.at("status", "migrationState")
-    for state in (*([own] if own["completed"].boolean and not own["failed"].boolean else []), *states):
+    for state in (
+        *([own] if own["completed"].boolean and not own["failed"].boolean else []),
+        *states,
+    ):
         begin, end = stamp_of(state, "start"), stamp_of(state, "end")
         if begin is not None and end is not None and end >= begin:
             return max(end - begin, timedelta(seconds=1))
@@ -33,9 +42,11 @@ SLOW: Final = 1.25e8
 
 
 def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> timedelta | None:
-    """Return how long a migration should take: as long as the last one, else the memory at the bandwidth.
+    """Return how long a migration should take: as long as the last one,
+    else the memory at the bandwidth.
 
-    Twice an estimate is at least the time without progress after which KubeVirt itself gives a migration up.
+    Twice an estimate is at least the time without progress after which KubeVirt itself gives a
+    migration up.
     """
     last = last_duration(vmi, cluster)
     if last is not None:
@@ -48,7 +59,9 @@ def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> 
 
 
 def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:
-    """Return when KubeVirt starts a migration after failures: 20 s after one, twice that after each further one."""
+    """Return when KubeVirt starts a migration after failures: 20 s after one,
+    twice that after each further one.
+    """
     failed = migrations.failed_in_a_row(vmi, cluster)
     if not failed or not migrations.is_automatic(migration):
         return None
@@ -57,7 +70,9 @@ def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | 
 
 
 def pause(failures: int) -> timedelta:
-    """Return how long KubeVirt waits after so many failures in a row (migration.go#handleMigrationBackoff)."""
+    """Return how long KubeVirt waits after so many failures in a row
+    (migration.go#handleMigrationBackoff).
+    """
     return timedelta(seconds=20 * 2 ** (min(failures, 5) - 1))
 
 
@@ -82,7 +97,9 @@ def known_time(until: datetime, cluster: Cluster) -> datetime | None:
 
 
 def is_over(until: datetime | None, cluster: Cluster) -> bool:
-    """Whether the time of a next step had passed when the objects were listed: it did not follow."""
+    """Whether the time of a next step had passed when the objects were listed:
+    it did not follow.
+    """
     current = clock.exact(cluster)
     return until is not None and current is not None and until < current
 
@@ -113,7 +130,10 @@ def lasting(since: datetime | None, cluster: Cluster) -> str:
 
 
 def moment(time: datetime | None, now: datetime | None) -> str:
-    """Format a time in UTC, with its date unless that is today. ``now``: the time of the listing."""
+    """Format a time in UTC, with its date unless that is today.
+
+    ``now``: the time of the listing.
+    """
     if time is None:
         return "an unknown time"
     found = time.astimezone(UTC)

@@ -1,7 +1,9 @@
-"""Admission webhooks that fail closed and whose pods are all on lost nodes: what they get fails until one runs elsewhere.
+"""Admission webhooks that fail closed and whose pods are all on lost nodes: what they get fails
+until one runs elsewhere.
 
-A webhook that gets what its own new pod needs, or what Kubernetes needs to notice the loss, never runs again by itself:
-open-policy-agent/gatekeeper#291, kubernetes/kubernetes#107678. Sources are those of ``webhook_reach``.
+A webhook that gets what its own new pod needs, or what Kubernetes needs to notice the loss, never
+runs again by itself: open-policy-agent/gatekeeper#291, kubernetes/kubernetes#107678. Sources are
+those of ``webhook_reach``.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class OnStart(NamedTuple):
 
 
 def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
-    """Return why no new pod of a VM is made after a loss: the API stops or refuses it; None: one is, as far as is known."""
+    """Return why no new pod of a VM is made after a loss: the API stops or refuses it; None: one
+    is, as far as is known.
+    """
     if loss.stopped:
         return Problem(loss.stopped, "restore the control plane", cause="")
     if hooks.never is not None:
@@ -68,25 +72,38 @@ LOST: Final = "WebhookLost"
 def on_start(vmi: Object, found: Sequence[SilentWebhook], cluster: Cluster) -> OnStart:
     """Return what the webhooks that do not answer do to the start of a VM."""
     stops = [
-        (each, True if each.everything else webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS))
+        (
+            each,
+            True
+            if each.everything
+            else webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS),
+        )
         for each in found
     ]
     never = next((each for each, answer in stops if each.lasting and answer), None)
-    unsure = next((each for each, answer in stops if each.lasting is not False and answer is not False), None)
-    later = next((each for each, answer in stops if each.lasting is False and answer is not False), None)
+    unsure = next(
+        (each for each, answer in stops if each.lasting is not False and answer is not False), None
+    )
+    later = next(
+        (each for each, answer in stops if each.lasting is False and answer is not False), None
+    )
     return OnStart(never, unsure, later)
 
 
 def silent(loss: Loss) -> tuple[SilentWebhook, ...]:
     """Return the webhooks that do not answer after a loss, those that never do first."""
     found = [
-        each for webhook in loss.cluster.cached(webhook_reach.critical).webhooks for each in _silence(webhook, loss)
+        each
+        for webhook in loss.cluster.cached(webhook_reach.critical).webhooks
+        for each in _silence(webhook, loss)
     ]
     return tuple(sorted(found, key=lambda each: {True: 0, None: 1, False: 2}[each.lasting]))
 
 
 def unread(cluster: Cluster) -> str:
-    """Return what could not be read if more webhooks may exist than are known, else an empty text."""
+    """Return what could not be read if more webhooks may exist than are known,
+    else an empty text.
+    """
     return cluster.cached(webhook_reach.critical).unseen
 
 
@@ -94,22 +111,31 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
     cluster, (namespace, name) = loss.cluster, webhook.service
     if webhook.expired:
         remedy = typed("repair the operator that renews it", _described(webhook))
-        yield SilentWebhook(webhook, f"{webhook.title} fails closed, and its CA bundle has expired", remedy, True)
+        yield SilentWebhook(
+            webhook, f"{webhook.title} fails closed, and its CA bundle has expired", remedy, True
+        )
         return
     try:
         if not service_endpoints.is_described(cluster):
             return
         backing = service_endpoints.backing(cluster, namespace, name)
         found = (
-            service_pods.of_service(webhook.service, cluster) if backing.nodes and backing.nodes <= loss.lost else []
+            service_pods.of_service(webhook.service, cluster)
+            if backing.nodes and backing.nodes <= loss.lost
+            else []
         )
     except Unseen as unseen:
         reason = f"whether {webhook.title} still answers is not known: cannot see {unseen.what}"
         yield SilentWebhook(webhook, reason, "let virt-admit read it", None)
         return
     if backing.problem:
-        remedy = typed(f"repair the pods of Service {namespace}/{name}", kubectl("describe", SERVICE, name, namespace))
-        yield SilentWebhook(webhook, f"{webhook.title} fails closed, and {backing.problem}", remedy, True)
+        remedy = typed(
+            f"repair the pods of Service {namespace}/{name}",
+            kubectl("describe", SERVICE, name, namespace),
+        )
+        yield SilentWebhook(
+            webhook, f"{webhook.title} fails closed, and {backing.problem}", remedy, True
+        )
     elif backing.nodes and backing.nodes <= loss.lost:
         yield from _lost(webhook, [pod for pod in found if pod.name in backing.pods], loss)
 
@@ -121,7 +147,9 @@ def _lost(webhook: Webhook, pods: Sequence[Object], loss: Loss) -> Iterator[Sile
     second = typed("run a second replica on another node", _described(webhook))
     needed = _control(webhook, loss)
     if needed is not False:
-        why = "it gets the requests by which Kubernetes notices that a node is lost and replaces pods"
+        why = (
+            "it gets the requests by which Kubernetes notices that a node is lost and replaces pods"
+        )
         remedy = f"exclude kube-system and nodes from its rules, or {second}"
         yield SilentWebhook(webhook, f"{reason}, and {why}", remedy, needed, everything=True)
         return
@@ -137,7 +165,9 @@ def _lost(webhook: Webhook, pods: Sequence[Object], loss: Loss) -> Iterator[Sile
 
 
 def _control(webhook: Webhook, loss: Loss) -> bool | None:
-    """Return whether a webhook gets a request without which Kubernetes replaces no pod of a lost node."""
+    """Return whether a webhook gets a request without which Kubernetes replaces no pod of a lost
+    node.
+    """
     space = loss.cluster.cached(webhook_reach.namespace_labels)
     answers = {
         webhook_requests.gets(
@@ -154,7 +184,9 @@ def _control(webhook: Webhook, loss: Loss) -> bool | None:
 
 
 def _again(own: Sequence[str], loss: Loss) -> bool | None:
-    """Return whether a controller creates one of these pods again and a node that is left takes it; None: not known."""
+    """Return whether a controller creates one of these pods again and a node that is left takes it;
+    None: not known.
+    """
     returning: list[Pod] = [pod for pod in loss.others if pod.full_name in own]
     placements = [loss.scheduler.place(pod) for pod in returning]
     if any(placement.has_candidate and placement.is_certain for placement in placements):

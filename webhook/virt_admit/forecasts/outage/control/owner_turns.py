@@ -77,7 +77,11 @@ class Marked:
     def rivals(self) -> Iterator[tuple[str, Object]]:
         """Yield the other Machines of the owner whose nodes are lost too."""
         for node, other in self.by_node.items():
-            if node in self.loss.lost and other.name != self.machine.name and self.is_sibling(other):
+            if (
+                node in self.loss.lost
+                and other.name != self.machine.name
+                and self.is_sibling(other)
+            ):
                 yield node, other
 
     def siblings(self) -> Iterator[Object]:
@@ -87,7 +91,9 @@ class Marked:
 
     def is_sibling(self, other: Object) -> bool:
         """Return whether a Machine has the same owner."""
-        return other.namespace == self.machine.namespace and machine_owners.title(other) == self.title
+        return (
+            other.namespace == self.machine.namespace and machine_owners.title(other) == self.title
+        )
 
     def get(self, kind: Kind, name: str) -> Object | None:
         """Return an object of the namespace. Raises Unseen."""
@@ -134,18 +140,24 @@ def _of_set(machine_set: Object, marked: Marked) -> Doubts:
     deployment = _deployment(machine_set, marked)
     both = (each for each in (machine_set, deployment) if each is not None)
     if len({each.annotations.get(_REVISION) for each in both} - {None}) > 1:
-        yield _whether(marked, "only the roll-out of its MachineDeployment deletes an older revision")
+        yield _whether(
+            marked, "only the roll-out of its MachineDeployment deletes an older revision"
+        )
     cluster = marked.get(CAPI_CLUSTER, marked.machine.at("spec", "clusterName").text or "")
     reference = cluster.at("spec", "controlPlaneRef") if cluster is not None else None
     if reference is None or reference["kind"].text != machine_owners.KUBEADM:
         return
     control = marked.get(KUBEADM, reference["name"].text or "")
     for check, why in _preflight(machine_set, control, cluster) if control is not None else ():
-        if not {check, "All"} & {each.strip() for each in machine_set.annotations.get(_SKIPPED, "").split(",")}:
+        if not {check, "All"} & {
+            each.strip() for each in machine_set.annotations.get(_SKIPPED, "").split(",")
+        }:
             yield _whether(marked, f"its preflight check {check} waits, as {why}")
 
 
-def _preflight(machine_set: Object, control: Object, cluster: Object | None) -> Iterator[tuple[str, str]]:
+def _preflight(
+    machine_set: Object, control: Object, cluster: Object | None
+) -> Iterator[tuple[str, str]]:
     """Yield the preflight checks of a MachineSet that fail, each with the reason."""
     title = f"{machine_owners.KUBEADM} {control.name}"
     above = versions.parse_version(control.at("spec", "version").text)
@@ -172,7 +184,9 @@ def _unstable(control: Object, wanted: versions.Version, cluster: Object | None)
     if cluster is not None and (pending := _pending(control, cluster)):
         return pending
     status = control["status"]
-    reported = [each["version"].text for each in status["versions"].items()] or [status["version"].text]
+    reported = [each["version"].text for each in status["versions"].items()] or [
+        status["version"].text
+    ]
     if not any(reported):
         begun = status["initialized"], status.at("initialization", "controlPlaneInitialized")
         return "" if any(each.boolean for each in begun) else "is being provisioned"
@@ -187,7 +201,9 @@ def _pending(control: Object, cluster: Object) -> str:
         control.at("spec", "version").text,
     )
     step = cluster.annotations.get("topology.internal.cluster.x-k8s.io/upgrade-step")
-    return f"waits for its upgrade to {topology}" if topology and own not in {topology, step} else ""
+    return (
+        f"waits for its upgrade to {topology}" if topology and own not in {topology, step} else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +314,11 @@ def _replaced(machine: Object) -> tuple[str, datetime | None, int]:
     found = data if isinstance(data, dict) else {}
     name, since, retries = found.get("machine"), found.get("timestamp"), found.get("retryCount")
     count = retries if isinstance(retries, int) else 0
-    return (name, clock.instant(since), count) if isinstance(name, str) and isinstance(since, str) else ("", None, 0)
+    return (
+        (name, clock.instant(since), count)
+        if isinstance(name, str) and isinstance(since, str)
+        else ("", None, 0)
+    )
 
 
 def _retries(control: Object) -> tuple[int, int, int | None]:

@@ -1,8 +1,10 @@
-"""When KubeVirt creates the next VMI of a lost VM, where that is not at once after its pod was freed.
+"""When KubeVirt creates the next VMI of a lost VM,
+where that is not at once after its pod was freed.
 
-All of it is compared with KubeVirt's own controllers: ``tests/upstream/restarts.py``. Sources, in kubevirt/kubevirt:
-pkg/virt-controller/watch/vm/vm.go#syncStartFailureStatus #calculateStartBackoffTime, …/replicaset/replicaset.go
-#filterActiveVMIs, …/node/node.go#alivePodsOnNode, …/vmi/lifecycle.go#deleteAllMatchingPods.
+All of it is compared with KubeVirt's own controllers: ``tests/upstream/restarts.py``. Sources, in
+kubevirt/kubevirt: pkg/virt-controller/watch/vm/vm.go#syncStartFailureStatus
+#calculateStartBackoffTime, …/replicaset/replicaset.go #filterActiveVMIs,
+…/node/node.go#alivePodsOnNode, …/vmi/lifecycle.go#deleteAllMatchingPods.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ READS: Final[Reads] = {
 }
 
 NOTICED: Final = 366
-"""Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes after the last
-heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go)."""
+"""Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes
+after the last heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go).
+"""
 BACKOFF: Final = "start back-off"
 MARKED: Final = "old pod marked for deletion"
 ENDED: Final = "ended pod removed"
@@ -40,7 +43,9 @@ _RETRIES: Final = ("Always", "RerunOnFailure")
 
 
 def waits(vmi: Object, detached: Part, cluster: Cluster) -> tuple[Part, ...]:
-    """Return what a start waits for once the pod is gone: the back-off, and what is left of the wait for volumes then."""
+    """Return what a start waits for once the pod is gone: the back-off, and what is left of the
+    wait for volumes then.
+    """
     off = _backoff(vmi, cluster)
     if off is None or off.high is None:
         return (detached,)
@@ -49,7 +54,9 @@ def waits(vmi: Object, detached: Part, cluster: Cluster) -> tuple[Part, ...]:
 
 
 def _backoff(vmi: Object, cluster: Cluster) -> Part | None:
-    """Return the wait after a VMI that is lost before its guest ever ran: to KubeVirt its start has failed."""
+    """Return the wait after a VMI that is lost before its guest ever ran:
+    to KubeVirt its start has failed.
+    """
     if vmi.at("status", "phase").text == "Running" or migrations.entered(vmi, "Running"):
         return None
     try:
@@ -77,7 +84,8 @@ def paused(vmi: Object, cluster: Cluster) -> str:
 def with_kubevirt(vmi: Object, coverage: NodeCoverage, detached: Part, loss: Loss) -> NodeCoverage:
     """Return who frees a VM: KubeVirt itself too, where it needs no health check.
 
-    ``detached``: the wait for its volumes after its pod is gone. While the pod exists they stay attached.
+    ``detached``: the wait for its volumes after its pod is gone. While the pod exists they stay
+    attached.
     """
     node = vmi.at("status", "nodeName").text or ""
     actor = _replica_set(vmi, node, loss, held=detached.low > 0) or _ended(vmi, node, loss)
@@ -87,7 +95,10 @@ def with_kubevirt(vmi: Object, coverage: NodeCoverage, detached: Part, loss: Los
 def _replica_set(vmi: Object, node: str, loss: Loss, *, held: bool) -> Actor | None:
     """A replica set no longer counts a VMI whose pod is marked for deletion, and makes another."""
     name = vmis.owner(vmi, VMIRS.kind)
-    delay, tolerated = loss.taint_delay(node), machine_replacement.tolerated(vmi, machine_replacement.TOLERATED)
+    delay, tolerated = (
+        loss.taint_delay(node),
+        machine_replacement.tolerated(vmi, machine_replacement.TOLERATED),
+    )
     if name is None or held or delay is None or tolerated is None:
         return None
     parts = detection(loss), Part(MARKED, tolerated, tolerated + delay)
@@ -96,8 +107,11 @@ def _replica_set(vmi: Object, node: str, loss: Loss, *, held: bool) -> Actor | N
 
 
 def _ended(vmi: Object, node: str, loss: Loss) -> Actor | None:
-    """A VMI whose pod has ended fails once virt-handler is silent for long enough. Its VM then deletes it and the pod:
-    the API server removes a pod that has ended at once, without its kubelet."""
+    """A VMI whose pod has ended fails once virt-handler is silent for long enough.
+
+    Its VM then deletes it and the pod: the API server removes a pod that has ended at once, without
+    its kubelet.
+    """
     if not loss.cluster.cached(_ended_pods).get(vmi.metadata["uid"].text or ""):
         return None
     begun = "virt-controller removes its pod, which has ended"
@@ -111,6 +125,10 @@ def _ended_pods(cluster: Cluster) -> Mapping[str, bool]:
         return found
     for pod in cluster.known(POD):
         owner = pod.controller
-        if owner is not None and owner["kind"].text == "VirtualMachineInstance" and (uid := owner["uid"].text):
+        if (
+            owner is not None
+            and owner["kind"].text == "VirtualMachineInstance"
+            and (uid := owner["uid"].text)
+        ):
             found[uid] = found.get(uid, True) and pod.at("status", "phase").text in FINISHED
     return found

@@ -33,14 +33,19 @@ def stopped(ceph: Object, cluster: Cluster) -> StoppedCeph | None:
 
     Rook says when the health as a whole has changed, not since when a check fails.
     """
-    found, codes = refusing_storage.of_ceph(ceph, files=False), refusing_storage.refusals(ceph, files=False)
+    found, codes = (
+        refusing_storage.of_ceph(ceph, files=False),
+        refusing_storage.refusals(ceph, files=False),
+    )
     full = refusing_storage.is_full(ceph)
     changed = ceph.at("status", "ceph", "lastChanged").text
     age = clock.since(changed, cluster)
     if found is None or not (full or (age is not None and age >= _PATIENCE)):
         return None
     error = ceph.at("status", "ceph", "health").text == _ERROR
-    lasts = clock.lasting(changed, cluster) if error and refusing_storage.is_alone(ceph, codes) else ""
+    lasts = (
+        clock.lasting(changed, cluster) if error and refusing_storage.is_alone(ceph, codes) else ""
+    )
     own = found.reason.removeprefix(f"CephCluster {ceph.full_name} ")
     return StoppedCeph(f"it {own}{lasts}", found.remedy, full, pool=codes.keys() == _POOL)
 

@@ -1,7 +1,8 @@
-"""Ceph clusters of Rook that lose the majority of their monitors: then every read and write of their volumes hangs.
+"""Ceph clusters of Rook that lose the majority of their monitors: then every read and write of
+their volumes hangs.
 
-Rook replaces a monitor only while the others have a majority. A monitor stays on its node unless it has a volume of its own.
-Sources: rook/rook:pkg/operator/ceph/cluster/mon/health.go#checkHealth,
+Rook replaces a monitor only while the others have a majority. A monitor stays on its node unless it
+has a volume of its own. Sources: rook/rook:pkg/operator/ceph/cluster/mon/health.go#checkHealth,
 :Documentation/Storage-Configuration/Advanced/ceph-mon-health.md (Monitor Quorum); rook/rook#6413.
 """
 
@@ -26,7 +27,10 @@ from virt_admit.model.scheduler.pods import FINISHED
 READS: Final[Reads] = union(
     clock.READS,
     ceph_pools.READS,
-    {CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"), POD: ("spec.nodeSelector", *CONDITIONS)},
+    {
+        CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"),
+        POD: ("spec.nodeSelector", *CONDITIONS),
+    },
 )
 
 _BLOCK: Final = ".rbd.csi.ceph.com"
@@ -48,7 +52,10 @@ class _Monitor(NamedTuple):
 
     def is_down(self, cluster: Cluster) -> bool:
         """Whether it is down for longer than a restart takes."""
-        since = self.pod.condition("Ready")["lastTransitionTime"].text or self.pod.metadata["creationTimestamp"].text
+        since = (
+            self.pod.condition("Ready")["lastTransitionTime"].text
+            or self.pod.metadata["creationTimestamp"].text
+        )
         age = clock.since(since, cluster)
         return not self.ready and age is not None and age >= _STARTS_WITHIN
 
@@ -58,7 +65,9 @@ def is_of_ceph(disk: Disk) -> bool:
 
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
-    """Return why a volume of Ceph cannot be used after a loss; None: it can, or nothing says that it cannot."""
+    """Return why a volume of Ceph cannot be used after a loss; None: it can,
+    or nothing says that it cannot.
+    """
     key = "ceph", disk.driver, disk.cluster, disk.pool
     if key not in loss.memo:
         loss.memo[key] = _lost(disk, loss)
@@ -72,11 +81,15 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
         return None
     pool = ceph_pools.lost(disk, ceph.namespace, loss) if disk.driver.endswith(_BLOCK) else None
     quorum = _quorum(ceph, loss)
-    return pool if quorum is None or (pool is not None and pool.certain > quorum.certain) else quorum
+    return (
+        pool if quorum is None or (pool is not None and pool.certain > quorum.certain) else quorum
+    )
 
 
 def touched(loss: Loss) -> Iterator[Disk]:
-    """Yield the disks of all VMs that a Ceph cluster or a pool takes with it: those of one pool share their fate."""
+    """Yield the disks of all VMs that a Ceph cluster or a pool takes with it:
+    those of one pool share their fate.
+    """
     for some in loss.cluster.cached(_disks).values():
         if lost(some[0], loss) is not None:
             yield from some
@@ -85,13 +98,20 @@ def touched(loss: Loss) -> Iterator[Disk]:
 def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
     """Return the disks of all known VMIs on Ceph by driver, Ceph cluster and pool."""
     found: dict[tuple[str, str, str], list[Disk]] = {}
-    for disk in (each for some in cluster.cached(disks.by_volume).values() for each in some if is_of_ceph(each)):
+    for disk in (
+        each
+        for some in cluster.cached(disks.by_volume).values()
+        for each in some
+        if is_of_ceph(each)
+    ):
         found.setdefault((disk.driver, disk.cluster, disk.pool), []).append(disk)
     return found
 
 
 def _cluster_of(disk: Disk, cluster: Cluster) -> Object | None:
-    """Return the CephCluster of a volume: Rook names it by its namespace, and a cluster has mostly one."""
+    """Return the CephCluster of a volume: Rook names it by its namespace,
+    and a cluster has mostly one.
+    """
     known = cluster.known(CEPH_CLUSTER)
     named = [each for each in known if each.namespace == disk.cluster]
     return named[0] if named else known[0] if len(known) == 1 and not disk.cluster else None
@@ -108,16 +128,25 @@ def _quorum(ceph: Object, loss: Loss) -> DiskLoss | None:
     wanted = ceph.at("spec", "mon", "count").integer or 0
     if not gone or len(up) > max(len(monitors), wanted) // 2:
         return None
-    returning = [each for each in down if not each.is_down(loss.cluster)] + [each for each in gone if not each.bound]
-    left = f"{len(up)} of {len(monitors)} in namespace {ceph.namespace} {'is' if len(up) == 1 else 'are'} left"
+    returning = [each for each in down if not each.is_down(loss.cluster)] + [
+        each for each in gone if not each.bound
+    ]
+    left = (
+        f"{len(up)} of {len(monitors)} in namespace {ceph.namespace} "
+        f"{'is' if len(up) == 1 else 'are'} left"
+    )
     reason = f"Ceph stops without a majority of its monitors: {left}"
     if len(up) > len(monitors) // 2:
         return DiskLoss(
-            f"{reason}, and CephCluster {ceph.name} wants {wanted}", _remedy(ceph, down, monitors), certain=False
+            f"{reason}, and CephCluster {ceph.name} wants {wanted}",
+            _remedy(ceph, down, monitors),
+            certain=False,
         )
     if len(up) + len(returning) > len(monitors) // 2:
         again = names(sorted(each.name for each in returning))
-        return DiskLoss(f"{reason} until {again} starts", _remedy(ceph, down, monitors), certain=False)
+        return DiskLoss(
+            f"{reason} until {again} starts", _remedy(ceph, down, monitors), certain=False
+        )
     return DiskLoss(reason, _remedy(ceph, down, monitors))
 
 
@@ -127,13 +156,18 @@ def _remedy(ceph: Object, down: Sequence[_Monitor], monitors: Sequence[_Monitor]
         described = kubectl("describe", POD, first.pod.name, first.pod.namespace)
         return typed(f"repair monitor {names(sorted(each.name for each in down))} first", described)
     if len(monitors) < _SAFE:
-        command = merge_patch(CEPH_CLUSTER, ceph.name, ceph.namespace, {"spec": {"mon": {"count": _SAFE}}})
+        command = merge_patch(
+            CEPH_CLUSTER, ceph.name, ceph.namespace, {"spec": {"mon": {"count": _SAFE}}}
+        )
         return typed("run three monitors on three nodes", command)
     return "run the monitors on more nodes or zones, so that a majority of them is left"
 
 
 def _monitors(cluster: Cluster) -> Mapping[str, Sequence[_Monitor]]:
-    """Return the monitors by namespace. One that is being moved has two pods, and counts as the one that is ready."""
+    """Return the monitors by namespace.
+
+    One that is being moved has two pods, and counts as the one that is ready.
+    """
     found: dict[tuple[str, str], _Monitor] = {}
     for pod in cluster.known(POD):
         labels = pod.labels

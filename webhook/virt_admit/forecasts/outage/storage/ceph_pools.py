@@ -1,7 +1,9 @@
-"""Pools of Rook's Ceph of which too few copies are left: reads and writes of their volumes hang until an OSD is back.
+"""Pools of Rook's Ceph of which too few copies are left: reads and writes of their volumes hang
+until an OSD is back.
 
-A pool needs ``size - size // 2`` of its copies (ceph/ceph:src/common/config_proxy.h#get_osd_pool_default_min_size). Copies are
-in different failure domains, which Rook writes on the pods of OSDs as ``topology-location-DOMAIN``.
+A pool needs ``size - size // 2`` of its copies
+(ceph/ceph:src/common/config_proxy.h#get_osd_pool_default_min_size). Copies are in different failure
+domains, which Rook writes on the pods of OSDs as ``topology-location-DOMAIN``.
 """
 
 from __future__ import annotations
@@ -34,21 +36,29 @@ def lost(disk: Disk, namespace: str, loss: Loss) -> DiskLoss | None:
         return None
     domain = pool.at("spec", "failureDomain").text or "host"
     osds = list(_osds(namespace, domain, loss.cluster))
-    domains, hit = {where for _, where in osds}, {where for node, where in osds if node in loss.lost}
+    domains, hit = (
+        {where for _, where in osds},
+        {where for node, where in osds if node in loss.lost},
+    )
     copies, needed = min(size, len(domains)), size - size // 2
     left = copies - min(len(hit), copies)
     if not hit or left >= needed:
         return None
     certain = len(domains) <= size or size == 1
     kept = f"may keep {left}" if not certain else f"keeps {left}"
-    reason = f"pool {pool.name} of Ceph {kept} of {size} {'copy' if size == 1 else 'copies'} of some data, and needs {needed}"
+    reason = (
+        f"pool {pool.name} of Ceph {kept} of {size} {'copy' if size == 1 else 'copies'} of some "
+        f"data, and needs {needed}"
+    )
     return DiskLoss(reason, _remedy(pool, size, domain), certain)
 
 
 def _remedy(pool: Object, size: int, domain: str) -> str:
     if size < _SAFE:
         data = {"spec": {"replicated": {"size": _SAFE}}}
-        return typed("keep three copies", merge_patch(CEPH_BLOCK_POOL, pool.name, pool.namespace, data))
+        return typed(
+            "keep three copies", merge_patch(CEPH_BLOCK_POOL, pool.name, pool.namespace, data)
+        )
     return f"add OSDs in another failure domain ({domain}), or spread them over more nodes"
 
 

@@ -59,11 +59,17 @@ class Disk(NamedTuple):
 
 
 def of_claims(vmi: Object, claims: Sequence[str], cluster: Cluster) -> Iterator[Disk]:
-    """Yield the disks behind claims of a VM; those that are not bound, or cannot be read, are left out."""
+    """Yield the disks behind claims of a VM; those that are not bound, or cannot be read,
+    are left out.
+    """
     namespace = vms.namespace_of(vmi)
     for name in dict.fromkeys(claims):
         claim = find(cluster, PVC, namespace, name)
-        volume = find(cluster, PV, "", claim.at("spec", "volumeName").text or "") if claim is not None else None
+        volume = (
+            find(cluster, PV, "", claim.at("spec", "volumeName").text or "")
+            if claim is not None
+            else None
+        )
         csi = volume.at("spec", "csi") if volume is not None else None
         if csi is not None and (driver := csi["driver"].text):
             more = csi["volumeAttributes"]
@@ -77,6 +83,8 @@ def by_volume(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Disk]]:
     found: dict[tuple[str, str], list[Disk]] = {}
     for vmi in cluster.known(VMI):
         spec = vmi["spec"]
-        for disk in of_claims(vmi, [*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)], cluster):
+        for disk in of_claims(
+            vmi, [*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)], cluster
+        ):
             found.setdefault((disk.driver, disk.handle), []).append(disk)
     return found

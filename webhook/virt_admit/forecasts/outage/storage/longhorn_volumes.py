@@ -1,7 +1,9 @@
-"""Longhorn volumes whose healthy copies are all on lost nodes: they are faulted until one of these nodes is back.
+"""Longhorn volumes whose healthy copies are all on lost nodes:
+they are faulted until one of these nodes is back.
 
-Longhorn salvages a copy by itself only on a node that is up. A copy that failed earlier is one too, and is older.
-Source: longhorn/longhorn-manager:controller/volume_controller.go#ReconcileVolumeState (isAutoSalvageNeeded).
+Longhorn salvages a copy by itself only on a node that is up. A copy that failed earlier is one too,
+and is older. Source: longhorn/longhorn-manager:controller/volume_controller.go#ReconcileVolumeState
+(isAutoSalvageNeeded).
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
-READS: Final[Reads] = union(longhorn_copies.READS, {LONGHORN_VOLUME: ("spec.dataLocality", "spec.numberOfReplicas")})
+READS: Final[Reads] = union(
+    longhorn_copies.READS, {LONGHORN_VOLUME: ("spec.dataLocality", "spec.numberOfReplicas")}
+)
 DRIVER: Final = "driver.longhorn.io"
 
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
-    """Return why a volume cannot be used after a loss; None: it can, or nothing says that it cannot."""
+    """Return why a volume cannot be used after a loss; None: it can,
+    or nothing says that it cannot.
+    """
     copies = loss.cluster.cached(longhorn_copies.by_volume).get(disk.handle, ())
     healthy = [each for each in copies if longhorn_copies.is_healthy(each)]
     if any(_node(each) not in loss.lost for each in healthy):
@@ -34,18 +40,25 @@ def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     unseen = unlisted(loss.cluster, LONGHORN_REPLICA)
     title = f"Longhorn volume {disk.handle} (claim {disk.claim})"
     if unseen:
-        return DiskLoss(f"where the copies of {title} are cannot be read", "", certain=False, unseen=unseen)
+        return DiskLoss(
+            f"where the copies of {title} are cannot be read", "", certain=False, unseen=unseen
+        )
     if not healthy:
         return None
     where = names(sorted({_node(each) for each in healthy}))
-    copy, are = (f"all {len(healthy)} healthy copies", "are") if len(healthy) > 1 else ("the only healthy copy", "is")
+    copy, are = (
+        (f"all {len(healthy)} healthy copies", "are")
+        if len(healthy) > 1
+        else ("the only healthy copy", "is")
+    )
     reason = f"{copy} of {title} {are} on {where}"
     old = [each for each in copies if each not in healthy and each.at("spec", "healthyAt").text]
     left = [each for each in old if _node(each) not in loss.lost]
     if left:
         failed = left[0].at("spec", "failedAt").text
         reason += (
-            f", and Longhorn may start it with the copy on {_node(left[0])}, which failed at {failed} and is older"
+            f", and Longhorn may start it with the copy on {_node(left[0])}, which failed at "
+            f"{failed} and is older"
         )
     return DiskLoss(reason, _remedy(disk, healthy, loss.cluster), certain=not left)
 
@@ -68,11 +81,14 @@ def _remedy(disk: Disk, healthy: Sequence[Object], cluster: Cluster) -> str:
     spec = volume["spec"] if volume is not None else None
     wanted = (spec["numberOfReplicas"].integer if spec is not None else None) or 1
     if wanted > len(healthy):
-        return "wait until Longhorn has rebuilt a copy on another node, or repair what keeps it from doing so"
+        return (
+            "wait until Longhorn has rebuilt a copy on another node, or repair what keeps it from "
+            "doing so"
+        )
     if spec is not None and spec["dataLocality"].text == "strict-local":
         return (
-            "stop the VM, then set dataLocality: best-effort and a larger numberOfReplicas in the Longhorn volume, "
-            "because strict-local allows one copy"
+            "stop the VM, then set dataLocality: best-effort and a larger numberOfReplicas in the "
+            "Longhorn volume, because strict-local allows one copy"
         )
     changes: dict[str, object] = {"numberOfReplicas": wanted + 1}
     if len(healthy) > 1:

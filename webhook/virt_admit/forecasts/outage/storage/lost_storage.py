@@ -17,14 +17,22 @@ from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.volumes import Claim
 
-READS: Final[Reads] = union(migrations.READS, disks.READS, ceph_monitors.READS, longhorn_volumes.READS)
+READS: Final[Reads] = union(
+    migrations.READS, disks.READS, ceph_monitors.READS, longhorn_volumes.READS
+)
 
 Stranded = tuple[Disk, DiskLoss]
 
 
 def of(vmi: Object, claims: Sequence[str], loss: Loss) -> DiskLoss | None:
-    """Return why a VM of a lost node has no disk to start with, what is certain first; None: nothing says so."""
-    found = [each for disk in disks.of_claims(vmi, claims, loss.cluster) if (each := _lost(disk, loss)) is not None]
+    """Return why a VM of a lost node has no disk to start with, what is certain first; None:
+    nothing says so.
+    """
+    found = [
+        each
+        for disk in disks.of_claims(vmi, claims, loss.cluster)
+        if (each := _lost(disk, loss)) is not None
+    ]
     return min(found, key=lambda each: not each.certain, default=None)
 
 
@@ -37,7 +45,11 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
 def unfinished(vmi: Object) -> str:
     """Return that a VM would not start as its disks are being copied; empty: they are not."""
     words = migrations.copy_words(vmi)
-    return f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy" if words else ""
+    return (
+        f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy"
+        if words
+        else ""
+    )
 
 
 def recovery(vmi: Object) -> str:
@@ -47,7 +59,9 @@ def recovery(vmi: Object) -> str:
 
 
 def elsewhere(pod: Pod, loss: Loss) -> str:
-    """Return what lets a node run a VM that no other node can run: one where its disk can be used, if that binds it."""
+    """Return what lets a node run a VM that no other node can run: one where its disk can be used,
+    if that binds it.
+    """
     for name in pod.claims:
         try:
             claim = loss.scheduler.volumes.claim(pod.namespace, name)
@@ -55,7 +69,9 @@ def elsewhere(pod: Pod, loss: Loss) -> str:
             continue
         place = claim.place
         if place is not None and _reaches_none(claim, loss):
-            another = "" if place.is_node else f"add another node {place.words} ({place.label}), or "
+            another = (
+                "" if place.is_node else f"add another node {place.words} ({place.label}), or "
+            )
             return f"{another}move its disk to storage that other nodes reach"
     return "let other nodes run it"
 
@@ -63,7 +79,11 @@ def elsewhere(pod: Pod, loss: Loss) -> str:
 def _reaches_none(claim: Claim, loss: Loss) -> bool:
     """Return whether no node that is left and runs KubeVirt can use a claim."""
     nodes = loss.scheduler.state.nodes.values()
-    return all(claim.refusal(node.name, node.labels, moment=False) for node in nodes if SCHEDULABLE in node.labels)
+    return all(
+        claim.refusal(node.name, node.labels, moment=False)
+        for node in nodes
+        if SCHEDULABLE in node.labels
+    )
 
 
 def stranded(loss: Loss) -> tuple[Stranded, ...]:

@@ -1,1 +1,3 @@
-"""The pods that serve VMs on a node: drivers, network plugins, and what is wrong with one of them."""
+"""The pods that serve VMs on a node: drivers, network plugins,
+and what is wrong with one of them.
+"""

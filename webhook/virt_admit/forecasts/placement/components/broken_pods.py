@@ -34,7 +34,9 @@ class BrokenPod(NamedTuple):
 
     pod: Object
     why: str
-    """``CrashLoopBackOff, container manager OOMKilled at its limit of 300Mi``; empty: nothing says so."""
+    """``CrashLoopBackOff, container manager OOMKilled at its limit of 300Mi``; empty:
+    nothing says so.
+    """
     since: str
     """`` for 312 min``; empty: not known."""
     remedy: str
@@ -45,18 +47,24 @@ class BrokenPod(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the pod with its fault, as ``pod NAME is not ready for 5 min: CrashLoopBackOff``."""
+        """Return the pod with its fault, as ``pod NAME is not ready for 5 min:
+        CrashLoopBackOff``.
+        """
         return f"pod {self.pod.name} is not ready{self.since}{f': {self.why}' if self.why else ''}"
 
 
 def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
-    """Return the first of these pods that is not ready, one whose cause is known before others; None: all are."""
+    """Return the first of these pods that is not ready, one whose cause is known before others;
+    None: all are.
+    """
     found = [broken for pod in pods if (broken := of_pod(pod, cluster)) is not None]
     return next((each for each in found if each.why), found[0] if found else None)
 
 
 def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
-    """Return what is wrong with a pod; None: it is ready, has ended, or does not say whether it is."""
+    """Return what is wrong with a pod; None: it is ready, has ended,
+    or does not say whether it is.
+    """
     ready = pod.condition("Ready")
     if ready["status"].text == "True" or pod.at("status", "phase").text in FINISHED:
         return None
@@ -67,9 +75,13 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     since = f" for {clock.duration(age)}" if age is not None else ""
     if node is not None and (silent := node_health.silent_for(node.name, cluster)):
         ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node)
-        return BrokenPod(pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends)
+        return BrokenPod(
+            pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
+        )
     why, container = _fault(pod)
-    return BrokenPod(pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster))
+    return BrokenPod(
+        pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster)
+    )
 
 
 def why(pod: Object, cluster: Cluster) -> str:
@@ -165,7 +177,9 @@ _SAID: Final = 160
 
 
 def _waits(reason: str, waiting: Field, end: str) -> str:
-    """Return why a container waits: how it ended, which says more than a time between restarts, else the kubelet's words."""
+    """Return why a container waits: how it ended, which says more than a time between restarts,
+    else the kubelet's words.
+    """
     said = cut(" ".join((waiting["message"].text or "").replace(";", ",").split()), _LONGEST)
     return f"{reason}, {end}" if end else f"{reason}: {said}" if said else reason
 
@@ -199,7 +213,8 @@ def _last_words(said: str) -> str:
 
 
 _ERROR: Final = re.compile(
-    r"error|fail|fatal|panic|already|cannot|can't|denied|refused|unable|invalid|not found", re.IGNORECASE
+    r"error|fail|fatal|panic|already|cannot|can't|denied|refused|unable|invalid|not found",
+    re.IGNORECASE,
 )
 _PLACE: Final = re.compile(r"^(?:[\d:. -]{8,26} )?(?:\[\w+\](?:\[\d+\])? )?[\w/.-]+\.go \d+: ")
 """``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line
@@ -208,15 +223,21 @@ was written."""
 
 def limit_of(pod: Object, name: str) -> str:
     """Return the memory that a container may use; empty: it has no limit."""
-    containers = (each for each in pod.at("spec", "containers").items() if each["name"].text == name)
+    containers = (
+        each for each in pod.at("spec", "containers").items() if each["name"].text == name
+    )
     return next((each.at("resources", "limits", "memory").text or "" for each in containers), "")
 
 
 def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
     described = kubectl("describe", POD, pod.name, pod.namespace)
-    if not container or (not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why):
+    if not container or (
+        not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why
+    ):
         return typed(f"repair pod {pod.name}", described)
-    choice = ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
+    choice = (
+        ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
+    )
     logs = logs_of(pod, *choice, "--previous")
     if _KILLED in why:
         return _more_memory(pod, container, logs, cluster)
@@ -229,7 +250,9 @@ def _more_memory(pod: Object, container: str, logs: str, cluster: Cluster) -> st
     owner, limit = pod.controller, limit_of(pod, container)
     amount = f"more memory{f' than {limit}' if limit else ''}"
     if owner is None or owner["kind"].text != DAEMON_SET.kind:
-        return typed(f"give container {container} of pod {pod.name} {amount}, and see what it did last", logs)
+        return typed(
+            f"give container {container} of pod {pod.name} {amount}, and see what it did last", logs
+        )
     name = owner["name"].text or ""
     whose = f"give container {container} of DaemonSet {pod.namespace}/{name} {amount}"
     daemon = find(cluster, DAEMON_SET, pod.namespace, name)

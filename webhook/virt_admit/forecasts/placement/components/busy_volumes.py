@@ -33,7 +33,8 @@ READS: Final[Reads] = union(
     },
 )
 _BUSY: Final = re.compile(
-    r"(?i)resource busy|already (?:open|in use|exclusive)|being used|in use by|multiple primaries|reservation conflict"
+    r"(?i)resource busy|already (?:open|in use|exclusive)|being used|in use by|multiple "
+    r"primaries|reservation conflict"
 )
 _LINSTOR: Final = "linstor.csi.linbit.com"
 _TWO: Final = "DrbdOptions/Net/allow-two-primaries"
@@ -50,13 +51,17 @@ class BusyVolume(NamedTuple):
     """Whether each further attempt certainly meets the same cause."""
 
 
-def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Cluster) -> BusyVolume | None:
+def of(
+    volume: str, on: str, error: str, users: Iterable[Object], cluster: Cluster
+) -> BusyVolume | None:
     """Return why a volume that is attached to a node cannot be opened there; None: nothing says so.
 
     ``users``: the other pods that use its claim.
     """
     own = find(cluster, PV, "", volume)
-    holder = next((pod for pod in users if pod.at("spec", "nodeName").text not in (None, "", on)), None)
+    holder = next(
+        (pod for pod in users if pod.at("spec", "nodeName").text not in (None, "", on)), None
+    )
     if own is None or not _BUSY.search(error):
         return None
     if holder is None:
@@ -70,7 +75,10 @@ def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Clust
     words = f"{opened}, and its storage does not let {on} open it as well"
     pod = node_pods.of_driver(driver, node_pods.of_node(on, cluster))
     logs = node_pods.logs(pod) if pod is not None else kubectl("describe", PV, volume)
-    remedy = f"see what the driver logs about it on {on}, and whether its storage lets two nodes open a volume"
+    remedy = (
+        f"see what the driver logs about it on {on}, and whether its storage lets two nodes open a "
+        "volume"
+    )
     return BusyVolume(words, typed(remedy, logs), lasts=False)
 
 
@@ -79,14 +87,17 @@ MAY_RUN: Final = "a guest may still run there"
 
 
 def used_by_lost(node: str, cluster: Cluster) -> Iterator[str]:
-    """Yield the PersistentVolumes that a node which does not report had in use at last, unless it is fenced."""
+    """Yield the PersistentVolumes that a node which does not report had in use at last,
+    unless it is fenced.
+    """
     for volume in cluster.known(PV):
         if node in _lost_users(volume, "", cluster):
             yield volume.name
 
 
 def _lost_users(volume: Object, on: str, cluster: Cluster) -> Iterator[str]:
-    """Yield the nodes that do not report, are not fenced, and had a volume in use at last, by their kubelets.
+    """Yield the nodes that do not report, are not fenced, and had a volume in use at last,
+    by their kubelets.
 
     A node without kubelet goes on with its guests, whose pods may be deleted by force meanwhile.
     """
@@ -97,7 +108,9 @@ def _lost_users(volume: Object, on: str, cluster: Cluster) -> Iterator[str]:
 
 
 def _unique_name(volume: Object) -> str:
-    """Return how the kubelet calls a volume (kubernetes/kubernetes:pkg/volume/util/util.go#GetUniqueVolumeName)."""
+    """Return how the kubelet calls a volume
+    (kubernetes/kubernetes:pkg/volume/util/util.go#GetUniqueVolumeName).
+    """
     csi = volume.at("spec", "csi")
     return f"kubernetes.io/csi/{csi['driver'].text}^{csi['volumeHandle'].text}"
 
@@ -111,16 +124,17 @@ def _in_use(cluster: Cluster) -> Mapping[str, list[Object]]:
 
 
 def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
-    """Return that a lost node may still have a volume open: only its end, or a fence in the storage, frees it.
+    """Return that a lost node may still have a volume open: only its end,
+    or a fence in the storage, frees it.
 
     The taint ends the pods of guests on other storage too, which may go on there.
     """
     silent = node_health.silent_for(node, cluster)
     words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
     way = (
-        f"make sure that {node} is off; a taint out-of-service, as a decision once that is confirmed, "
-        "ends all its pods. A fence in the storage (Ceph: a NetworkFence) cuts the node off from that "
-        "storage alone, and does not justify the taint"
+        f"make sure that {node} is off; a taint out-of-service, as a decision once that is "
+        "confirmed, ends all its pods. A fence in the storage (Ceph: a NetworkFence) cuts the node "
+        "off from that storage alone, and does not justify the taint"
     )
     return BusyVolume(words, typed(way, _explained(node)), lasts=True)
 
@@ -129,7 +143,9 @@ def _explained(node: str) -> str:
     return shell("virt-admit", "explain", argument(f"node/{node}"))
 
 
-def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Cluster) -> BusyVolume | None:
+def _one_primary(
+    volume: Object, there: str, on: str, opened: str, cluster: Cluster
+) -> BusyVolume | None:
     """Return that LINSTOR lets one node write; None: two may, or its driver sees to that."""
     name = volume.at("spec", "storageClassName").text or ""
     found = find(cluster, STORAGE_CLASS, "", name) if name else None
@@ -152,12 +168,19 @@ def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Clus
 def _allows(found: Object) -> bool:
     """Return whether a class lets two nodes write, by whichever prefix the driver accepts."""
     parameters = found["parameters"].entries()
-    return any(key.endswith("allow-two-primaries") and value.text in ("yes", "true") for key, value in parameters)
+    return any(
+        key.endswith("allow-two-primaries") and value.text in ("yes", "true")
+        for key, value in parameters
+    )
 
 
 def _release(node: str, cluster: Cluster) -> Version | None:
     """Return the release of the driver on a node, by the image of its pod."""
     pod = node_pods.of_driver(_LINSTOR, node_pods.of_node(node, cluster))
-    images = (each["image"].text or "" for each in pod.at("spec", "containers").items()) if pod is not None else ()
+    images = (
+        (each["image"].text or "" for each in pod.at("spec", "containers").items())
+        if pod is not None
+        else ()
+    )
     found = next(filter(None, map(_IMAGE.search, images)), None)
     return versions.parse_version(found[1]) if found is not None else None

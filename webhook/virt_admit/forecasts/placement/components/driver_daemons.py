@@ -1,9 +1,11 @@
 """Why the DaemonSet that registers a CSI driver has no pod on a node.
 
-A pod that runs stays when its node is tainted (``NoSchedule``), and does not come back after the next reboot. CSINode goes on
-listing the driver. Sources: kubernetes/kubernetes:pkg/controller/daemon/daemon_controller.go#NodeShouldRunDaemonPod,
-:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations; rook/rook:pkg/operator/ceph/csi/spec.go
-(CSI_PLUGIN_TOLERATIONS, up to 1.18); longhorn/longhorn-manager:types/setting.go#SettingNameTaintToleration.
+A pod that runs stays when its node is tainted (``NoSchedule``), and does not come back after the
+next reboot. CSINode goes on listing the driver. Sources:
+kubernetes/kubernetes:pkg/controller/daemon/daemon_controller.go#NodeShouldRunDaemonPod,
+:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations;
+rook/rook:pkg/operator/ceph/csi/spec.go (CSI_PLUGIN_TOLERATIONS, up to 1.18);
+longhorn/longhorn-manager:types/setting.go#SettingNameTaintToleration.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, KUBEVIRT, LONGHORN_SETTING, NODE, POD, Kind
+from virt_admit.model.kubernetes.kinds import (
+    CSI_NODE,
+    DAEMON_SET,
+    KUBEVIRT,
+    LONGHORN_SETTING,
+    NODE,
+    POD,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
@@ -52,7 +62,9 @@ _OWN: Final = tuple(
         "unschedulable",
     )
 )
-"""The tolerations that each pod of a DaemonSet gets; that of the network where it uses the network of the node."""
+"""The tolerations that each pod of a DaemonSet gets;
+that of the network where it uses the network of the node.
+"""
 _BINDING: Final = frozenset(("NoSchedule", "NoExecute"))
 _CONFIG_MAP: Final = Kind("", ("v1",), "configmaps", "ConfigMap")
 _LONGHORN: Final = "driver.longhorn.io"
@@ -65,7 +77,9 @@ class AbsentPod(NamedTuple):
     """A DaemonSet without a pod on a node."""
 
     why: str
-    """``no pod there: DaemonSet NAMESPACE/NAME does not tolerate taint dedicated=gpu:NoSchedule``."""
+    """``no pod there: DaemonSet NAMESPACE/NAME does not tolerate taint
+    dedicated=gpu:NoSchedule``.
+    """
     remedy: str
     lasts: bool = True
     """Whether it certainly does not come by itself, as after an update of the DaemonSet."""
@@ -74,7 +88,9 @@ class AbsentPod(NamedTuple):
 
 
 def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
-    """Return why the DaemonSet of a driver has no pod on a node; None: it has one, or that is not known."""
+    """Return why the DaemonSet of a driver has no pod on a node; None: it has one,
+    or that is not known.
+    """
     if node_pods.of_driver(driver, node_pods.of_node(node, cluster)) is not None:
         return None
     daemon = of_driver(driver, cluster)
@@ -82,14 +98,18 @@ def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
 
 
 def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
-    """Return why a DaemonSet of the software of a driver has no pod on a node; None: that cannot be determined.
+    """Return why a DaemonSet of the software of a driver has no pod on a node; None:
+    that cannot be determined.
 
     No pod of it is known there.
     """
     found = find(cluster, NODE, "", node)
     if found is None or unlisted(cluster, POD):
         return None
-    begin, described = f"no pod there: DaemonSet {daemon.full_name}", about("describe", daemon, DAEMON_SET)
+    begin, described = (
+        f"no pod there: DaemonSet {daemon.full_name}",
+        about("describe", daemon, DAEMON_SET),
+    )
     refusing = list(_untolerated(daemon, found))
     if taints := [each for each in refusing if not _goes_again(each, cluster)]:
         several = len(taints) > 1
@@ -99,19 +119,25 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
         remedy = typed(f"{tolerate}{setting.where} ({instead})", setting.command)
         return AbsentPod(f"{begin} does not tolerate {_written(taints)}", remedy, daemon=daemon)
     if demands := list(_unmet(daemon, found)):
-        remedy = typed(f"let it run on {node}: change what it demands, or label the node", described)
+        remedy = typed(
+            f"let it run on {node}: change what it demands, or label the node", described
+        )
         return AbsentPod(f"{begin} demands {names(demands, 120)}", remedy)
     if refusing:
         waits = typed("it comes back once what set that is over", described)
         return AbsentPod(f"{begin} does not tolerate {_written(refusing)}", waits, lasts=False)
     return AbsentPod(
-        f"{begin} has none although {node} is one of its nodes", typed("see in its events why", described), lasts=False
+        f"{begin} has none although {node} is one of its nodes",
+        typed("see in its events why", described),
+        lasts=False,
     )
 
 
 @cached
 def stale(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
-    """Return by node the drivers of its CSINode whose pod cannot come back: the entry is of the past."""
+    """Return by node the drivers of its CSINode whose pod cannot come back:
+    the entry is of the past.
+    """
     found = {
         node: {driver: gone for driver, gone in each.items() if gone.lasts}
         for node, each in without_pod(cluster).items()
@@ -120,7 +146,9 @@ def stale(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
 
 
 def also_at_risk(gone: AbsentPod, node: str, cluster: Cluster) -> list[str]:
-    """Return the other nodes with a pod of a DaemonSet that would not come back because of a taint."""
+    """Return the other nodes with a pod of a DaemonSet that would not come back because of a
+    taint.
+    """
     daemon = gone.daemon
     if daemon is None:
         return []
@@ -137,11 +165,13 @@ def also_at_risk(gone: AbsentPod, node: str, cluster: Cluster) -> list[str]:
 
 
 def lost(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield which drivers a CSINode lists although the pod that registers them cannot come back to a node."""
+    """Yield which drivers a CSINode lists although the pod that registers them cannot come back to
+    a node.
+    """
     for driver, gone in stale(cluster).get(node.name, {}).items():
         yield (
-            f"No volume of driver {driver} can be mounted on this node, although its CSINode still lists the driver: "
-            f"{gone.why}. {capital(gone.remedy)}"
+            f"No volume of driver {driver} can be mounted on this node, although its CSINode still "
+            f"lists the driver: {gone.why}. {capital(gone.remedy)}"
         )
 
 
@@ -156,7 +186,9 @@ def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
     running = cluster.cached(_running)
     for own in () if unlisted(cluster, POD) else cluster.known(CSI_NODE):
         here = node_pods.of_node(own.name, cluster)
-        for driver in filter(None, (each["name"].text for each in own.at("spec", "drivers").items())):
+        for driver in filter(
+            None, (each["name"].text for each in own.at("spec", "drivers").items())
+        ):
             daemon = entry(cluster, _of_drivers, driver)
             runs = daemon is not None and daemon.full_name in running
             if daemon is None or not runs or node_pods.of_driver(driver, here) is not None:
@@ -168,7 +200,11 @@ def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
 
 def _of_drivers(cluster: Cluster) -> dict[str, Object]:
     """Return the DaemonSet of each driver that a CSINode lists."""
-    listed = (each["name"].text for own in cluster.known(CSI_NODE) for each in own.at("spec", "drivers").items())
+    listed = (
+        each["name"].text
+        for own in cluster.known(CSI_NODE)
+        for each in own.at("spec", "drivers").items()
+    )
     pairs = ((driver, of_driver(driver, cluster)) for driver in sorted({*filter(None, listed)}))
     return {driver: daemon for driver, daemon in pairs if daemon is not None}
 
@@ -193,7 +229,10 @@ def _untolerated(daemon: Object, node: Object) -> Iterator[Field]:
 
 
 def _goes_again(taint: Field, cluster: Cluster) -> bool:
-    """Return whether a controller or a drain set a taint. To take it off by hand would undo a fence."""
+    """Return whether a controller or a drain set a taint.
+
+    To take it off by hand would undo a fence.
+    """
     key = taint["key"].text or ""
     return key == migration_limits.drain_taint(cluster) or bool(controller_taints.owner(key))
 

@@ -43,14 +43,18 @@ _GENERAL: Final = frozenset(
 """Words of domains that do not tell whose a driver or an API group is."""
 _CALL: Final = re.compile(r"^(?:rpc error: code = \w+ desc = )+")
 _LONGEST: Final = 100
-_UNKNOWN: Final = r"(?i)\bnode \W?{node}\W? (?:was |is )?(?:not found|unknown|not registered|does not exist)"
+_UNKNOWN: Final = (
+    r"(?i)\bnode \W?{node}\W? (?:was |is )?(?:not found|unknown|not registered|does not exist)"
+)
 
 
 class UnknownNode(NamedTuple):
     """A node that the controller of a driver does not know."""
 
     words: str
-    """``driver D does not know w3 (its error) and attaches no volume there: no TridentNode w3 exists, as for w1``."""
+    """``driver D does not know w3 (its error) and attaches no volume there: no TridentNode w3
+    exists, as for w1``.
+    """
     remedy: str
 
 
@@ -63,7 +67,13 @@ def unknown(driver: str, node: str, error: str, cluster: Cluster) -> UnknownNode
         return None
     pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
-    runs = f", {broken.words}" if broken is not None else f", although pod {pod.name} of it runs there" if pod else ""
+    runs = (
+        f", {broken.words}"
+        if broken is not None
+        else f", although pod {pod.name} of it runs there"
+        if pod
+        else ""
+    )
     said = cut_middle(_CALL.sub("", error).rstrip(". "), _LONGEST)
     words = (
         f"driver {driver} does not know {node} ({said}), so no volume is attached "

@@ -1,9 +1,10 @@
 """Start-up taints that no agent removes: they stay until an administrator removes them.
 
-An agent removes its taint from a node once it runs there. To uninstall it leaves the taint, which keeps every new pod off the
-node: starts and migrations of VMs, and all else. An agent that looks at its taint only at its start does not
-remove one that is set later, as by a node group of a cloud (cilium/cilium#17103). Sources:
-cilium/cilium:Documentation/installation/taints.rst, :operator/watchers/node_taint.go, issue cilium/cilium#31943;
+An agent removes its taint from a node once it runs there. To uninstall it leaves the taint, which
+keeps every new pod off the node: starts and migrations of VMs, and all else. An agent that looks at
+its taint only at its start does not remove one that is set later, as by a node group of a cloud
+(cilium/cilium#17103). Sources: cilium/cilium:Documentation/installation/taints.rst,
+:operator/watchers/node_taint.go, issue cilium/cilium#31943;
 kubernetes-sigs/aws-ebs-csi-driver:docs/install.md.
 """
 
@@ -46,7 +47,9 @@ _PATIENCE: Final = datetime.timedelta(minutes=15)
 _UNDATED: Final = datetime.timedelta(hours=1)
 """The same for a taint that does not say when it was added."""
 _SHORTEST: Final = 3
-_COMMON: Final = frozenset(("agent", "aws", "cluster", "com", "csi", "dev", "driver", "net", "node", "org", "storage"))
+_COMMON: Final = frozenset(
+    ("agent", "aws", "cluster", "com", "csi", "dev", "driver", "net", "node", "org", "storage")
+)
 """Parts of a domain that do not tell one agent from another."""
 
 
@@ -126,15 +129,21 @@ _MOST: Final = 10
 
 
 def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]]:
-    """Yield the taints of a node that nothing removes, as far as DaemonSets and pods could be read."""
+    """Yield the taints of a node that nothing removes,
+    as far as DaemonSets and pods could be read.
+    """
     for taint in node.at("spec", "taints").items():
-        found = of_key(taint["key"].text or "", cluster) if taint["effect"].text in _BINDING else None
+        found = (
+            of_key(taint["key"].text or "", cluster) if taint["effect"].text in _BINDING else None
+        )
         if found is not None and node.name in found.nodes:
             yield taint, found._replace(own=node.name)
 
 
 def of_key(key: str, cluster: Cluster) -> AgentTaint | None:
-    """Return the taint with this key if nothing removes it; None: its agent is installed, or that is not known."""
+    """Return the taint with this key if nothing removes it; None: its agent is installed,
+    or that is not known.
+    """
     if not controller_taints.is_of_start(key):
         return None
     return cluster.cached(_left).get(key) or cluster.cached(_stale).get(key)
@@ -155,7 +164,9 @@ def _left(cluster: Cluster) -> Mapping[str, AgentTaint]:
         key: AgentTaint(key, _words(key)[0], tuple(sorted(set(own))), len(set(own)) == total)
         for key, own in nodes.items()
         if installed.isdisjoint((key, controller_taints.agent_domain(key)))
-        and not any(_is_of(each, _words(key)) for kind in (DAEMON_SET, POD) for each in cluster.known(kind))
+        and not any(
+            _is_of(each, _words(key)) for kind in (DAEMON_SET, POD) for each in cluster.known(kind)
+        )
     }
 
 
@@ -208,7 +219,9 @@ def _least(agents: Iterable[RunningAgent]) -> RunningAgent:
 
 
 def _installed(cluster: Cluster) -> Iterator[str]:
-    """Yield the taints that a DaemonSet tolerates by name, and the CSI drivers that run: their agents may have other names."""
+    """Yield the taints that a DaemonSet tolerates by name, and the CSI drivers that run: their
+    agents may have other names.
+    """
     for daemon in cluster.known(DAEMON_SET):
         for toleration in daemon.at("spec", "template", "spec", "tolerations").items():
             yield toleration["key"].text or ""
@@ -223,7 +236,8 @@ def _is_new(node: Object, cluster: Cluster) -> bool:
 
 
 def _words(key: str) -> tuple[str, ...]:
-    """Return what tells the agent of a taint from others, as ``ebs`` of ``ebs.csi.aws.com/agent-not-ready``.
+    """Return what tells the agent of a taint from others, as ``ebs`` of
+    ``ebs.csi.aws.com/agent-not-ready``.
 
     Empty: nothing does, or it may run outside of the cluster, as a cloud controller manager.
     """
@@ -241,8 +255,18 @@ def _is_of(obj: Object, words: tuple[str, ...]) -> bool:
 
 
 def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> AgentTaint | None:
-    """Return the start-up taint that keeps a pod off a node, and that nothing removes; None: none is known."""
-    causes = sorted((why.split("; ") for why in refusals.values()), key=len)  # a node without other causes first
-    keys = (cause.removeprefix("taint ") for each in causes for cause in each if cause.startswith("taint "))
+    """Return the start-up taint that keeps a pod off a node, and that nothing removes; None:
+    none is known.
+    """
+    # a node without other causes first
+    causes = sorted((why.split("; ") for why in refusals.values()), key=len)
+    keys = (
+        cause.removeprefix("taint ")
+        for each in causes
+        for cause in each
+        if cause.startswith("taint ")
+    )
     found = filter(None, (of_key(key, cluster) for key in keys))
-    return next((each for each in found if each.running is None or refusals.keys() & {*each.nodes}), None)
+    return next(
+        (each for each in found if each.running is None or refusals.keys() & {*each.nodes}), None
+    )

@@ -1,7 +1,8 @@
 """What Longhorn itself reports of a node on which it cannot attach or mount a volume.
 
-Its manager checks each node and writes conditions into its own Node. Sources: longhorn/longhorn-manager:
-k8s/pkg/apis/longhorn/v1beta2/node.go, :controller/monitor/environment_check_monitor.go; issues longhorn/longhorn#1210.
+Its manager checks each node and writes conditions into its own Node. Sources:
+longhorn/longhorn-manager: k8s/pkg/apis/longhorn/v1beta2/node.go,
+:controller/monitor/environment_check_monitor.go; issues longhorn/longhorn#1210.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _CHECKS: Final[dict[str, _Check]] = {
     "MountPropagation": _Check((), "switch on mount propagation for the container runtime of {}"),
     "Multipathd": _Check(
         ("busy", "mounted", "multipath", "in use", "exclusive"),
-        "exclude Longhorn's devices in /etc/multipath.conf of {}, or stop multipathd there; the kubelet then tries again",
+        "exclude Longhorn's devices in /etc/multipath.conf of {}, or stop multipathd there; the "
+        "kubelet then tries again",
         says=False,
     ),
     "NFSClientInstalled": _Check(("nfs", "mount.nfs"), "install an NFS client for version 4 on {}"),
@@ -45,7 +47,8 @@ _CHECKS: Final[dict[str, _Check]] = {
         "install the packages that are missing on {}",
     ),
     "KernelModulesLoaded": _Check(
-        ("module", "crypt", "luks", "dm_", "iscsi"), "load the kernel modules that are missing on {}"
+        ("module", "crypt", "luks", "dm_", "iscsi"),
+        "load the kernel modules that are missing on {}",
     ),
     "HugePagesAvailable": _Check(
         ("huge", "spdk", "instance-manager"), "give {} the huge pages that Longhorn's engine needs"
@@ -65,7 +68,8 @@ class LonghornReport(NamedTuple):
 def report(node: str, error: str, cluster: Cluster) -> LonghornReport | None:
     """Return which condition of a node explains an error; None: it reports none that does.
 
-    Longhorn reports multipathd also where its devices are excluded, and packages that few volumes need.
+    Longhorn reports multipathd also where its devices are excluded, and packages that few volumes
+    need.
     """
     own = next((each for each in cluster.known(LONGHORN_NODE) if each.name == node), None)
     for kind, check in _CHECKS.items() if own is not None else ():
@@ -73,18 +77,32 @@ def report(node: str, error: str, cluster: Cluster) -> LonghornReport | None:
         fits = not check.words or any(word in error.lower() for word in check.words)
         if found["status"].text != "False" or not fits:
             continue
-        said = cut(found["message"].text or "", _LONGEST) if check.says or not found["reason"].text else ""
+        said = (
+            cut(found["message"].text or "", _LONGEST)
+            if check.says or not found["reason"].text
+            else ""
+        )
         why = ": ".join(filter(None, (found["reason"].text, said)))
         remedy = typed(check.remedy.format(node), about("describe", own, LONGHORN_NODE))  # type: ignore[arg-type]
-        return LonghornReport(f"Longhorn reports of {node}: {kind} False{f' ({why})' if why else ''}", remedy)
+        return LonghornReport(
+            f"Longhorn reports of {node}: {kind} False{f' ({why})' if why else ''}", remedy
+        )
     return None
 
 
 def is_whole(volume: str, node: str, cluster: Cluster) -> bool:
-    """Return whether a volume of Longhorn is attached to a node and has its data: it is not what keeps a mount from working."""
-    found: Object | None = next((each for each in cluster.known(LONGHORN_VOLUME) if each.name == volume), None)
+    """Return whether a volume of Longhorn is attached to a node and has its data: it is not what
+    keeps a mount from working.
+    """
+    found: Object | None = next(
+        (each for each in cluster.known(LONGHORN_VOLUME) if each.name == volume), None
+    )
     if found is None:
         return False
     status = found["status"]
     whole = status["robustness"].text in ("healthy", "degraded")
-    return whole and status["state"].text == "attached" and status["currentNodeID"].text in (None, "", node)
+    return (
+        whole
+        and status["state"].text == "attached"
+        and status["currentNodeID"].text in (None, "", node)
+    )

@@ -1,10 +1,13 @@
 """Why Longhorn does not attach a volume to a node: an engine or a replica that should run does not.
 
-A volume is attached once its engine runs. A migration has a second engine on the target, with a copy of each replica. Sources:
-longhorn/longhorn-manager:controller/volume_controller.go#openVolumeDependentResources #prepareReplicasAndEngineForMigration
-#isReplicaValidForMigration, :controller/instance_handler.go#createInstance, :controller/engine_image_controller.go
-#syncNodeDeploymentMap, :controller/volume_attachment_controller.go#updateStatusForDesiredAttachingAttachmentTicket;
-issues longhorn/longhorn#11994, #12311, #4386, #2475.
+A volume is attached once its engine runs. A migration has a second engine on the target, with a
+copy of each replica. Sources:
+longhorn/longhorn-manager:controller/volume_controller.go#openVolumeDependentResources
+#prepareReplicasAndEngineForMigration #isReplicaValidForMigration,
+:controller/instance_handler.go#createInstance, :controller/engine_image_controller.go
+#syncNodeDeploymentMap,
+:controller/volume_attachment_controller.go#updateStatusForDesiredAttachingAttachmentTicket; issues
+longhorn/longhorn#11994, #12311, #4386, #2475.
 """
 
 from __future__ import annotations
@@ -74,7 +77,9 @@ class LonghornCause(NamedTuple):
     """Why a volume is not attached, as far as the objects of Longhorn say it."""
 
     words: str
-    """``Longhorn waits for replica …-r-1 on w2 (stopped): engine image ei-1 is not deployed there``."""
+    """``Longhorn waits for replica …-r-1 on w2 (stopped):
+    engine image ei-1 is not deployed there``.
+    """
     remedy: str
     lasts: bool = False
     """Whether each further attempt certainly meets the same cause."""
@@ -87,38 +92,58 @@ class _Reason(NamedTuple):
 
 
 def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
-    """Return why Longhorn does not attach a PersistentVolume to a node; None: nothing says so, or its engine runs there."""
+    """Return why Longhorn does not attach a PersistentVolume to a node; None: nothing says so, or
+    its engine runs there.
+    """
     own = _volume(volume, cluster)
     if own is None:
         return None
     engine = _engine(own, node, cluster)
-    if engine is not None and _state(engine) == _RUNNING and engine.at("spec", "nodeID").text == node:
+    if (
+        engine is not None
+        and _state(engine) == _RUNNING
+        and engine.at("spec", "nodeID").text == node
+    ):
         return None
     moves = own.at("spec", "migrationNodeID").text == node
     known = entry(cluster, _replicas, own.name) or ()
-    copies = [each for each in known if engine is None or not moves or engine.name in _engines_of(each)]
+    copies = [
+        each for each in known if engine is None or not moves or engine.name in _engines_of(each)
+    ]
     begin = "Longhorn"
     if moves and engine is not None:
         begin = f"Longhorn's migration engine {_short(engine, own)} does not run, it"
     instances = [each for each in copies if _waits(each) or (moves and _failed(each))]
     instances += [engine] if engine is not None and _waits(engine) else []
     found = [(each, _reason(each, own, cluster, copied=moves)) for each in instances]
-    instance, reason = next((each for each in found if each[1] is not None), found[0] if found else (None, None))
+    instance, reason = next(
+        (each for each in found if each[1] is not None), found[0] if found else (None, None)
+    )
     if instance is None:
         return _of_ticket(own, node, cluster)
     on = instance.at("spec", "nodeID").text or "no node"
-    what = f"{begin} waits for {_kind(instance)} {_short(instance, own)} on {on} ({_state(instance)})"
+    what = (
+        f"{begin} waits for {_kind(instance)} {_short(instance, own)} on {on} ({_state(instance)})"
+    )
     if instance is engine:
-        what = f"Longhorn's {_kind(instance)} {_short(instance, own)} on {on} should run and is {_state(instance)}"
+        what = (
+            f"Longhorn's {_kind(instance)} {_short(instance, own)} on {on} should run and is "
+            f"{_state(instance)}"
+        )
     if reason is None:
         return LonghornCause(
-            what, typed(f"see why longhorn-manager on {on} does not start it", _logs(on, instance, cluster))
+            what,
+            typed(
+                f"see why longhorn-manager on {on} does not start it", _logs(on, instance, cluster)
+            ),
         )
     return LonghornCause(f"{what}: {reason.why}", reason.remedy, reason.lasts)
 
 
 def _volume(name: str, cluster: Cluster) -> Object | None:
-    """Return the volume of Longhorn behind a PersistentVolume; None: it has none, or that is not known."""
+    """Return the volume of Longhorn behind a PersistentVolume; None: it has none,
+    or that is not known.
+    """
     found = find(cluster, PV, "", name)
     csi = found.at("spec", "csi") if found is not None else None
     if csi is None or csi["driver"].text != DRIVER:
@@ -131,10 +156,13 @@ def _volumes(cluster: Cluster) -> Mapping[str, Object]:
 
 
 def _engine(volume: Object, node: str, cluster: Cluster) -> Object | None:
-    """Return the engine of a volume that is to run on a node; None: it is not known, or the volume is still elsewhere."""
+    """Return the engine of a volume that is to run on a node; None: it is not known,
+    or the volume is still elsewhere.
+    """
     known = entry(cluster, _engines, volume.name) or ()
     here = next((each for each in known if each.at("spec", "nodeID").text == node), None)
-    if here is None and volume.at("spec", "migrationNodeID").text == node:  # its node is empty while its replicas start
+    # its node is empty while its replicas start
+    if here is None and volume.at("spec", "migrationNodeID").text == node:
         return next((each for each in known if not each.at("spec", "nodeID").text), None)
     return here
 
@@ -168,7 +196,9 @@ def _waits(instance: Object) -> bool:
 
 
 def _failed(replica: Object) -> bool:
-    """Return whether a copy for a migration counts as failed: a new one replaces it, as often as that fails."""
+    """Return whether a copy for a migration counts as failed: a new one replaces it,
+    as often as that fails.
+    """
     spec = replica["spec"]
     return _state(replica) != _RUNNING and bool(spec["failedAt"].text or spec["lastFailedAt"].text)
 
@@ -178,13 +208,17 @@ def _kind(instance: Object) -> str:
 
 
 def _short(instance: Object, volume: Object) -> str:
-    """Return the name of an engine or a replica without that of its volume, which the sentence has already."""
+    """Return the name of an engine or a replica without that of its volume,
+    which the sentence has already.
+    """
     own = instance.name.removeprefix(f"{volume.name}-")
     return instance.name if own == instance.name else f"…-{own}"
 
 
 def _reason(instance: Object, volume: Object, cluster: Cluster, *, copied: bool) -> _Reason | None:
-    """Return why an engine or a replica does not start: what is missing on its node, else what Longhorn says."""
+    """Return why an engine or a replica does not start: what is missing on its node,
+    else what Longhorn says.
+    """
     node = instance.at("spec", "nodeID").text or ""
     if silent := node_health.silent_for(node, cluster):
         command = shell("kubectl", "describe", "node", argument(node))
@@ -198,42 +232,67 @@ def _reason(instance: Object, volume: Object, cluster: Cluster, *, copied: bool)
 
 
 def _of_image(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
-    """Return that the engine image is not on the node: its DaemonSet has no pod there that is ready."""
+    """Return that the engine image is not on the node:
+    its DaemonSet has no pod there that is ready.
+    """
     image = instance.at("spec", "image").text
     for each in cluster.known(LONGHORN_IMAGE):
         deployed = dict(each.at("status", "nodeDeploymentMap").entries()).get(node)
-        if not image or each.at("spec", "image").text != image or deployed is None or deployed.boolean is not False:
+        if (
+            not image
+            or each.at("spec", "image").text != image
+            or deployed is None
+            or deployed.boolean is not False
+        ):
             continue
         why, called = f"engine image {each.name} is not deployed there", f"engine-image-{each.name}"
         daemon = find(cluster, DAEMON_SET, each.namespace, called)
-        pod = next((pod for pod in node_pods.of_node(node, cluster) if node_pods.daemon(pod) == called), None)
+        pod = next(
+            (pod for pod in node_pods.of_node(node, cluster) if node_pods.daemon(pod) == called),
+            None,
+        )
         broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
         if broken is not None:
             return _Reason(f"{why}, {broken.words}", broken.remedy)
-        absent = driver_daemons.of_daemon(daemon, DRIVER, node, cluster) if daemon is not None and pod is None else None
+        absent = (
+            driver_daemons.of_daemon(daemon, DRIVER, node, cluster)
+            if daemon is not None and pod is None
+            else None
+        )
         if absent is not None:
-            return _Reason(f"{why}, {absent.why.removeprefix('no pod there: ')}", absent.remedy, absent.lasts)
+            return _Reason(
+                f"{why}, {absent.why.removeprefix('no pod there: ')}", absent.remedy, absent.lasts
+            )
         return _Reason(
-            why, typed(f"let the pods of DaemonSet {called} run on {node}", about("describe", each, LONGHORN_IMAGE))
+            why,
+            typed(
+                f"let the pods of DaemonSet {called} run on {node}",
+                about("describe", each, LONGHORN_IMAGE),
+            ),
         )
     return None
 
 
 def _of_manager(node: str, cluster: Cluster) -> _Reason | None:
     """Return that no instance manager runs on the node, in whose pod the instance would run."""
-    own = [each for each in cluster.known(LONGHORN_MANAGER) if each.at("spec", "nodeID").text == node]
+    own = [
+        each for each in cluster.known(LONGHORN_MANAGER) if each.at("spec", "nodeID").text == node
+    ]
     states = {_state(each) for each in own}
     if not own or _RUNNING in states:
         return None
     first = own[0]
     command = shell("kubectl", "describe", "pod", argument(first.name), "-n", first.namespace)
     return _Reason(
-        f"instance manager {first.name} is {_state(first)}", typed(f"repair the pod of that name on {node}", command)
+        f"instance manager {first.name} is {_state(first)}",
+        typed(f"repair the pod of that name on {node}", command),
     )
 
 
 _KEEPS_TIME: Final = ((1, 9, 3), (1, 10, 1))
-"""The releases that regard a copy with ``lastFailedAt`` as failed and copy that field (longhorn/longhorn#12311)."""
+"""The releases that regard a copy with ``lastFailedAt`` as failed and copy that field
+(longhorn/longhorn#12311).
+"""
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 
 
@@ -249,63 +308,102 @@ def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> _Reason | Non
     if not last or not source or (numbers and tuple(map(int, numbers.groups())) not in _KEEPS_TIME):
         return None
     return _Reason(
-        f"this copy has lastFailedAt {last} of its source; Longhorn 1.9.3 and 1.10.1 replace it again and again",
+        f"this copy has lastFailedAt {last} of its source; Longhorn 1.9.3 and 1.10.1 replace it "
+        "again and again",
         typed("update Longhorn to 1.10.2 or later, then migrate the VM again", _instances(volume)),
         lasts=True,
     )
 
 
 def _of_words(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
-    """Return what Longhorn says of an instance: its condition, else a warning of the last minutes."""
+    """Return what Longhorn says of an instance: its condition,
+    else a warning of the last minutes.
+    """
     created = instance.condition("InstanceCreation")
     said = created["message"].text if created["status"].text == "False" else ""
-    said = said or events.last_warning(instance, "FailedStarting", clock.ago(_RECENT, cluster), cluster)
+    said = said or events.last_warning(
+        instance, "FailedStarting", clock.ago(_RECENT, cluster), cluster
+    )
     if not said:
         return None
-    words = cut_middle(" ".join(said.split()).removeprefix(f"Error starting {instance.name}: "), _LONGEST)
-    return _Reason(f"Longhorn says {words}", typed(f"remove that cause on {node}", _logs(node, instance, cluster)))
+    words = cut_middle(
+        " ".join(said.split()).removeprefix(f"Error starting {instance.name}: "), _LONGEST
+    )
+    return _Reason(
+        f"Longhorn says {words}",
+        typed(f"remove that cause on {node}", _logs(node, instance, cluster)),
+    )
 
 
 def _instances(volume: Object) -> str:
-    """Return the command that shows the engines and the replicas of a volume, which have its name as a label."""
+    """Return the command that shows the engines and the replicas of a volume,
+    which have its name as a label.
+    """
     kinds = ",".join(f"{kind.plural}.{kind.group}" for kind in (LONGHORN_ENGINE, LONGHORN_REPLICA))
-    return shell("kubectl", "get", kinds, "-n", volume.namespace, "-l", f"longhornvolume={volume.name}")
+    return shell(
+        "kubectl", "get", kinds, "-n", volume.namespace, "-l", f"longhornvolume={volume.name}"
+    )
 
 
 def _logs(node: str, instance: Object, cluster: Cluster) -> str:
-    """Return the command that shows what longhorn-manager on a node says, else the instance itself."""
-    pods = (each for each in node_pods.of_node(node, cluster) if node_pods.daemon(each) == "longhorn-manager")
+    """Return the command that shows what longhorn-manager on a node says,
+    else the instance itself.
+    """
+    pods = (
+        each
+        for each in node_pods.of_node(node, cluster)
+        if node_pods.daemon(each) == "longhorn-manager"
+    )
     pod = next(pods, None)
     if pod is not None:
         return logs_of(pod, "--all-containers")
-    return about("describe", instance, LONGHORN_ENGINE if _kind(instance) == "engine" else LONGHORN_REPLICA)
+    return about(
+        "describe", instance, LONGHORN_ENGINE if _kind(instance) == "engine" else LONGHORN_REPLICA
+    )
 
 
 def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | None:
-    """Return what Longhorn says of the attachment to a node, and who keeps the volume on another node."""
-    known = (each for each in cluster.known(LONGHORN_ATTACHMENT) if each.at("spec", "volume").text == volume.name)
+    """Return what Longhorn says of the attachment to a node,
+    and who keeps the volume on another node.
+    """
+    known = (
+        each
+        for each in cluster.known(LONGHORN_ATTACHMENT)
+        if each.at("spec", "volume").text == volume.name
+    )
     attachment = next(known, None)
     if attachment is None:
         return None
     tickets = dict(attachment.at("spec", "attachmentTickets").entries())
     states = attachment.at("status", "attachmentTicketStatuses")
     said = next(
-        (words for key, each in tickets.items() if each["nodeID"].text == node and (words := _said(states[key]))), ""
+        (
+            words
+            for key, each in tickets.items()
+            if each["nodeID"].text == node and (words := _said(states[key]))
+        ),
+        "",
     )
     here = volume.at("status", "currentNodeID").text
     others = sorted(
-        f"{key} ({each['type'].text})" for key, each in tickets.items() if here and each["nodeID"].text == here
+        f"{key} ({each['type'].text})"
+        for key, each in tickets.items()
+        if here and each["nodeID"].text == here
     )
     if not said or (here != node and not others and here):
         return None
     there = volume.at("spec", "migrationNodeID").text
     if here and there and node not in (here, there):
-        words = f"Longhorn still migrates it from {here} to {there}, and starts no other migration of it before that has ended"
+        words = (
+            f"Longhorn still migrates it from {here} to {there}, and starts no other migration of "
+            "it before that has ended"
+        )
         ways = f"end that first: see which pod of the VM stays on {here} or {there}"
         return LonghornCause(words, typed(ways, about("describe", attachment, LONGHORN_ATTACHMENT)))
     kept = f"; ticket {names(others)} keeps it on {here}" if here and here != node else ""
     remedy = typed(
-        f"end what uses the volume on {here}" if kept else "see why", about("describe", attachment, LONGHORN_ATTACHMENT)
+        f"end what uses the volume on {here}" if kept else "see why",
+        about("describe", attachment, LONGHORN_ATTACHMENT),
     )
     return LonghornCause(f"Longhorn says {said}{kept}", remedy)
 
@@ -317,5 +415,9 @@ def _said(status: Field) -> str:
 
 def _unsatisfied(status: Field) -> Iterator[str]:
     for each in status["conditions"].items():
-        if each["type"].text == "Satisfied" and each["status"].text == "False" and each["message"].text:
+        if (
+            each["type"].text == "Satisfied"
+            and each["status"].text == "False"
+            and each["message"].text
+        ):
             yield cut_middle(" ".join((each["message"].text or "").split()), _LONGEST)

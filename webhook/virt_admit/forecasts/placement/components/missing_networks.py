@@ -1,6 +1,8 @@
-"""Secondary networks that a VM names and that do not exist: no pod of the VM is made or started, on whichever node.
+"""Secondary networks that a VM names and that do not exist: no pod of the VM is made or started,
+on whichever node.
 
-The guest runs on without its NetworkAttachmentDefinition, so the loss shows at the next migration or start alone.
+The guest runs on without its NetworkAttachmentDefinition, so the loss shows at the next migration
+or start alone.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 
 def problem(network: str, pod: str) -> Problem:
-    """Return that a VM gets no new pod without its network, and what ends it. ``pod``: what it is called."""
+    """Return that a VM gets no new pod without its network, and what ends it.
+
+    ``pod``: what it is called.
+    """
     reason = f"no {pod} of it can be made: its network, {NAD.kind} {network}, does not exist"
     return Problem(reason, _way(network), ProblemCause.NETWORK_MISSING)
 
@@ -34,7 +39,8 @@ def makes_room(fault: str, otherwise: str = "free room or add a node") -> str:
 
 
 def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that a VM which starts gets no pod without its network; None: all networks exist, or that is not known.
+    """Return that a VM which starts gets no pod without its network; None: all networks exist,
+    or that is not known.
 
     KubeVirt looks a name without a namespace up in that of the VM. Multus may be set to let pods
     use no network of another namespace (k8snetworkplumbingwg/multus-cni:docs/configuration.md).
@@ -48,9 +54,15 @@ def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
         words = f"create {NAD.kind} {network}, or let the VM name a network that exists"
         return found._replace(remedy=typed(words, kubectl("get", NAD, "", "", "-A")))
     own = find(cluster, VM, namespace_of(vmi), vmi.name) is not None
-    command = kubectl("edit", VM, vmi.name, namespace_of(vmi)) if own else kubectl("get", NAD, "", "", "-A")
-    words = (
-        f"let the VM name its network {others[0]}, unless Multus isolates namespaces, and restart it; or create "
-        f"{NAD.kind} {name} in namespace {namespace}"
+    command = (
+        kubectl("edit", VM, vmi.name, namespace_of(vmi))
+        if own
+        else kubectl("get", NAD, "", "", "-A")
     )
-    return found._replace(reason=f"{found.reason}, but {names(others)} does", remedy=typed(words, command))
+    words = (
+        f"let the VM name its network {others[0]}, unless Multus isolates namespaces, and restart "
+        f"it; or create {NAD.kind} {name} in namespace {namespace}"
+    )
+    return found._replace(
+        reason=f"{found.reason}, but {names(others)} does", remedy=typed(words, command)
+    )

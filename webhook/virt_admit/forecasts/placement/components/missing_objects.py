@@ -1,8 +1,10 @@
-"""A Secret or ConfigMap that a pod mounts and its namespace lacks: whether the VM names it, or a webhook added it to the pod.
+"""A Secret or ConfigMap that a pod mounts and its namespace lacks: whether the VM names it, or a
+webhook added it to the pod.
 
-A mutating webhook may add volumes to launcher pods, as Harvester's does by the label ``app: rancher`` in every namespace.
-Sources: kubernetes/kubernetes:pkg/volume/secret/secret.go#SetUpAt; harvester/harvester:pkg/webhook/resources/pod/mutator.go,
-issue 8962 and pull request 8973.
+A mutating webhook may add volumes to launcher pods, as Harvester's does by the label
+``app: rancher`` in every namespace. Sources:
+kubernetes/kubernetes:pkg/volume/secret/secret.go#SetUpAt;
+harvester/harvester:pkg/webhook/resources/pod/mutator.go, issue 8962 and pull request 8973.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
 _MISSING: Final = re.compile(
-    r'MountVolume\.SetUp failed for volume "([\w.-]{1,250})" : (secret|configmap) "([\w.-]{1,250})" not found'
+    r'MountVolume\.SetUp failed for volume "([\w.-]{1,250})" : (secret|configmap) '
+    r'"([\w.-]{1,250})" not found'
 )
 _KINDS: Final = {"secret": kinds.guess("v1", "Secret"), "configmap": kinds.guess("v1", "ConfigMap")}
 _HARVESTER: Final = "harvester-mutator"
@@ -48,7 +51,9 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingObject | None:
     owner = _instance(pod, cluster)
     if owner is None:
         lacks = f"{title} of volume {volume} does not exist"
-        return MissingObject(lacks, typed(f"create {title}, or correct the name in what made the pod", listed))
+        return MissingObject(
+            lacks, typed(f"create {title}, or correct the name in what made the pod", listed)
+        )
     if _names(owner, name):
         way = f"create {title}, or correct the name in the VM"
         return MissingObject(f"{title}, which the VM names, does not exist", typed(way, listed))
@@ -70,7 +75,9 @@ def _names(vmi: Object, name: str) -> bool:
 
 
 def _adders(pod: Object, cluster: Cluster) -> list[str]:
-    """Return the webhook configurations that may change this pod when it is created, Harvester's alone where it does."""
+    """Return the webhook configurations that may change this pod when it is created, Harvester's
+    alone where it does.
+    """
     own = find(cluster, NAMESPACE, "", pod.namespace)
     labels = own.labels if own is not None else None
     request = InterceptedRequest("CREATE", "", "pods", pod.namespace, labels, pod.name, pod.labels)
@@ -91,12 +98,20 @@ def _without(pod: Object, vmi: Object, adders: list[str], title: str) -> str:
     """Return how the VM starts without the volume."""
     owner = vmis.owner(vmi, VM.kind)
     if adders == [_HARVESTER] and owner:
-        words = "rename the label app: rancher in the VM and restart it; Harvester takes such a pod for one of Rancher"
+        words = (
+            "rename the label app: rancher in the VM and restart it; Harvester takes such a pod "
+            "for one of Rancher"
+        )
         return typed(words, kubectl("edit", VM, owner, pod.namespace))
     if len(adders) == 1:
         shown = kubectl("get", MUTATING_CONFIGURATION, adders[0], "", "-o", "yaml")
         return typed(
-            f"let webhook {adders[0]} leave this pod alone; its selectors and the labels of the VM decide", shown
+            f"let webhook {adders[0]} leave this pod alone; its selectors and the labels of the VM "
+            "decide",
+            shown,
         )
     listed = kubectl("get", MUTATING_CONFIGURATION)
-    return typed(f"find the webhook that adds it, and let it leave pods of VMs alone; else it needs {title}", listed)
+    return typed(
+        f"find the webhook that adds it, and let it leave pods of VMs alone; else it needs {title}",
+        listed,
+    )

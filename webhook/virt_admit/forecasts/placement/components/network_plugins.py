@@ -1,8 +1,10 @@
-"""The network plugin that gives a pod no network: it is to blame only if it gives others none either.
+"""The network plugin that gives a pod no network:
+it is to blame only if it gives others none either.
 
-Kube-OVN prepares the port of a migration's target in the phase Scheduling, and KubeVirt enters that phase only when the target
-pod and the pod that attaches hotplugged volumes are ready: both wait for each other. Sources: issues
-kubeovn/kube-ovn#7416; kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#processMigrationPhase.
+Kube-OVN prepares the port of a migration's target in the phase Scheduling, and KubeVirt enters that
+phase only when the target pod and the pod that attaches hotplugged volumes are ready: both wait for
+each other. Sources: issues kubeovn/kube-ovn#7416;
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#processMigrationPhase.
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import count, cut_middle
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = {POD: ("metadata.labels", "spec.hostNetwork", "spec.nodeName", "status.phase")}
+READS: Final[Reads] = {
+    POD: ("metadata.labels", "spec.hostNetwork", "spec.nodeName", "status.phase")
+}
 
 NAMED: Final = re.compile(r'plugin type=\\?"([\w.-]{1,60})\\?"')
-"""How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork).
+"""How container runtimes name the network plugin that fails
+(containernetworking/cni:libcni/api.go#addNetwork).
 
 An error within an error has its quotes escaped.
 """
@@ -37,7 +42,9 @@ _NO_PORT: Final = re.compile(r"ovs interface \S{1,60} (is not ready(?: after \w{
 _OFF: Final = "enable-live-migration-optimize=false"
 
 
-def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster, said: str = "") -> str:
+def remedy(
+    plugin: str, pod: Object, since: datetime | None, cluster: Cluster, said: str = ""
+) -> str:
     """Return what is to be done about a network plugin that gives a pod no network.
 
     Args:
@@ -49,7 +56,9 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster, s
     """
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
-    listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
+    listed = shell(
+        "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
+    )
     logs = logs_of(found) if found is not None else listed
     broken = broken_agent(plugin, pod, since, cluster)
     if broken is not None and broken.why:
@@ -93,7 +102,10 @@ class FailingPlugin(NamedTuple):
         age = clock.since(self.since.isoformat(), cluster)
         lasts = f" for {clock.duration(age)}" if age is not None else ""
         some = f"{count(len(self.pods), 'pod')}, such as {self.pods[0].full_name}"
-        return f"network plugin {self.plugin} fails{lasts} ({some}): {cut_middle(self.error, _LONGEST)}"
+        return (
+            f"network plugin {self.plugin} fails{lasts} ({some}): "
+            f"{cut_middle(self.error, _LONGEST)}"
+        )
 
     def remedy(self, cluster: Cluster) -> str:
         """Return what repairs it, with a command."""
@@ -178,7 +190,9 @@ _LONGEST: Final = 120
 _ERROR: Final = re.compile(r"plugin type=[^:]{1,200} failed \((?:add|delete)\): (.{1,2000})")
 
 
-def broken_agent(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -> BrokenPod | None:
+def broken_agent(
+    plugin: str, pod: Object, since: datetime | None, cluster: Cluster
+) -> BrokenPod | None:
     """Return the agent of a plugin that is not ready on the node of a pod; None: it is, or it gave
     others a network.
 
@@ -219,11 +233,17 @@ def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
     if found is not None:
         return _choose(broken.pod, node, found[2], found[3], cluster)
     announced = _foreign(node, "4") if broken.pod.labels.get("k8s-app") == "calico-node" else ""
-    return _choose(broken.pod, node, "4", announced, cluster) if announced and "BGP" in broken.why else ""
+    return (
+        _choose(broken.pod, node, "4", announced, cluster)
+        if announced and "BGP" in broken.why
+        else ""
+    )
 
 
 def _choose(pod: Object, node: Object, family: str, address: str, cluster: Cluster) -> str:
-    """Return how calico-node takes an address of its node; empty: its address is chosen on purpose."""
+    """Return how calico-node takes an address of its node; empty:
+    its address is chosen on purpose.
+    """
     method = _METHODS[family]
     if method in _chosen(pod) or _elsewhere_foreign(node, family, address, cluster):
         return ""
@@ -238,9 +258,13 @@ def _choose(pod: Object, node: Object, family: str, address: str, cluster: Clust
     if owner is not None:
         top = owner["name"].text or ""
         field = f"spec.calicoNetwork.nodeAddressAutodetectionV{family} of {_INSTALLATION} {top}"
-        return typed(f"{way} ({field})", shell("kubectl", "edit", _INSTALLATION.lower(), argument(top)))
+        return typed(
+            f"{way} ({field})", shell("kubectl", "edit", _INSTALLATION.lower(), argument(top))
+        )
     container = ("-n", pod.namespace, "-c", "calico-node")
-    command = shell("kubectl", "set", "env", f"daemonset/{name}", *container, f"{method}=kubernetes-internal-ip")
+    command = shell(
+        "kubectl", "set", "env", f"daemonset/{name}", *container, f"{method}=kubernetes-internal-ip"
+    )
     return typed(f"{way} ({method} of DaemonSet {name}), before another node restarts", command)
 
 
@@ -248,15 +272,23 @@ def _stale(holder: str, address: str, cluster: Cluster) -> str:
     """Return what frees the own address of a node, which another record of Calico has."""
     shown = shell("kubectl", "get", "nodes", "-o", "wide")
     if not unlisted(cluster, NODE) and find(cluster, NODE, "", holder) is None:
-        gone = f"if no host {holder} exists any more, as after a rename, delete its record in Calico"
-        return typed(f"{gone} (calicoctl delete node {argument(holder)}), which has {address}", shown)
-    return typed(f"see which of both nodes {address} belongs to, as Calico has it for {holder} too", shown)
+        gone = (
+            f"if no host {holder} exists any more, as after a rename, delete its record in Calico"
+        )
+        return typed(
+            f"{gone} (calicoctl delete node {argument(holder)}), which has {address}", shown
+        )
+    return typed(
+        f"see which of both nodes {address} belongs to, as Calico has it for {holder} too", shown
+    )
 
 
 def _elsewhere_foreign(own: Object, family: str, address: str, cluster: Cluster) -> bool:
-    """Return whether Calico announces other nodes by addresses that Kubernetes does not know, each by its own.
+    """Return whether Calico announces other nodes by addresses that Kubernetes does not know,
+    each by its own.
 
-    These may be chosen on purpose, such as those of a second network. A bridge has the same one on each node.
+    These may be chosen on purpose, such as those of a second network. A bridge has the same one on
+    each node.
     """
     others = (_foreign(node, family) for node in cluster.known(NODE) if node.name != own.name)
     return any(each not in ("", address) for each in others)
@@ -264,7 +296,9 @@ def _elsewhere_foreign(own: Object, family: str, address: str, cluster: Cluster)
 
 def _foreign(node: Object, family: str) -> str:
     """Return the address with which Calico announces a node, if that is none of the node's own."""
-    announced = (node.annotations.get(f"projectcalico.org/IPv{family}Address") or "").partition("/")[0]
+    announced = (node.annotations.get(f"projectcalico.org/IPv{family}Address") or "").partition(
+        "/"
+    )[0]
     own = _addresses(node)
     return announced if own and announced not in own else ""
 
@@ -276,29 +310,38 @@ def _addresses(node: Object) -> set[str]:
 def _chosen(pod: Object) -> set[str]:
     """Return the settings of a pod that choose an address on purpose."""
     boxes = pod.at("spec", "containers").items()
-    given = (each for box in boxes for each in box["env"].items() if each["value"].text != "first-found")
+    given = (
+        each for box in boxes for each in box["env"].items() if each["value"].text != "first-found"
+    )
     return {each["name"].text or "" for each in given}
 
 
 _METHODS: Final = {"4": "IP_AUTODETECTION_METHOD", "6": "IP6_AUTODETECTION_METHOD"}
 """The settings that choose an address, by family."""
-_FAMILIES: Final = {"4": re.compile(r"[\d.]{7,15}"), "6": re.compile(r"[\da-f.]{0,15}:[\da-f:.]{1,45}")}
+_FAMILIES: Final = {
+    "4": re.compile(r"[\d.]{7,15}"),
+    "6": re.compile(r"[\da-f.]{0,15}:[\da-f:.]{1,45}"),
+}
 _INSTALLATION: Final = "Installation"
 """The kind of Tigera's operator."""
 _TAKEN: Final = re.compile(
-    r"Calico node '([\w.-]{1,253})' is already using the IPv([46]) address ([\da-fA-F.:]{2,44}[\da-fA-F])"
+    r"Calico node '([\w.-]{1,253})' is already using the IPv([46]) address "
+    r"([\da-fA-F.:]{2,44}[\da-fA-F])"
 )
 
 
 def waits_for_migration(said: str, cluster: Cluster) -> str:
-    """Return that a target pod has no network since Kube-OVN prepares its port later in the migration; empty: it has.
+    """Return that a target pod has no network since Kube-OVN prepares its port later in the
+    migration; empty: it has.
 
     ``said``: what its kubelet says. It is so only for VMs with hotplugged volumes.
     """
     plugin, port = NAMED.search(said), _NO_PORT.search(said)
     if plugin is None or plugin[1] != _KUBE_OVN or port is None:
         return ""
-    controllers = (pod for pod in cluster.known(POD) if pod.name.startswith(f"{_KUBE_OVN}-controller-"))
+    controllers = (
+        pod for pod in cluster.known(POD) if pod.name.startswith(f"{_KUBE_OVN}-controller-")
+    )
     arguments = (
         each.text or ""
         for pod in controllers
@@ -309,7 +352,9 @@ def waits_for_migration(said: str, cluster: Cluster) -> str:
 
 
 def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | None:
-    """Return the pod of a VM that was created on a node after a time, and got its network there; None: none is known."""
+    """Return the pod of a VM that was created on a node after a time, and got its network there;
+    None: none is known.
+    """
     for pod in entry(cluster, _ready_pods, node) or ():
         created = clock.instant(pod.metadata["creationTimestamp"].text)
         of_vm = pod.labels.get("kubevirt.io") == "virt-launcher"

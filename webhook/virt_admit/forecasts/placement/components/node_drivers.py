@@ -1,9 +1,10 @@
-"""CSI drivers that a node lacks although others have them: kube-scheduler may choose such a node, and no volume gets there.
+"""CSI drivers that a node lacks although others have them: kube-scheduler may choose such a node,
+and no volume gets there.
 
-A driver is registered by its pod on the node, through the kubelet, in the CSINode of that node. Sources:
-kubernetes/kubernetes:pkg/volume/csi/csi_attacher.go#waitForVolumeAttachment, :pkg/volume/csi/nodeinfomanager,
-:pkg/scheduler/framework/plugins/nodevolumelimits/csi.go#Filter (a driver without an entry has no limit);
-issues longhorn/longhorn#6435.
+A driver is registered by its pod on the node, through the kubelet, in the CSINode of that node.
+Sources: kubernetes/kubernetes:pkg/volume/csi/csi_attacher.go#waitForVolumeAttachment,
+:pkg/volume/csi/nodeinfomanager, :pkg/scheduler/framework/plugins/nodevolumelimits/csi.go#Filter (a
+driver without an entry has no limit); issues longhorn/longhorn#6435.
 """
 
 from __future__ import annotations
@@ -32,9 +33,15 @@ READS: Final[Reads] = union(
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver."""
-_NOT_REGISTERED: Final = re.compile(r"CSINode ([\w.-]{1,253}) does not contain driver ([\w.-]{1,253})")
-"""What the attach controller and external-attacher say (kubernetes-csi/external-attacher:pkg/controller/util.go)."""
-_NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the list of registered CSI drivers")
+_NOT_REGISTERED: Final = re.compile(
+    r"CSINode ([\w.-]{1,253}) does not contain driver ([\w.-]{1,253})"
+)
+"""What the attach controller and external-attacher say
+(kubernetes-csi/external-attacher:pkg/controller/util.go).
+"""
+_NO_CLIENT: Final = re.compile(
+    r"driver name ([\w.-]{1,253}) not found in the list of registered CSI drivers"
+)
 """What the kubelet says (kubernetes/kubernetes:pkg/volume/csi/csi_client.go#newCsiDriverClient)."""
 
 
@@ -42,12 +49,14 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the drivers that a node lacks although another node has them, by node.
 
-    Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the pod
-    that registers it is gone and cannot come back, or if the kubelet says so.
+    Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the
+    pod that registers it is gone and cannot come back, or if the kubelet says so.
     """
     found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
     known = frozenset[str]().union(*found.values())
-    lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
+    lost = {
+        node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()
+    }
     for node, driver in _reported(cluster):
         if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
             lost.setdefault(node, set()).add(driver)
@@ -64,15 +73,21 @@ def missing(node: str, namespace: str, claims: Iterable[str], cluster: Cluster) 
 
 def needed_by(namespace: str, claims: Iterable[str], cluster: Cluster) -> tuple[str, ...]:
     """Return the drivers of claims, as far as their volumes are known."""
-    return tuple(dict.fromkeys(filter(None, (of_claim(namespace, claim, cluster) for claim in claims))))
+    return tuple(
+        dict.fromkeys(filter(None, (of_claim(namespace, claim, cluster) for claim in claims)))
+    )
 
 
 @cached
 def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
-    """Return for each node that a driver is not registered there, by driver, and which pod should do that."""
+    """Return for each node that a driver is not registered there, by driver,
+    and which pod should do that.
+    """
     return {
         node: {
-            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}".replace("; ", ", ")
+            each: (
+                f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}"
+            ).replace("; ", ", ")
             for each in sorted(absent)  # each is one cause
         }
         for node, absent in lacking(cluster).items()
@@ -110,7 +125,10 @@ def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()
 def words(driver: str, node: str, cluster: Cluster) -> str:
     """Return what brings a driver back to a node, without a command."""
     pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
-    return f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on {node}"
+    return (
+        f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
+        f"{node}"
+    )
 
 
 def remedy(driver: str, node: str, cluster: Cluster) -> str:
@@ -126,7 +144,10 @@ def remedy(driver: str, node: str, cluster: Cluster) -> str:
 
 
 def named_by(error: str, on: str = "") -> tuple[str, str] | None:
-    """Return node and driver of an error that says that the one lacks the other. ``on``: the node of the pod."""
+    """Return node and driver of an error that says that the one lacks the other.
+
+    ``on``: the node of the pod.
+    """
     if found := _NOT_REGISTERED.search(error):
         return found[1], found[2]
     found = _NO_CLIENT.search(error)
@@ -134,7 +155,9 @@ def named_by(error: str, on: str = "") -> tuple[str, str] | None:
 
 
 def because(driver: str, node: str, cluster: Cluster) -> str:
-    """Return the pod that does not register a driver, in brackets; empty: nothing is wrong with it, or it is not known."""
+    """Return the pod that does not register a driver, in brackets; empty: nothing is wrong with it,
+    or it is not known.
+    """
     pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None:
@@ -148,7 +171,9 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
 
 
 def _daemons(cluster: Cluster) -> dict[str, str]:
-    """Return the DaemonSet that registers each driver which a node lacks, by a pod of it on a node that has the driver."""
+    """Return the DaemonSet that registers each driver which a node lacks, by a pod of it on a node
+    that has the driver.
+    """
     registered, found = cluster.cached(_registered), {}
     for driver in frozenset[str]().union(*lacking(cluster).values()):
         others = (name for name, drivers in registered.items() if driver in drivers)
@@ -192,5 +217,9 @@ _LASTING: Final = timedelta(minutes=5)
 def of_claim(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the driver of a claim's volume; empty: it has none, or that could not be read."""
     found = find(cluster, PVC, namespace, claim) if claim else None
-    volume = find(cluster, PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
+    volume = (
+        find(cluster, PV, "", found.at("spec", "volumeName").text or "")
+        if found is not None
+        else None
+    )
     return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""

@@ -1,7 +1,9 @@
-"""Nodes that take no pods because the controller that initializes a new node has not removed its taint.
+"""Nodes that take no pods because the controller that initializes a new node has not removed its
+taint.
 
-A kubelet with ``--cloud-provider=external`` registers its node with the taint, and the cloud controller manager of the provider
-removes it. Sources: kubernetes/kubernetes:pkg/kubelet/kubelet_node_status.go#initialNode; kubernetes/cloud-provider:
+A kubelet with ``--cloud-provider=external`` registers its node with the taint, and the cloud
+controller manager of the provider removes it. Sources:
+kubernetes/kubernetes:pkg/kubelet/kubelet_node_status.go#initialNode; kubernetes/cloud-provider:
 controllers/node/node_controller.go#syncNode; outscale/cloud-provider-osc#58; rancher/rke2#7822.
 """
 
@@ -28,7 +30,13 @@ READS: Final[Reads] = union(
     clock.READS,
     {
         NODE: ("metadata.creationTimestamp", "spec.taints", *CONDITIONS),
-        POD: ("metadata.labels", "spec.containers.name", "spec.nodeName", "status.phase", *CONDITIONS),
+        POD: (
+            "metadata.labels",
+            "spec.containers.name",
+            "spec.nodeName",
+            "status.phase",
+            *CONDITIONS,
+        ),
     },
     {POD: ("status.conditions.lastTransitionTime", "status.conditions.message", *_STATUSES)},
 )
@@ -36,11 +44,15 @@ READS: Final[Reads] = union(
 
 _OF_CLOUD: Final = "node.cloudprovider.kubernetes.io/"
 _MANAGER: Final = re.compile(r"cloud-controller-manager|cloud-provider")
-"""The pods of a cloud controller manager are named so by each provider; they have no label in common."""
+"""The pods of a cloud controller manager are named so by each provider;
+they have no label in common.
+"""
 _OF_TENANTS: Final = re.compile(r"kubevirt-cloud-controller-manager|kubevirt-cloud-provider")
 """It initializes nodes of clusters inside VMs."""
 _HOMES: Final = ("kube-system", "openshift-cloud-controller-manager")
-"""The namespaces of that of the cluster itself. Hosted control planes have theirs in namespaces of their own."""
+"""The namespaces of that of the cluster itself.
+Hosted control planes have theirs in namespaces of their own.
+"""
 
 
 class WaitingNode(NamedTuple):
@@ -56,11 +68,18 @@ class WaitingNode(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """``the cloud controller manager has not removed taint KEY from NAME for 5 h, because pod …``."""
+        """``the cloud controller manager has not removed taint KEY from NAME for 5 h,
+        because pod …``.
+        """
         lasts = f" for {duration(self.since)}" if self.since is not None else ""
         broken = self.broken
         because = (
-            f", because pod {broken.pod.full_name} {broken.words.partition(f'{broken.pod.name} ')[2]}" if broken else ""
+            (
+                f", because pod {broken.pod.full_name} "
+                f"{broken.words.partition(f'{broken.pod.name} ')[2]}"
+            )
+            if broken
+            else ""
         )
         return f"{self.who} has not removed taint {self.key} from {self.node.name}{lasts}{because}"
 
@@ -72,34 +91,59 @@ class WaitingNode(NamedTuple):
 
 
 def of_node(node: Object, cluster: Cluster) -> WaitingNode | None:
-    """Return that a new node still has the taint of the controller that initializes it; None: it has none."""
+    """Return that a new node still has the taint of the controller that initializes it; None:
+    it has none.
+    """
     for taint in node.at("spec", "taints").items():
         key = taint["key"].text or ""
         who = controller_taints.owner(key)
-        if who and controller_taints.is_of_registration(key) and taint["effect"].text in ("NoSchedule", "NoExecute"):
+        if (
+            who
+            and controller_taints.is_of_registration(key)
+            and taint["effect"].text in ("NoSchedule", "NoExecute")
+        ):
             begun = taint["timeAdded"].text or node.metadata["creationTimestamp"].text
             return WaitingNode(node, key, who, clock.since(begun, cluster), _broken(key, cluster))
     return None
 
 
 PATIENCE: Final = timedelta(minutes=15)
-"""A controller that runs initializes a node within a minute; a cluster that is installed may first have to start it."""
+"""A controller that runs initializes a node within a minute;
+a cluster that is installed may first have to start it.
+"""
 
 
 @cached
 def first(cluster: Cluster) -> WaitingNode | None:
-    """Return a Ready node that has waited for too long; None: there is none. Another one that is added would wait as well."""
+    """Return a Ready node that has waited for too long; None: there is none.
+
+    Another one that is added would wait as well.
+    """
     known = sorted(cluster.known(NODE), key=lambda node: node.name)
-    found = (of_node(node, cluster) for node in known if node.condition("Ready")["status"].text == "True")
+    found = (
+        of_node(node, cluster) for node in known if node.condition("Ready")["status"].text == "True"
+    )
     return next(
-        (each for each in found if each is not None and each.since is not None and each.since >= PATIENCE), None
+        (
+            each
+            for each in found
+            if each is not None and each.since is not None and each.since >= PATIENCE
+        ),
+        None,
     )
 
 
 def keeps_off(refusals: Mapping[str, str], cluster: Cluster) -> WaitingNode | None:
-    """Return the same, if its taint alone keeps a pod off that node. ``refusals``: why each node refuses the pod."""
+    """Return the same, if its taint alone keeps a pod off that node.
+
+    ``refusals``: why each node refuses the pod.
+    """
     found = first(cluster)
-    return found if found is not None and refusals.get(found.node.name) == f"taint {found.key}" else None
+    return (
+        found
+        if found is not None and refusals.get(found.node.name) == f"taint {found.key}"
+        else None
+    )
 
 
 def _broken(key: str, cluster: Cluster) -> BrokenPod | None:
@@ -113,5 +157,9 @@ def _pods(key: str, cluster: Cluster) -> Iterator[Object]:
     if label := controller_taints.remover(key):
         yield from (pod for pod in cluster.known(POD) if pod.labels.get(label[0]) == label[1])
     elif key.startswith(_OF_CLOUD):
-        named = [pod for pod in cluster.known(POD) if _MANAGER.search(pod.name) and not _OF_TENANTS.search(pod.name)]
+        named = [
+            pod
+            for pod in cluster.known(POD)
+            if _MANAGER.search(pod.name) and not _OF_TENANTS.search(pod.name)
+        ]
         yield from [pod for pod in named if pod.namespace in _HOMES] or named

@@ -1,8 +1,9 @@
 """The pod of a DaemonSet that serves something on one node, found by the name of what it serves.
 
-A CSI driver does not name its pods. They are found by the words in the names of their DaemonSets: ``longhorn-csi-plugin`` for
-``driver.longhorn.io``, ``csi-rbdplugin`` for ``rook-ceph.rbd.csi.ceph.com``. The DaemonSets of network plugins have the names
-that their manifests give them.
+A CSI driver does not name its pods. They are found by the words in the names of their DaemonSets:
+``longhorn-csi-plugin`` for ``driver.longhorn.io``, ``csi-rbdplugin`` for
+``rook-ceph.rbd.csi.ceph.com``. The DaemonSets of network plugins have the names that their
+manifests give them.
 """
 
 from __future__ import annotations
@@ -91,11 +92,15 @@ _OF_PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     "ovn-k8s-cni-overlay": ("ovnkube-node",),
     "whereabouts": ("whereabouts",),
 }
-"""The DaemonSets of a network plugin, by the type in its configuration: as in the manifests of each project."""
+"""The DaemonSets of a network plugin, by the type in its configuration:
+as in the manifests of each project.
+"""
 
 
 def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
-    """Return the pod of a network plugin; None: none of these has made it, or its DaemonSet is not known."""
+    """Return the pod of a network plugin; None: none of these has made it,
+    or its DaemonSet is not known.
+    """
     known = _OF_PLUGINS.get(plugin, ())
     return next((pod for pod in pods if daemon(pod) in known), None)
 
@@ -103,7 +108,11 @@ def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
 def daemon(pod: Object) -> str:
     """Return the DaemonSet of a pod; empty: none has made it."""
     owner = pod.controller
-    return (owner["name"].text or "") if owner is not None and owner["kind"].text == "DaemonSet" else ""
+    return (
+        (owner["name"].text or "")
+        if owner is not None and owner["kind"].text == "DaemonSet"
+        else ""
+    )
 
 
 def _share(name: str, words: Iterable[str]) -> float:

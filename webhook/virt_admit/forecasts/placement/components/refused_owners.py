@@ -47,7 +47,9 @@ class _Disk(NamedTuple):
 
 
 def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
-    """Return the volume on which virt-handler may not change the owner, or qemu not open a file; None: none is known."""
+    """Return the volume on which virt-handler may not change the owner, or qemu not open a file;
+    None: none is known.
+    """
     refused = _REFUSED.search(said) is not None
     if not refused and not _UNREADABLE.search(said):
         return None
@@ -67,22 +69,38 @@ def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
         ways = f"give the files there to user and group {_OWNER}; KubeVirt tries again"
         return RefusedOwner(words, typed(ways, described)) if export else None
     if export:
-        words = f"{called} is on NFS {export}, which lets root change no owner, as an export with root_squash does"
+        words = (
+            f"{called} is on NFS {export}, which lets root change no owner, as an export with "
+            "root_squash does"
+        )
         ways = (
             "export that path with no_root_squash, or give the files there to user and group "
             f"{_OWNER}; virt-handler tries again"
         )
         return RefusedOwner(words, typed(ways, described))
-    ways = f"let the storage allow that, or give the file to user and group {_OWNER}; virt-handler tries again"
-    return RefusedOwner(f"the storage of {called} lets root change no owner", typed(ways, described))
+    ways = (
+        f"let the storage allow that, or give the file to user and group {_OWNER}; virt-handler "
+        "tries again"
+    )
+    return RefusedOwner(
+        f"the storage of {called} lets root change no owner", typed(ways, described)
+    )
 
 
 def _disks(vmi: Object, cluster: Cluster) -> Iterator[_Disk]:
     """Yield the volumes of a VMI that have a claim with a known PersistentVolume."""
     for volume in vms.vmi_spec(vmi)["volumes"].items():
         named = migratability.claim_of(volume)
-        claim = find(cluster, PVC, vms.namespace_of(vmi), named.text) if named is not None and named.text else None
-        pv = find(cluster, PV, "", claim.at("spec", "volumeName").text or "-") if claim is not None else None
+        claim = (
+            find(cluster, PVC, vms.namespace_of(vmi), named.text)
+            if named is not None and named.text
+            else None
+        )
+        pv = (
+            find(cluster, PV, "", claim.at("spec", "volumeName").text or "-")
+            if claim is not None
+            else None
+        )
         if claim is not None and pv is not None:
             yield _Disk(volume["name"].text or "", claim, pv)
 

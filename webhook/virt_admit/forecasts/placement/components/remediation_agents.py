@@ -1,11 +1,12 @@
 """Why Self Node Remediation does nothing for a node: no agent of it runs there that can reboot it.
 
-Its manager sets no taint and counts no time before it has found the pod of the agent on the node and
-the annotation that this agent writes, whatever the peers say. Sources: medik8s/self-node-remediation:
-internal/controller/selfnoderemediation_controller.go#prepareReboot, #isNodeRebootCapable;
-:internal/utils/pods.go#GetSelfNodeRemediationAgentPod; :internal/utils/annotations.go
-#UpdateNodeAnnotations; :internal/controller/selfnoderemediationconfig_controller.go
-#updateDsTolerations (customDsTolerations).
+Its manager sets no taint and counts no time before it has found the pod of the agent on the node
+and the annotation that this agent writes, whatever the peers say. Sources:
+medik8s/self-node-remediation: internal/controller/selfnoderemediation_controller.go#prepareReboot,
+#isNodeRebootCapable; :internal/utils/pods.go#GetSelfNodeRemediationAgentPod;
+:internal/utils/annotations.go #UpdateNodeAnnotations;
+:internal/controller/selfnoderemediationconfig_controller.go #updateDsTolerations
+(customDsTolerations).
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of
 from virt_admit.model.remediation.remediators import REBOOT_CAPABLE
 
-_LABELS: Final = {"app.kubernetes.io/name": "self-node-remediation", "app.kubernetes.io/component": "agent"}
+_LABELS: Final = {
+    "app.kubernetes.io/name": "self-node-remediation",
+    "app.kubernetes.io/component": "agent",
+}
 """How the manager finds the agents."""
 READS: Final[Reads] = union(
     driver_daemons.READS,
@@ -52,14 +56,22 @@ def missing(name: str, cluster: Cluster) -> AbsentPod | None:
     capable = node.annotations.get(REBOOT_CAPABLE)
     if capable == "true":
         return None
-    why = f"its {SNR.kind} agent does not say that it can reboot it (annotation {REBOOT_CAPABLE} is {capable or 'not set'})"
-    way = "give it a watchdog device or set isSoftwareRebootEnabled: true, and see the log of its agent"
+    why = (
+        f"its {SNR.kind} agent does not say that it can reboot it (annotation {REBOOT_CAPABLE} is "
+        f"{capable or 'not set'})"
+    )
+    way = (
+        "give it a watchdog device or set isSoftwareRebootEnabled: true, and see the log of its "
+        "agent"
+    )
     pod = agents[name]
     return AbsentPod(why, typed(way, about("logs", pod, POD)), lasts=capable is not None)
 
 
 def reason(name: str, cluster: Cluster) -> str:
-    """Return why Self Node Remediation leaves a node alone; empty: it acts on it, as far as is known."""
+    """Return why Self Node Remediation leaves a node alone; empty: it acts on it,
+    as far as is known.
+    """
     found = missing(name, cluster)
     return found.why if found is not None and found.lasts else ""
 
@@ -81,12 +93,23 @@ def _absent(daemon: Object, name: str, cluster: Cluster) -> AbsentPod | None:
 def _daemon(cluster: Cluster) -> Object | None:
     """Return the DaemonSet of the agents; None: none is known."""
     known = sorted(cluster.known(DAEMON_SET), key=lambda each: each.full_name)
-    return next((each for each in known if _is_agent(each.at("spec", "template", "metadata", "labels").map)), None)
+    return next(
+        (
+            each
+            for each in known
+            if _is_agent(each.at("spec", "template", "metadata", "labels").map)
+        ),
+        None,
+    )
 
 
 def _agents(cluster: Cluster) -> dict[str, Object]:
     """Return the agents by their nodes."""
-    found = ((pod.at("spec", "nodeName").text, pod) for pod in cluster.known(POD) if _is_agent(pod.labels))
+    found = (
+        (pod.at("spec", "nodeName").text, pod)
+        for pod in cluster.known(POD)
+        if _is_agent(pod.labels)
+    )
     return {node: pod for node, pod in found if node}
 
 

@@ -1,8 +1,10 @@
-"""Machines of Cluster API that do not become Nodes because a controller of Cluster API does not run.
+"""Machines of Cluster API that do not become Nodes because a controller of Cluster API does not
+run.
 
-Where the last node for such controllers is replaced, one that does not tolerate the taints of control-plane nodes waits for
-the node that it has to make itself. Sources: kubernetes-sigs/cluster-api:cmd/clusterctl/api/v1alpha3/provider_type.go
-#ManifestLabel (the label of all objects of a provider), :api/ipam/v1beta2/ipaddressclaim_types.go;
+Where the last node for such controllers is replaced, one that does not tolerate the taints of
+control-plane nodes waits for the node that it has to make itself. Sources:
+kubernetes-sigs/cluster-api:cmd/clusterctl/api/v1alpha3/provider_type.go #ManifestLabel (the label
+of all objects of a provider), :api/ipam/v1beta2/ipaddressclaim_types.go;
 kubernetes-sigs/cluster-api-ipam-provider-in-cluster#418.
 """
 
@@ -50,7 +52,11 @@ READS: Final[Reads] = union(
             *CONDITIONS,
         ),
         NODE: ("spec.taints", "metadata.labels"),
-        CAPI_MACHINE: ("spec.clusterName", "spec.infrastructureRef.kind", "spec.infrastructureRef.name"),
+        CAPI_MACHINE: (
+            "spec.clusterName",
+            "spec.infrastructureRef.kind",
+            "spec.infrastructureRef.name",
+        ),
         IP_CLAIM: ("metadata.ownerReferences", "spec.poolRef", "status.addressRef.name"),
     },
 )
@@ -85,7 +91,9 @@ class StalledMachine(NamedTuple):
 
     machine: Object
     why: str
-    """``Machine fleet/m-1 has no node for 43 min: IPAddressClaim ...``, and the controller with its fault."""
+    """``Machine fleet/m-1 has no node for 43 min: IPAddressClaim ...``,
+    and the controller with its fault.
+    """
     remedy: str
 
 
@@ -94,31 +102,47 @@ def of_cluster(cluster: Cluster) -> Mapping[str, StalledMachine]:
     """Return the Machines that wait for a controller which does not run, by ``namespace/name``."""
     idle = cluster.cached(_idle)
     found: dict[str, StalledMachine] = {}
-    for machine in sorted(cluster.known(CAPI_MACHINE) if idle else (), key=lambda each: each.full_name):
+    for machine in sorted(
+        cluster.known(CAPI_MACHINE) if idle else (), key=lambda each: each.full_name
+    ):
         age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
-        if machine.deleted or machine_nodes.node_name(machine, cluster) or age is None or age < _PATIENCE:
+        if (
+            machine.deleted
+            or machine_nodes.node_name(machine, cluster)
+            or age is None
+            or age < _PATIENCE
+        ):
             continue
         cause = next(_causes(machine, idle, cluster), None)
         if cause is not None:
             lasts = f"Machine {machine.full_name} has no node for {clock.duration(age)}"
-            found[machine.full_name] = StalledMachine(machine, f"{lasts}: {cause.words}", cause.controller.remedy)
+            found[machine.full_name] = StalledMachine(
+                machine, f"{lasts}: {cause.words}", cause.controller.remedy
+            )
     return found
 
 
 def here(cluster: Cluster) -> Sequence[StalledMachine]:
-    """Return those of them that are to become nodes of this cluster: its Cluster has Machines with nodes here."""
+    """Return those of them that are to become nodes of this cluster:
+    its Cluster has Machines with nodes here.
+    """
     own = cluster.cached(_clusters)
     return [each for each in of_cluster(cluster).values() if _cluster(each.machine) in own]
 
 
 def waiting(cluster: Cluster) -> Sequence[OverdueMachine]:
-    """Return the Machines that are to become nodes of this cluster and have none for some time, the oldest first."""
+    """Return the Machines that are to become nodes of this cluster and have none for some time,
+    the oldest first.
+    """
     own = cluster.cached(_clusters)
     found = [
         (age, machine)
         for machine in cluster.known(CAPI_MACHINE)
-        if not machine.deleted and _cluster(machine) in own and not machine_nodes.node_name(machine, cluster)
-        if (age := clock.since(machine.metadata["creationTimestamp"].text, cluster)) is not None and age >= _PATIENCE
+        if not machine.deleted
+        and _cluster(machine) in own
+        and not machine_nodes.node_name(machine, cluster)
+        if (age := clock.since(machine.metadata["creationTimestamp"].text, cluster)) is not None
+        and age >= _PATIENCE
     ]
     found.sort(key=lambda each: (-each[0], each[1].full_name))
     return [machine_starts.described(machine, cluster) for _, machine in found]
@@ -128,7 +152,9 @@ def _clusters(cluster: Cluster) -> frozenset[tuple[str, str]]:
     """Return namespace and name of the Clusters that have Machines with nodes of this cluster."""
     known = {node.name for node in cluster.known(NODE)}
     machines = cluster.known(CAPI_MACHINE)
-    return frozenset(_cluster(each) for each in machines if machine_nodes.node_name(each, cluster) in known)
+    return frozenset(
+        _cluster(each) for each in machines if machine_nodes.node_name(each, cluster) in known
+    )
 
 
 def _cluster(machine: Object) -> tuple[str, str]:
@@ -152,20 +178,31 @@ def _causes(machine: Object, idle: Sequence[IdleController], cluster: Cluster) -
     for claim in _claims(machine, cluster):
         kind = claim.at("spec", "poolRef", "kind").text or ""
         serving = (each for each in idle if _serves(each, "ipam-", kind, cluster))
-        yield from (_Cause(f"{IP_CLAIM.kind} {claim.name} gets no address", each) for each in serving)
+        yield from (
+            _Cause(f"{IP_CLAIM.kind} {claim.name} gets no address", each) for each in serving
+        )
     infrastructure = machine.at("spec", "infrastructureRef", "kind").text or ""
     for kind, steps in _STEPS.items():
         if machine_starts.is_open(machine, *steps):
             serving = (each for each in idle if _serves(each, kind, infrastructure, cluster))
-            yield from (_Cause(f"its condition {steps[0]} does not become True", each) for each in serving)
+            yield from (
+                _Cause(f"its condition {steps[0]} does not become True", each) for each in serving
+            )
     yield from (_Cause("nothing acts on it", each) for each in idle if each.provider == _CORE)
 
 
 def _claims(machine: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the claims for addresses of a Machine that have none. Their owner is made for the Machine."""
+    """Yield the claims for addresses of a Machine that have none.
+
+    Their owner is made for the Machine.
+    """
     own = {machine.name, machine.at("spec", "infrastructureRef", "name").text}
     waiting = cluster.cached(_waiting_claims)
-    found = {claim.name: claim for owner in own for claim in waiting.get((machine.namespace, owner or ""), ())}
+    found = {
+        claim.name: claim
+        for owner in own
+        for claim in waiting.get((machine.namespace, owner or ""), ())
+    }
     yield from (found[name] for name in sorted(found))
 
 
@@ -180,14 +217,19 @@ def _waiting_claims(cluster: Cluster) -> Mapping[tuple[str, str], list[Object]]:
 
 
 def _serves(controller: IdleController, kind: str, named: str, cluster: Cluster) -> bool:
-    """Return whether a controller is the only one of its type, or its provider has the name of a kind of object.
+    """Return whether a controller is the only one of its type,
+    or its provider has the name of a kind of object.
 
     ``in-cluster`` serves an ``InClusterIPPool``, ``vsphere`` a ``VSphereMachine``.
     """
     if not controller.provider.startswith(kind):
         return False
     name = controller.provider.removeprefix(kind).replace("-", "")
-    same = {each.labels[_PROVIDER] for each in cluster.cached(_controllers) if each.labels[_PROVIDER].startswith(kind)}
+    same = {
+        each.labels[_PROVIDER]
+        for each in cluster.cached(_controllers)
+        if each.labels[_PROVIDER].startswith(kind)
+    }
     return len(same) == 1 or (bool(name) and name in named.lower())
 
 
@@ -198,7 +240,11 @@ def _controllers(cluster: Cluster) -> list[Object]:
 
 def _idle(cluster: Cluster) -> list[IdleController]:
     """Return the controllers of Cluster API that have not run for long."""
-    return [found for each in cluster.cached(_controllers) if (found := _fault(each, cluster)) is not None]
+    return [
+        found
+        for each in cluster.cached(_controllers)
+        if (found := _fault(each, cluster)) is not None
+    ]
 
 
 def _fault(deployment: Object, cluster: Cluster) -> IdleController | None:
@@ -206,9 +252,16 @@ def _fault(deployment: Object, cluster: Cluster) -> IdleController | None:
     if deployment.at("status", "readyReplicas").integer:
         return None
     if deployment.at("spec", "replicas").integer == 0:
-        scale = typed(f"scale it to 1 ({deployment.name})", about("scale", deployment, DEPLOYMENT, "--replicas=1"))
+        scale = typed(
+            f"scale it to 1 ({deployment.name})",
+            about("scale", deployment, DEPLOYMENT, "--replicas=1"),
+        )
         return IdleController(deployment, provider, "it has 0 replicas", scale)
-    pods = [each for each in cluster.known(POD, deployment.namespace) if each.labels.get(_PROVIDER) == provider]
+    pods = [
+        each
+        for each in cluster.known(POD, deployment.namespace)
+        if each.labels.get(_PROVIDER) == provider
+    ]
     if not pods or any(each.condition("Ready")["status"].text == "True" for each in pods):
         return None
     pod = min(pods, key=lambda each: (bool(each.at("spec", "nodeName").text), each.name))
@@ -226,13 +279,21 @@ def _fault(deployment: Object, cluster: Cluster) -> IdleController | None:
 
 
 def _closed_by(pod: Object, cluster: Cluster) -> dict[str, Any] | None:
-    """Return the taint of control-plane nodes if it alone keeps a pod off all nodes; None: that is not so."""
+    """Return the taint of control-plane nodes if it alone keeps a pod off all nodes; None:
+    that is not so.
+    """
     if pod.at("spec", "nodeName").text or pod.condition("PodScheduled")["status"].text != "False":
         return None
     found = None
     for node in cluster.known(NODE):
-        taints = [each.value for each in node.at("spec", "taints").items() if each["effect"].text in _CLOSING]
-        refused = [each for each in taints if not tolerates(pod.at("spec", "tolerations").value, each)]
+        taints = [
+            each.value
+            for each in node.at("spec", "taints").items()
+            if each["effect"].text in _CLOSING
+        ]
+        refused = [
+            each for each in taints if not tolerates(pod.at("spec", "tolerations").value, each)
+        ]
         if not refused or any(each.get("key") not in nodes.CONTROL_PLANE for each in refused):
             return None
         found = found or refused[0]
@@ -243,12 +304,18 @@ _CLOSING: Final = ("NoSchedule", "NoExecute")
 
 
 def _tolerate(deployment: Object, taint: Mapping[str, Any]) -> str:
-    """Return how a controller tolerates a taint. What installed the provider may own the Deployment."""
+    """Return how a controller tolerates a taint.
+
+    What installed the provider may own the Deployment.
+    """
     key = taint["key"]
     owner = deployment.controller
     if owner is not None:
         title = f"{owner['kind'].text} {owner['name'].text}"
-        words = f"add that toleration to spec.deployment.tolerations of {title}, which owns the Deployment"
+        words = (
+            f"add that toleration to spec.deployment.tolerations of {title}, which owns the "
+            "Deployment"
+        )
         return typed(words, about("describe", deployment, DEPLOYMENT))
     toleration = {"key": key, "operator": "Exists", "effect": taint["effect"]}
     own = deployment.at(*_TOLERATIONS)

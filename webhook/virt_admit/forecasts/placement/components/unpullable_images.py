@@ -1,9 +1,11 @@
-"""Images that no kubelet can pull, however often a pod is made again: a reference that is none, or a digest that is gone.
+"""Images that no kubelet can pull, however often a pod is made again: a reference that is none, or
+a digest that is gone.
 
-For the target of a migration KubeVirt names the images of container disks by the digests in the status of the source pod. Some
-runtimes report a bare image ID there, which makes ``sha256@sha256:…``. Sources:
-kubevirt/kubevirt:pkg/container-disk/container-disk.go#ExtractImageIDsFromSourcePod, issues kubevirt/kubevirt#8471, pull 8474;
-kubernetes/kubernetes:pkg/kubelet/images/image_manager.go.
+For the target of a migration KubeVirt names the images of container disks by the digests in the
+status of the source pod. Some runtimes report a bare image ID there, which makes
+``sha256@sha256:…``. Sources:
+kubevirt/kubevirt:pkg/container-disk/container-disk.go#ExtractImageIDsFromSourcePod, issues
+kubevirt/kubevirt#8471, pull 8474; kubernetes/kubernetes:pkg/kubelet/images/image_manager.go.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ _INVALID: Final = "InvalidImageName"
 _FAILED: Final = frozenset((_INVALID, "ErrImagePull", "ImagePullBackOff"))
 _NAMED: Final = re.compile(r'(?:image|tag) "([^"\s]{1,512})"')
 _BARE: Final = re.compile(r"(?:docker\.io/library/)?sha256[@:].+")
-"""A digest in the place of a name: runtimes read it as the repository ``docker.io/library/sha256``."""
+"""A digest in the place of a name: runtimes read it as the repository
+``docker.io/library/sha256``.
+"""
 _GONE: Final = re.compile(r"manifest unknown|manifest for \S{1,512} not found|: not found$")
 
 
 _DISK: Final = "volume"
-"""How names of containers with container disks begin (pkg/container-disk/container-disk.go#toContainerName)."""
+"""How names of containers with container disks begin
+(pkg/container-disk/container-disk.go#toContainerName).
+"""
 
 
 class UnpullableImage(NamedTuple):
@@ -43,8 +49,14 @@ class UnpullableImage(NamedTuple):
 
 
 def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | None:
-    """Return the image for which each target pod of a VMI fails alike; None: the next one may get it."""
-    own = [image for image in (each.at("containerDisk", "image").text for each in _volumes(vmi)) if image]
+    """Return the image for which each target pod of a VMI fails alike; None:
+    the next one may get it.
+    """
+    own = [
+        image
+        for image in (each.at("containerDisk", "image").text for each in _volumes(vmi))
+        if image
+    ]
     for reason, message in _waiting(pod):
         named = _NAMED.search(message)
         image = named[1] if named else ""
@@ -52,7 +64,10 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
             continue  # a pod of the VM itself has it
         if reason == _INVALID or _BARE.fullmatch(image):
             instead = f" (the VM names {names(own)})" if own else ""
-            asked = f"KubeVirt asks for image {_short(image) or '?'}, which is not a valid name of an image"
+            asked = (
+                f"KubeVirt asks for image {_short(image) or '?'}, which is not a valid name of an "
+                "image"
+            )
             what = f"{asked}, instead of what the source pod runs{instead}"
             return UnpullableImage(what, f"{_RESTART}, or update KubeVirt")
         if "@sha256:" in image and _is_gone(pod, image, cluster, message):
@@ -79,7 +94,10 @@ def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
         for status in pod.at("status", kind).items():
             waiting = status.at("state", "waiting")
             if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
-                yield waiting["reason"].text or "", " ".join((waiting["message"].text or "").split())
+                yield (
+                    waiting["reason"].text or "",
+                    " ".join((waiting["message"].text or "").split()),
+                )
 
 
 def _is_gone(pod: Object, image: str, cluster: Cluster, message: str) -> bool:
@@ -92,7 +110,7 @@ def _is_gone(pod: Object, image: str, cluster: Cluster, message: str) -> bool:
     return any(image in said and _GONE.search(said) for said in (message, *about))
 
 
-# --- an image that a pod waits for ---------------------------------------------------------------------------------
+# --- an image that a pod waits for ----------------------------------------------------------------
 
 
 _FRAME: Final = re.compile(r"rpc error: code = \w+ desc = ")
@@ -102,19 +120,40 @@ _LONGEST: Final = 160
 _ENDS: Final = (
     (
         r"toomanyrequests|rate limit|\b429\b",
-        "wait, or give the runtime of the nodes a mirror: registry {host} limits the number of pulls",
+        (
+            "wait, or give the runtime of the nodes a mirror: registry {host} limits the number of "
+            "pulls"
+        ),
     ),
-    (r"x509|certificate", "let the container runtime of {node} trust the certificate of registry {host}"),
-    (r"HTTP response to HTTPS", "let the container runtime of {node} use registry {host} without TLS"),
+    (
+        r"x509|certificate",
+        "let the container runtime of {node} trust the certificate of registry {host}",
+    ),
+    (
+        r"HTTP response to HTTPS",
+        "let the container runtime of {node} use registry {host} without TLS",
+    ),
     (
         r"unauthorized|authentication required|denied|forbidden|\b40[13]\b|authorization failed",
-        "correct the name of the image, or give it credentials for registry {host} (imagePullSecret)",
+        (
+            "correct the name of the image, or give it credentials for registry {host} "
+            "(imagePullSecret)"
+        ),
     ),
-    (r"not found|manifest unknown|name unknown|\b404\b|InvalidImageName", "correct the name and tag of the image"),
+    (
+        r"not found|manifest unknown|name unknown|\b404\b|InvalidImageName",
+        "correct the name and tag of the image",
+    ),
     (r"no space left", "free disk space on {node}"),
     (
-        r"no such host|refused|no route to host|timeout|timed out|unreachable|deadline exceeded|\bEOF\b|reset by peer",
-        "name a copy of the image in a registry that {node} reaches, or let it reach registry {host}",
+        (
+            r"no such host|refused|no route to host|timeout|timed out|unreachable|deadline "
+            r"exceeded|\bEOF\b|reset by peer"
+        ),
+        (
+            "name a copy of the image in a registry that {node} reaches, or let it reach registry "
+            "{host}"
+        ),
     ),
 )
 """What ends a failed pull, by the words of the container runtime; the first that fits."""
@@ -126,7 +165,8 @@ def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None
     """Return which image a pod waits for, whose it is, and what ends that; None: it waits for none.
 
     ``said``: what keeps the pod from starting. It repeats itself while the kubelet waits, so the
-    last event about the image tells why. ``imageRegistry`` of KubeVirt is not that of container disks.
+    last event about the image tells why. ``imageRegistry`` of KubeVirt is not that of container
+    disks.
     """
     named = _NAMED.search(said) if said.startswith(tuple(_FAILED)) else None
     if named is None:
@@ -139,7 +179,9 @@ def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None
     return None
 
 
-def _of_container(pod: Object, container: str, image: str, said: str, cluster: Cluster) -> UnpullableImage | None:
+def _of_container(
+    pod: Object, container: str, image: str, said: str, cluster: Cluster
+) -> UnpullableImage | None:
     volume = _disk_of(pod, container, image, cluster)
     error = _error(pod, image, said, cluster)
     if not volume and not error:
@@ -151,30 +193,50 @@ def _of_container(pod: Object, container: str, image: str, said: str, cluster: C
     what = f"{begin}{whose}{fails}{f': {cut_middle(error, _LONGEST)}' if error else ''}"
     node, named = pod.at("spec", "nodeName").text or "its node", _REGISTRY.search(error)
     values = {"node": node, "host": named[1] if named is not None else _host(image)}
-    ways = (way.format(**values) for words, way in _ENDS if re.search(words, error or said, re.IGNORECASE))
+    ways = (
+        way.format(**values)
+        for words, way in _ENDS
+        if re.search(words, error or said, re.IGNORECASE)
+    )
     way = next(ways, f"see whether {node} can pull it")
     of_vm = volume and way.startswith(_IN_VM)
     vm = find(cluster, VM, pod.namespace, vm_ledger.vmi_name(pod)) if of_vm else None
     if vm is None:
         return UnpullableImage(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
-    change = f"{way}; the VM names it in containerDisk of volume {volume}, and needs a restart after a change"
+    change = (
+        f"{way}; the VM names it in containerDisk of volume {volume}, and needs a restart after a "
+        "change"
+    )
     return UnpullableImage(what, typed(change, kubectl("edit", VM, vm.name, pod.namespace)))
 
 
 def _disk_of(pod: Object, container: str, image: str, cluster: Cluster) -> str:
     """Return the volume of a VM whose container disk an image is; empty: it is another image."""
-    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod)) if vm_ledger.vmi_name(pod) else None
+    vmi = (
+        find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod))
+        if vm_ledger.vmi_name(pod)
+        else None
+    )
     for each in _volumes(vmi) if vmi is not None else ():
         name = each["name"].text or ""
-        if each.at("containerDisk", "image").text == image and container.removesuffix("-init") == f"{_DISK}{name}":
+        if (
+            each.at("containerDisk", "image").text == image
+            and container.removesuffix("-init") == f"{_DISK}{name}"
+        ):
             return name
     return ""
 
 
 def _error(pod: Object, image: str, said: str, cluster: Cluster) -> str:
-    """Return what the container runtime says about a pull, without the frames that name the image; empty: nothing."""
-    about = (" ".join((each["message"].text or "").split()) for each in events.about(pod, None, cluster))
-    told = next((each for each in about if each.startswith("Failed to pull image") and image in each), said)
+    """Return what the container runtime says about a pull, without the frames that name the image;
+    empty: nothing.
+    """
+    about = (
+        " ".join((each["message"].text or "").split()) for each in events.about(pod, None, cluster)
+    )
+    told = next(
+        (each for each in about if each.startswith("Failed to pull image") and image in each), said
+    )
     error = told.rpartition(f'"{image}": ')[2] if f'"{image}": ' in told else ""
     return _FRAME.sub("", error).removeprefix("ErrImagePull: ")
 
@@ -182,4 +244,6 @@ def _error(pod: Object, image: str, said: str, cluster: Cluster) -> str:
 def _host(image: str) -> str:
     """Return the registry of an image: docker.io unless its first part is a host."""
     first, slash, _ = image.partition("/")
-    return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
+    return (
+        first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
+    )

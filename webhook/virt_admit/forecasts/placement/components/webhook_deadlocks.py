@@ -1,4 +1,5 @@
-"""Webhooks without endpoints that refuse new pods, also their own or what those need: they stay down.
+"""Webhooks without endpoints that refuse new pods, also their own or what those need:
+they stay down.
 
 Without cluster DNS most programs do not become ready. Where its pods are gone, as after a reboot of
 all nodes, and the webhook refuses new ones, neither comes back. Sources: kubernetes/kubernetes:
@@ -80,14 +81,17 @@ class RefusedDns(NamedTuple):
         """What ends it, as a sentence with its command."""
         configuration, field = self.webhook
         return (
-            f"Let {configuration.kind} {configuration.name} ignore failures until its pods are ready, "
-            f"{exclusion(field, self.service[0])}, then set failurePolicy: Fail again: {ignoring([self.webhook])}"
+            f"Let {configuration.kind} {configuration.name} ignore failures until its pods are "
+            f"ready, {exclusion(field, self.service[0])}, then set failurePolicy: Fail again: "
+            f"{ignoring([self.webhook])}"
         )
 
 
 @cached
 def refused_dns(cluster: Cluster) -> RefusedDns | None:
-    """Return that a webhook that does not answer keeps cluster DNS down; None: nothing shows that."""
+    """Return that a webhook that does not answer keeps cluster DNS down; None:
+    nothing shows that.
+    """
     if unlisted(cluster, POD):
         return None
     service = next((each for each in _DNS if _has_no_pod(each, cluster)), None)
@@ -207,7 +211,9 @@ def of_pod(pod: InterceptedRequest, cluster: Cluster) -> RefusedPods | None:
     return RefusedPods(same, lacks, refusing, service)
 
 
-def of_namespace(namespace: str, labels: Mapping[str, str] | None, cluster: Cluster) -> RefusedPods | None:
+def of_namespace(
+    namespace: str, labels: Mapping[str, str] | None, cluster: Cluster
+) -> RefusedPods | None:
     """Return the same for a new pod with these labels; no labels: they are not known."""
     return of_pod(_new_pod(namespace, labels, cluster), cluster)
 
@@ -234,7 +240,9 @@ def _gets(webhook: OwnWebhook, asked: InterceptedRequest) -> bool:
     return webhook_requests.gets(webhook[1], asked) is True
 
 
-def _new_pod(namespace: str, labels: Mapping[str, str] | None, cluster: Cluster) -> InterceptedRequest:
+def _new_pod(
+    namespace: str, labels: Mapping[str, str] | None, cluster: Cluster
+) -> InterceptedRequest:
     space = find(cluster, NAMESPACE, "", namespace)
     own = {"kubernetes.io/metadata.name": namespace, **space.labels} if space is not None else None
     return _NEW_POD._replace(namespace=namespace, namespace_labels=own, labels=labels)
@@ -268,7 +276,9 @@ def way_out(namespace: str, refusing: Sequence[OwnWebhook], *, same: bool) -> st
 
 
 def exclusion(webhook: Field, namespace: str) -> str:
-    """Return how to exclude a namespace from a webhook: by a label that its selector looks at, if any."""
+    """Return how to exclude a namespace from a webhook: by a label that its selector looks at,
+    if any.
+    """
     for each in webhook.at("namespaceSelector", "matchExpressions").items():
         key = each["key"].text or ""
         value = next((found.text for found in each["values"].items() if found.text), "")

@@ -1,4 +1,6 @@
-"""Bridges that a VM needs and that another node does not have: a person makes one, and its marker then offers it."""
+"""Bridges that a VM needs and that another node does not have: a person makes one,
+and its marker then offers it.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,22 @@ _OFFERED = "1k"
 
 
 def steps(target: SchedulingTarget, cluster: Cluster) -> Iterator[RepairStep]:
-    """Yield the step for the first node that lacks nothing but a bridge. Another one may fail for the same policy."""
-    lacking = {name: why.partition(": ")[0] for name, why in target.placement.refusals.items() if _is_bridge(why)}
+    """Yield the step for the first node that lacks nothing but a bridge.
+
+    Another one may fail for the same policy.
+    """
+    lacking = {
+        name: why.partition(": ")[0]
+        for name, why in target.placement.refusals.items()
+        if _is_bridge(why)
+    }
     for name, resource in sorted(lacking.items())[:1]:
         node = find(cluster, NODE, "", name)
         if node is not None:
             others = [other for other, missing in lacking.items() if missing == resource]
-            yield _step(node, resource, node_bridges.remedy(node_bridges.bridge(resource), others, cluster))
+            yield _step(
+                node, resource, node_bridges.remedy(node_bridges.bridge(resource), others, cluster)
+            )
 
 
 def _is_bridge(why: str) -> bool:
@@ -56,7 +67,8 @@ def _step(node: Object, resource: str, words: str) -> RepairStep:
         changes=(ObjectChange(subject, Command.PERSON, text=words),),
         verify=(
             StepCheck(
-                "the node offers the bridge", ("get", "node", node.name, f"-o=jsonpath={{.status.allocatable.{path}}}")
+                "the node offers the bridge",
+                ("get", "node", node.name, f"-o=jsonpath={{.status.allocatable.{path}}}"),
             ),
         ),
         risk="the port of the bridge must reach the same network as on the other nodes",

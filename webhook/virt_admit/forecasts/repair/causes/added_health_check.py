@@ -30,7 +30,10 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Return the step that makes a health check for worker nodes, or why that is not the repair."""
     templates = [obj for kind in (SNR_TEMPLATE, FAR_TEMPLATE) for obj in cluster.known(kind)]
     if not templates:
-        return "no health check and no remediation template exist: install an operator for health checks first"
+        return (
+            "no health check and no remediation template exist: install an operator for health "
+            "checks first"
+        )
     node = cluster.get(NODE, "", problem.nodes[0])
     if node is None or _WORKER not in node.labels:
         return "its node is not a worker: choose the nodes that a health check watches"
@@ -42,7 +45,9 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         "name": template.name,
         "namespace": template.namespace,
     }
-    conditions = [{"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")]
+    conditions = [
+        {"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")
+    ]
     manifest: dict[str, Any] = {
         "apiVersion": NHC.api_version,
         "kind": NHC.kind,

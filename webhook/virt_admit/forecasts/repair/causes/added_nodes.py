@@ -27,7 +27,9 @@ _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 def step(model: Object, number: int, cluster: Cluster) -> RepairStep:
-    """Return the step that adds so many nodes like one that exists, without its local volumes and devices."""
+    """Return the step that adds so many nodes like one that exists,
+    without its local volumes and devices.
+    """
     subject = ObjectRef(NODE, "", model.name)
     title = f"add {count(number, 'node')} like {model.name}"
     made = [made for index in range(1, number + 1) for made in _clone(model, index, cluster)]
@@ -50,16 +52,22 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
         {_HOST: name} if _HOST in model.metadata["labels"].map else {}
     )
     spec = {
-        key: value for key, value in model["spec"].map.items() if key not in ("unschedulable", "taints", "providerID")
+        key: value
+        for key, value in model["spec"].map.items()
+        if key not in ("unschedulable", "taints", "providerID")
     }
     lasting = [
         taint.value
         for taint in model.at("spec", "taints").items()
-        if not (taint["key"].text or "").startswith(("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S))
+        if not (taint["key"].text or "").startswith(
+            ("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S)
+        )
     ]
     status = dict(model["status"].map)
     if isinstance(status.get("allocatable"), dict):
-        status["allocatable"] = {key: value for key, value in status["allocatable"].items() if _is_usual(key)}
+        status["allocatable"] = {
+            key: value for key, value in status["allocatable"].items() if _is_usual(key)
+        }
     status["conditions"] = [_ready(item.value) for item in model.at("status", "conditions").items()]
     metadata: dict[str, Any] = {"name": name, "labels": labels}
     yield Object(

@@ -1,4 +1,5 @@
-"""Repairs of budgets that allow no eviction: more pods, or a policy that lets pods go which are not ready.
+"""Repairs of budgets that allow no eviction: more pods,
+or a policy that lets pods go which are not ready.
 
 A budget that an operator writes is left to it: it would take the change back.
 """
@@ -9,7 +10,13 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets, pod_counts, role_budgets
+from virt_admit.forecasts.drain.budgets import (
+    evicted_pods,
+    eviction_policy,
+    pod_budgets,
+    pod_counts,
+    role_budgets,
+)
 from virt_admit.forecasts.drain.budgets.pod_counts import PodOwner
 from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.forecasts.repair import controllers, queries
@@ -47,7 +54,11 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         return problem.remedy or "its owner decides"
     every = pod_budgets.selected(budget, cluster.known(POD, budget.namespace))
     selected = sorted((pod for pod in every if not pod.deleted), key=lambda pod: pod.name)
-    here = [pod for pod in selected if pod.at("spec", "nodeName").text in problem.nodes and _is_asked(pod)]
+    here = [
+        pod
+        for pod in selected
+        if pod.at("spec", "nodeName").text in problem.nodes and _is_asked(pod)
+    ]
     unready = [pod for pod in here if eviction_policy.is_unready(pod)]
     if unready:
         return _policy(problem, here, cluster)
@@ -61,11 +72,13 @@ def _is_asked(pod: Object) -> bool:
     return evicted_pods.is_evicted(pod) and pod.at("status", "phase").text != "Pending"
 
 
-# --- pods that are not ready ---------------------------------------------------------------------------------------
+# --- pods that are not ready ----------------------------------------------------------------------
 
 
 def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> RepairStep | str:
-    """Let pods go that are not ready, if that empties the nodes and they do not become ready by themselves."""
+    """Let pods go that are not ready, if that empties the nodes and they do not become ready by
+    themselves.
+    """
     well = [pod.name for pod in here if not eviction_policy.is_unready(pod)]
     passing = [pod.name for pod in here if not _is_broken(pod, cluster)]
     if well or passing or not eviction_policy.may_exist(cluster):
@@ -75,30 +88,37 @@ def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> R
     return RepairStep(
         id=f"evict-unready:{subject.full_name}",
         stage=PlanStage.QUOTAS,
-        title=f"set {eviction_policy.FIELD} {eviction_policy.ALWAYS}, or repair {', '.join(pod.name for pod in here[:3])}",
+        title=(
+            f"set {eviction_policy.FIELD} {eviction_policy.ALWAYS}, or repair "
+            f"{', '.join(pod.name for pod in here[:3])}"
+        ),
         subject=subject,
         cost=Cost(CostClass.DECISION),
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the policy is written", subject, [edit]),),
         risk=(
-            "pods that are not ready are evicted although too few others are healthy: ask the owner whether one of them "
-            "holds data or is only slow to start"
+            "pods that are not ready are evicted although too few others are healthy: ask the "
+            "owner whether one of them holds data or is only slow to start"
         ),
     )
 
 
 def _is_broken(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a pod does not become ready by itself, as far as its containers and its age say so."""
+    """Return whether a pod does not become ready by itself,
+    as far as its containers and its age say so.
+    """
     if pod_starts.failure(pod, cluster):
         return True
     age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
     return eviction_policy.is_unready(pod) and age is not None and age >= _LASTING
 
 
-# --- more pods -----------------------------------------------------------------------------------------------------
+# --- more pods ------------------------------------------------------------------------------------
 
 
-def _more_pods(problem: RootProblem, budget: Object, selected: Sequence[Object], cluster: Cluster) -> RepairStep | str:
+def _more_pods(
+    problem: RootProblem, budget: Object, selected: Sequence[Object], cluster: Cluster
+) -> RepairStep | str:
     """Run as many pods as the budget needs to let one go."""
     expected = budget.at("status", "expectedPods").integer or len(selected)
     number = pod_budgets.enough(budget)
@@ -125,22 +145,34 @@ def _more_pods(problem: RootProblem, budget: Object, selected: Sequence[Object],
         cost=Cost(CostClass.NOTHING, pods=more),
         changes=(target[0],),
         verify=(
-            StepCheck("the budget allows an eviction", query, str(changed.at("status", "disruptionsAllowed").integer)),
+            StepCheck(
+                "the budget allows an eviction",
+                query,
+                str(changed.at("status", "disruptionsAllowed").integer),
+            ),
         ),
-        risk="one pod more needs room all the time" if more == 1 else f"{more} pods more need room all the time",
+        risk="one pod more needs room all the time"
+        if more == 1
+        else f"{more} pods more need room all the time",
         alternatives=(_other_policy(problem.subject),),
         predicted=(*bound, changed),
     )
 
 
 def _other_policy(budget: ObjectRef) -> Alternative:
-    """Return what its owner may decide: one pod is away during an eviction, also if it is the only one."""
+    """Return what its owner may decide: one pod is away during an eviction,
+    also if it is the only one.
+    """
     why = "its pods may be down while one is evicted, which their owner decides"
-    return Alternative(f"{pod_counts.ONE_AT_A_TIME} in {budget}", CostClass.DECISION, why, decision=True)
+    return Alternative(
+        f"{pod_counts.ONE_AT_A_TIME} in {budget}", CostClass.DECISION, why, decision=True
+    )
 
 
 def _scaled(found: PodOwner, more: int) -> tuple[ObjectChange, str] | None:
-    """Return the change after which so many pods more run, and its title; None: another object decides."""
+    """Return the change after which so many pods more run, and its title; None:
+    another object decides.
+    """
     kind = kinds.of(found.obj) if found.obj is not None else None
     if found.obj is None or kind not in (DEPLOYMENT, STATEFUL_SET):
         return None
@@ -164,7 +196,9 @@ def _placed(pod: Object, name: str, number: int, cluster: Cluster) -> Iterator[O
     bound: list[Object] = []
     for index in range(1, number + 1):
         more = controllers.one_more_pod(pod, f"{name}-more-{index}")
-        placement = candidates.scheduler(ChangedCluster(cluster, bound)).place(pods.read(more), without="", gone=())
+        placement = candidates.scheduler(ChangedCluster(cluster, bound)).place(
+            pods.read(more), without="", gone=()
+        )
         if not placement.candidates:
             return
         spec = {**more["spec"].map, "nodeName": placement.candidates[0]}

@@ -1,7 +1,9 @@
-"""Disks that one node alone can use: copied, while the guest runs, to storage that two nodes can use at the same time.
+"""Disks that one node alone can use: copied, while the guest runs, to storage that two nodes can
+use at the same time.
 
-Sources: kubevirt/kubevirt:pkg/storage/volume-migration/volume-migration.go#ValidateVolumes, #ValidateVolumesUpdateMigration;
-pkg/virt-controller/watch/vm/vm.go#handleVolumeUpdateRequest; kubevirt/kubevirt-migration-controller:
+Sources: kubevirt/kubevirt:pkg/storage/volume-migration/volume-migration.go#ValidateVolumes,
+#ValidateVolumesUpdateMigration; pkg/virt-controller/watch/vm/vm.go#handleVolumeUpdateRequest;
+kubevirt/kubevirt-migration-controller:
 internal/controller/storagemig/vm.go#prepareVMForStorageMigration.
 """
 
@@ -37,8 +39,12 @@ from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.versions import Version, has_release, hco_release
 from virt_admit.model.lookups import find
 
-STORAGE_PLAN: Final = kinds.guess("migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigrationPlan")
-STORAGE_MIGRATION: Final = kinds.guess("migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigration")
+STORAGE_PLAN: Final = kinds.guess(
+    "migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigrationPlan"
+)
+STORAGE_MIGRATION: Final = kinds.guess(
+    "migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigration"
+)
 _CONTROLLER_SINCE: Final = Version(1, 17)
 """The first release of HyperConverged with the migration controller."""
 _BY_HAND_SINCE: Final = Version(1, 6)
@@ -66,7 +72,9 @@ def volumes(vm: Object) -> Iterator[Volume]:
             yield Volume(index, volume["name"].text, claim.text, source)
 
 
-def copies(vmi: Object, vm: Object, claims: Iterable[str], cluster: Cluster, wishes: Wishes) -> list[DiskCopy] | str:
+def copies(
+    vmi: Object, vm: Object, claims: Iterable[str], cluster: Cluster, wishes: Wishes
+) -> list[DiskCopy] | str:
     """Return how these claims of a running VM are copied, or why they cannot be."""
     refused = _refusal(vmi, vm, cluster, wishes)
     if refused:
@@ -90,7 +98,10 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
     if vm.controller is not None:
         return "a pool makes its disks from templates"
     if vm.condition("RestartRequired")["status"].text == "True":
-        return "it has RestartRequired, so the copy would not start and the next restart would boot an empty disk"
+        return (
+            "it has RestartRequired, so the copy would not start and the next restart would boot "
+            "an empty disk"
+        )
     if _stage_is_fixed(cluster):
         return "HyperConverged writes the roll-out strategy Stage, with which no copy starts"
     if vm.at("status", "snapshotInProgress").present:
@@ -103,21 +114,32 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
     names = {volume.name for volume in volumes(vm)}
     for disk in devices["disks"].items():
         if disk["name"].text in names and (disk["shareable"].boolean or disk["lun"].is_map):
-            return f"disk {disk['name'].text} is shareable or a LUN, which KubeVirt does not copy live"
+            return (
+                f"disk {disk['name'].text} is shareable or a LUN, which KubeVirt does not copy live"
+            )
     for filesystem in devices["filesystems"].items():
         if filesystem["name"].text in names:
-            return f"volume {filesystem['name'].text} is a virtiofs file system, which KubeVirt does not copy live"
+            return (
+                f"volume {filesystem['name'].text} is a virtiofs file system, which KubeVirt does "
+                "not copy live"
+            )
     return ""
 
 
 def _stage_is_fixed(cluster: Cluster) -> bool:
-    """Return whether changes of VMs are staged, and a patch of the KubeVirt resource would be reverted."""
+    """Return whether changes of VMs are staged,
+    and a patch of the KubeVirt resource would be reverted.
+    """
     found = configuration.known_or_none(configuration.kubevirt, cluster)
-    staged = found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
+    staged = (
+        found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
+    )
     return staged and configuration.known_or_none(configuration.hyperconverged, cluster) is not None
 
 
-def _copy(claim: str, vm: Object, namespace: str, cluster: Cluster, wishes: Wishes) -> DiskCopy | str:
+def _copy(
+    claim: str, vm: Object, namespace: str, cluster: Cluster, wishes: Wishes
+) -> DiskCopy | str:
     if not any(volume.claim == claim for volume in volumes(vm)):
         return f"the VM does not name claim {claim} that its VMI uses"
     found = find(cluster, PVC, namespace, claim)
@@ -141,7 +163,10 @@ def _free_name(claim: str, namespace: str, cluster: Cluster) -> str:
     for number in range(1, 100):
         name = f"{claim}-shared{'' if number == 1 else f'-{number}'}"
         try:
-            if cluster.get(PVC, namespace, name) is None and cluster.get(DATA_VOLUME, namespace, name) is None:
+            if (
+                cluster.get(PVC, namespace, name) is None
+                and cluster.get(DATA_VOLUME, namespace, name) is None
+            ):
                 return name
         except Unseen:
             return name
@@ -149,7 +174,9 @@ def _free_name(claim: str, namespace: str, cluster: Cluster) -> str:
 
 
 def steps(vm: Object, found: list[DiskCopy], cluster: Cluster) -> tuple[RepairStep, ...]:
-    """Return the step that copies these disks of a VM, all of them at once, and what the controller leaves to do."""
+    """Return the step that copies these disks of a VM, all of them at once,
+    and what the controller leaves to do.
+    """
     copying = _step(vm, found, cluster)
     left = tuple(edit for edit in _edits(vm, found) if "dataVolumeTemplates" in edit.path)
     if not copying.followed or not left:
@@ -186,12 +213,17 @@ def _step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
         subject=subject,
         cost=Cost(CostClass.COPY, gib=disk_sizes.gib(bytes_)),
         takes_effect=TakesEffect.COPY,
-        changes=_storage_plan(subject, vm, found) if controlled else _by_hand(subject, found, edits),
+        changes=_storage_plan(subject, vm, found)
+        if controlled
+        else _by_hand(subject, found, edits),
         followed=(ObjectChange(subject, Command.PATCH, _by_itself(edits)),) if controlled else (),
         preconditions=tuple(_preconditions(subject)),
         verify=tuple(_verify(subject, controlled, _uid(vm, cluster))),
-        risk="a copy that does not start leaves the VM naming an empty disk: undo at once. Keep updateVolumesStrategy "
-        f"until the next restart, and never set the old claims back. The sources stay: {disks}",
+        risk=(
+            "a copy that does not start leaves the VM naming an empty disk: undo at once. Keep "
+            "updateVolumesStrategy until the next restart, and never set the old claims back. The "
+            f"sources stay: {disks}"
+        ),
         copies=tuple(found),
     )
 
@@ -202,7 +234,9 @@ def _uid(vm: Object, cluster: Cluster) -> str:
 
 
 def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
-    """Yield the changes of the VM: each volume, its template, and the strategy, all in one patch."""
+    """Yield the changes of the VM: each volume, its template, and the strategy,
+    all in one patch.
+    """
     by_claim = {each.claim: each for each in found}
     templates = vms.vm_spec(vm)["dataVolumeTemplates"]
     for volume in volumes(vm):
@@ -212,9 +246,14 @@ def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
         path = (*TEMPLATE, "volumes", volume.place)
         own = dict(vms.vmi_spec(vm)["volumes"][volume.place].map)
         before = own.pop("persistentVolumeClaim", None) or {}
-        own["dataVolume"] = {"name": copy.copy} | ({"hotpluggable": True} if before.get("hotpluggable") else {})
+        own["dataVolume"] = {"name": copy.copy} | (
+            {"hotpluggable": True} if before.get("hotpluggable") else {}
+        )
         if "dataVolume" in vms.vmi_spec(vm)["volumes"][volume.place].map:
-            own["dataVolume"] = {**vms.vmi_spec(vm)["volumes"][volume.place]["dataVolume"].map, "name": copy.copy}
+            own["dataVolume"] = {
+                **vms.vmi_spec(vm)["volumes"][volume.place]["dataVolume"].map,
+                "name": copy.copy,
+            }
         yield FieldEdit(path, own)
         for index, template in enumerate(templates.items()):
             if template.at("metadata", "name").text == volume.claim:
@@ -223,7 +262,9 @@ def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
 
 
 def _template(template: Field, index: int, copy: DiskCopy) -> Iterator[FieldEdit]:
-    """Yield the name, class, modes and size of the copy for a template of a data volume; its source stays out of sight."""
+    """Yield the name, class, modes and size of the copy for a template of a data volume;
+    its source stays out of sight.
+    """
     path = ("spec", "dataVolumeTemplates", index)
     key = "pvc" if template.at("spec", "pvc").present else "storage"
     yield FieldEdit((*path, "metadata", "name"), copy.copy)
@@ -239,7 +280,9 @@ def _storage(copy: DiskCopy) -> dict[str, Any]:
     }
 
 
-def _by_hand(subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, ...]) -> tuple[ObjectChange, ...]:
+def _by_hand(
+    subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, ...]
+) -> tuple[ObjectChange, ...]:
     blanks = tuple(
         ObjectChange(
             ObjectRef(DATA_VOLUME, subject.namespace, each.copy),
@@ -261,15 +304,25 @@ def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     release = hco_release(hco) if hco is not None else None
     names = [vm.name, *(each.copy for each in found)]
-    return release is not None and release >= _CONTROLLER_SINCE and all(map(_CRD_NAME.fullmatch, names))
+    return (
+        release is not None
+        and release >= _CONTROLLER_SINCE
+        and all(map(_CRD_NAME.fullmatch, names))
+    )
 
 
 def _by_itself(edits: tuple[FieldEdit, ...]) -> tuple[FieldEdit, ...]:
-    """Return what the migration controller changes: volumes and names of templates, but no access modes."""
-    return tuple(edit for edit in edits if "dataVolumeTemplates" not in edit.path or edit.path[-1] == "name")
+    """Return what the migration controller changes: volumes and names of templates,
+    but no access modes.
+    """
+    return tuple(
+        edit for edit in edits if "dataVolumeTemplates" not in edit.path or edit.path[-1] == "name"
+    )
 
 
-def _storage_plan(subject: ObjectRef, vm: Object, found: list[DiskCopy]) -> tuple[ObjectChange, ...]:
+def _storage_plan(
+    subject: ObjectRef, vm: Object, found: list[DiskCopy]
+) -> tuple[ObjectChange, ...]:
     """Return the objects for the migration controller."""
     by_claim = {each.claim: each for each in found}
     targets = [
@@ -290,12 +343,24 @@ def _storage_plan(subject: ObjectRef, vm: Object, found: list[DiskCopy]) -> tupl
         STORAGE_PLAN,
         subject.namespace,
         name,
-        {"retentionPolicy": "keepSource", "virtualMachines": [{"name": subject.name, "targetMigrationPVCs": targets}]},
+        {
+            "retentionPolicy": "keepSource",
+            "virtualMachines": [{"name": subject.name, "targetMigrationPVCs": targets}],
+        },
     )
-    run = _object(STORAGE_MIGRATION, subject.namespace, name, {"virtualMachineStorageMigrationPlanRef": {"name": name}})
+    run = _object(
+        STORAGE_MIGRATION,
+        subject.namespace,
+        name,
+        {"virtualMachineStorageMigrationPlanRef": {"name": name}},
+    )
     return (
-        ObjectChange(ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
-        ObjectChange(ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
+        ObjectChange(
+            ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan
+        ),
+        ObjectChange(
+            ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run
+        ),
     )
 
 
@@ -308,11 +373,17 @@ def _preconditions(vm: ObjectRef) -> Iterator[StepCheck]:
     condition = "-o=jsonpath={.status.conditions[?(@.type=='RestartRequired')].status}"
     yield StepCheck("the VM has no RestartRequired", _get(VM, vm, condition), "")
     yield StepCheck("the VM is ready", _get(VM, vm, "-o=jsonpath={.status.ready}"), "true")
-    yield StepCheck("no snapshot of it is in progress", _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"), "")
+    yield StepCheck(
+        "no snapshot of it is in progress",
+        _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"),
+        "",
+    )
 
 
 _COPY_LABEL: Final = "kubevirt.io/volume-update-migration"
-"""The label of the migrations that copy volumes: the name of the VM, or the uid of the VMI for a longer name."""
+"""The label of the migrations that copy volumes: the name of the VM,
+or the uid of the VMI for a longer name.
+"""
 _LONGEST_LABEL: Final = 63
 
 
@@ -323,11 +394,21 @@ def _label(vm: ObjectRef, uid: str) -> str:
 def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
     if controlled:
         name = f"virt-admit-{vm.name}"[:63].rstrip("-")
-        query = ("get", STORAGE_MIGRATION.resource, name, "-n", vm.namespace, "-o=jsonpath={.status.phase}")
+        query = (
+            "get",
+            STORAGE_MIGRATION.resource,
+            name,
+            "-n",
+            vm.namespace,
+            "-o=jsonpath={.status.phase}",
+        )
         yield StepCheck("the storage migration is completed", query, "Completed")
     else:
         label = f"{_COPY_LABEL}={_label(vm, uid)}"
-        yield StepCheck(f"within a minute the VMI reports VolumesChange, and a migration with the label {label} starts")
+        yield StepCheck(
+            "within a minute the VMI reports VolumesChange, and a migration with the label "
+            f"{label} starts"
+        )
         copying = "-o=jsonpath={.status.migratedVolumes}"
         yield StepCheck("the copy has ended", _get(VMI, vm, copying), "")
     migratable = "-o=jsonpath={.status.conditions[?(@.type=='LiveMigratable')].status}"

@@ -26,22 +26,35 @@ class GuestChange(NamedTuple):
 
 _INTERFACES: Final = (*TEMPLATE, "domain", "devices", "interfaces")
 _BINDINGS: Final = ("bridge", "slirp", "macvtap", "passt", "sriov", "binding")
-_RISK: Final = "the guest gets another address (10.0.2.2) by DHCP, and what reaches it from outside needs a Service"
+_RISK: Final = (
+    "the guest gets another address (10.0.2.2) by DHCP, and what reaches it from outside needs a "
+    "Service"
+)
 _OTHERS: Final = (
-    Alternative("attach a layer 2 network of Multus instead of the pod network", CostClass.RESTART, "new addresses"),
+    Alternative(
+        "attach a layer 2 network of Multus instead of the pod network",
+        CostClass.RESTART,
+        "new addresses",
+    ),
     Alternative(
         "annotate the template with kubevirt.io/allow-pod-bridge-network-live-migration",
         CostClass.RESTART,
-        "only where the network plugin keeps the address of a moved pod; elsewhere the guest loses its network",
+        "only where the network plugin keeps the address of a moved pod; elsewhere the guest loses "
+        "its network",
         decision=True,
     ),
 )
 
 
 def masquerade(vm: Object) -> GuestChange | None:
-    """Return the change that connects the pod network with masquerade; None: the interface is not one of those."""
+    """Return the change that connects the pod network with masquerade; None:
+    the interface is not one of those.
+    """
     devices = vms.vmi_spec(vm).at("domain", "devices")
-    interfaces, networks = list(devices["interfaces"].items()), list(vms.vmi_spec(vm)["networks"].items())
+    interfaces, networks = (
+        list(devices["interfaces"].items()),
+        list(vms.vmi_spec(vm)["networks"].items()),
+    )
     title = "use masquerade on the pod network"
     if not interfaces and not networks:
         edits: tuple[FieldEdit, ...] = (
@@ -59,7 +72,9 @@ def masquerade(vm: Object) -> GuestChange | None:
 
 
 def without_reenlightenment(vm: Object) -> GuestChange | None:
-    """Return the change that removes the enlightenment which needs the TSC frequency of each node."""
+    """Return the change that removes the enlightenment which needs the TSC frequency of each
+    node.
+    """
     path = (*TEMPLATE, "domain", "features", "hyperv", "reenlightenment")
     if not vm.at(*path).present:
         return None
@@ -84,10 +99,14 @@ HARDWARE: Final[Mapping[str, str]] = {
     "HostDeviceNotLiveMigratable": "a device of the host never migrates",
     "SEVNotLiveMigratable": "encrypted memory cannot be copied, and the encryption must stay",
     "TDXNotLiveMigratable": "encrypted memory cannot be copied, and the encryption must stay",
-    "SecureExecutionNotLiveMigratable": "encrypted memory cannot be copied, and the encryption must stay",
+    "SecureExecutionNotLiveMigratable": (
+        "encrypted memory cannot be copied, and the encryption must stay"
+    ),
     "HypervPassthroughNotLiveMigratable": "it depends on the kernel of its node",
     "VirtIOFSNotLiveMigratable": "this release of KubeVirt does not move virtiofs",
-    "PersistentReservationNotLiveMigratable": "this release of KubeVirt does not move persistent reservations",
+    "PersistentReservationNotLiveMigratable": (
+        "this release of KubeVirt does not move persistent reservations"
+    ),
 }
 """Reasons that only a shutdown ends, with the words for it."""
 
@@ -98,17 +117,31 @@ def optional_feature(vm: Object, features: tuple[str, ...]) -> GuestChange | Non
     edits = tuple(_optional(place.value, features)) if place.is_list else ()
     if not edits:
         return None
-    return GuestChange(f"make CPU features optional: {', '.join(features)}", edits, "the guest may need them")
+    return GuestChange(
+        f"make CPU features optional: {', '.join(features)}", edits, "the guest may need them"
+    )
 
 
 def _optional(items: list[Any], features: tuple[str, ...]) -> Iterator[FieldEdit]:
     for index, item in enumerate(items):
-        if isinstance(item, dict) and item.get("name") in features and item.get("policy") in (None, "require", "force"):
-            yield FieldEdit((*TEMPLATE, "domain", "cpu", "features", index), {**item, "policy": "optional"})
+        if (
+            isinstance(item, dict)
+            and item.get("name") in features
+            and item.get("policy") in (None, "require", "force")
+        ):
+            yield FieldEdit(
+                (*TEMPLATE, "domain", "cpu", "features", index), {**item, "policy": "optional"}
+            )
 
 
 def cpu_model(model: str, lost: tuple[str, ...] = ()) -> GuestChange:
     """Return the change that gives a VM a named CPU model."""
-    losing = f"the guest loses {', '.join(lost)}" if lost else "the guest may lose features of its processor"
+    losing = (
+        f"the guest loses {', '.join(lost)}"
+        if lost
+        else "the guest may lose features of its processor"
+    )
     risk = f"{losing}; guests that run VMs themselves and Windows licences may notice"
-    return GuestChange(f"set CPU model {model}", (FieldEdit((*TEMPLATE, "domain", "cpu", "model"), model),), risk)
+    return GuestChange(
+        f"set CPU model {model}", (FieldEdit((*TEMPLATE, "domain", "cpu", "model"), model),), risk
+    )

@@ -1,5 +1,8 @@
-"""What a VM demands of a node, widened so that a second node can run it. It costs nothing: KubeVirt copies these fields
-into the running VMI (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleAffinityChangeRequest)."""
+"""What a VM demands of a node, widened so that a second node can run it.
+
+It costs nothing: KubeVirt copies these fields into the running VMI
+(kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleAffinityChangeRequest).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
     state = candidates.scheduler(cluster).state
     found: dict[tuple[str, ...], Widening] = {}
     alike = cluster.cached(_likeness)(target.placement.without)
-    for name, why in sorted(target.placement.refusals.items(), key=lambda item: (-alike.get(item[0], 0), item[0])):
+    for name, why in sorted(
+        target.placement.refusals.items(), key=lambda item: (-alike.get(item[0], 0), item[0])
+    ):
         node = state.nodes.get(name)
         if node is None or SCHEDULABLE not in node.labels or node.cordoned or not node.ready:
             continue
@@ -57,21 +62,28 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
 
 
 def _likeness(cluster: Cluster) -> Callable[[str], Mapping[str, int]]:
-    """Return how much each node is like a named one: labels that both have, less those that only one has."""
+    """Return how much each node is like a named one: labels that both have,
+    less those that only one has.
+    """
     labels = {name: node.labels for name, node in candidates.scheduler(cluster).state.nodes.items()}
 
     @functools.cache
     def of(here: str) -> Mapping[str, int]:
         own = set(labels.get(here, {}).items())
         return {
-            name: 2 * len(own & set(other.items())) - len(own ^ set(other.items())) for name, other in labels.items()
+            name: 2 * len(own & set(other.items())) - len(own ^ set(other.items()))
+            for name, other in labels.items()
         }
 
     return of
 
 
 def _widened(
-    vm: Object, causes: tuple[str, ...], name: str, labels: Mapping[str, Any], taints: list[Mapping[str, Any]]
+    vm: Object,
+    causes: tuple[str, ...],
+    name: str,
+    labels: Mapping[str, Any],
+    taints: list[Mapping[str, Any]],
 ) -> Widening | None:
     edits: list[FieldEdit] = []
     words: list[str] = []
@@ -112,7 +124,9 @@ def _selector(vm: Object, demand: str) -> tuple[str, list[FieldEdit]] | None:
 
 
 def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[FieldEdit]] | None:
-    """Return the required node affinity with the node's values added to the alternatives that it misses."""
+    """Return the required node affinity with the node's values added to the alternatives that it
+    misses.
+    """
     path = (*TEMPLATE, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = vm.at(*path)
     if not terms.is_list or not terms.value:
@@ -124,7 +138,9 @@ def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[Fie
 
 
 def _with_values(term: Any, labels: Mapping[str, Any]) -> Any:
-    """Return a term that accepts a node with these labels; None: its operators do not list values."""
+    """Return a term that accepts a node with these labels; None:
+    its operators do not list values.
+    """
     if not isinstance(term, dict) or term.get("matchFields"):
         return None
     for item in term.get("matchExpressions") or ():
@@ -140,13 +156,20 @@ def _with_values(term: Any, labels: Mapping[str, Any]) -> Any:
     return term
 
 
-def _tolerations(vm: Object, key: str, taints: list[Mapping[str, Any]]) -> tuple[str, list[FieldEdit]] | None:
+def _tolerations(
+    vm: Object, key: str, taints: list[Mapping[str, Any]]
+) -> tuple[str, list[FieldEdit]] | None:
     missing = [taint for taint in taints if taint.get("key") == key]
     if not missing or controller_taints.owner(key):
         return None
     present = vms.vmi_spec(vm)["tolerations"]
     added = [
-        {"key": key, "operator": "Equal", "value": str(taint.get("value") or ""), "effect": taint.get("effect")}
+        {
+            "key": key,
+            "operator": "Equal",
+            "value": str(taint.get("value") or ""),
+            "effect": taint.get("effect"),
+        }
         if taint.get("value")
         else {"key": key, "operator": "Exists", "effect": taint.get("effect")}
         for taint in missing
@@ -156,7 +179,9 @@ def _tolerations(vm: Object, key: str, taints: list[Mapping[str, Any]]) -> tuple
 
 
 def _pod_affinity(vm: Object) -> tuple[str, list[FieldEdit]] | None:
-    """Return required affinity to other pods as a preference: the term stays, the latency may grow."""
+    """Return required affinity to other pods as a preference: the term stays,
+    the latency may grow.
+    """
     path = (*TEMPLATE, "affinity", "podAffinity")
     own = vm.at(*path)
     required = own[REQUIRED]

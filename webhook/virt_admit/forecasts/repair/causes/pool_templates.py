@@ -1,7 +1,8 @@
 """Steps on the VMs of a pool: the change goes into the template of the pool, which writes its VMs.
 
-A pool restarts running VMs whose template changed, whichever field it is, unless its update strategy says otherwise.
-Source: kubevirt/kubevirt:pkg/virt-controller/watch/pool/pool.go#update, #isOutdatedVMI, #calculateMaxUnavailableInt.
+A pool restarts running VMs whose template changed, whichever field it is, unless its update
+strategy says otherwise. Source: kubevirt/kubevirt:pkg/virt-controller/watch/pool/pool.go#update,
+#isOutdatedVMI, #calculateMaxUnavailableInt.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectChange, ObjectRef, RepairStep
+from virt_admit.forecasts.repair.repair_plan import (
+    Command,
+    FieldEdit,
+    ObjectChange,
+    ObjectRef,
+    RepairStep,
+)
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POOL
 from virt_admit.model.kubernetes.objects import Object
@@ -20,7 +27,8 @@ from virt_admit.model.lookups import find
 TEMPLATE: Final = ("spec", "virtualMachineTemplate")
 """Where a pool has the spec of its VMs."""
 _RISK: Final = (
-    "the pool restarts its VMs as soon as its template changes, all at once unless its maxUnavailable is lower"
+    "the pool restarts its VMs as soon as its template changes, all at once unless its "
+    "maxUnavailable is lower"
 )
 
 
@@ -30,7 +38,9 @@ def is_managed(vm: Object, cluster: Cluster) -> bool:
 
 
 def restarts(vm: Object, cluster: Cluster) -> bool:
-    """Return whether any change of the template restarts a VM: its pool does, and does not wait for its next start."""
+    """Return whether any change of the template restarts a VM: its pool does,
+    and does not wait for its next start.
+    """
     return is_managed(vm, cluster) and not _strategy(vm, "opportunistic", cluster)
 
 

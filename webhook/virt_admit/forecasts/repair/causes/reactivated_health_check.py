@@ -1,4 +1,6 @@
-"""A health check that refuses to act after the loss of a node: the change of its fields that lets it act."""
+"""A health check that refuses to act after the loss of a node:
+the change of its fields that lets it act.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,17 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         return added_health_check.step(problem, cluster)
     (node,) = problem.nodes
     actors = health_actors.coverage(node, Loss((node,), cluster)).actors
-    changed = [found for actor in actors if (found := actor.reactivation) is not None and found.changes]
+    changed = [
+        found for actor in actors if (found := actor.reactivation) is not None and found.changes
+    ]
     return _step(changed[0]) if changed else problem.remedy
 
 
 def _step(found: Reactivation) -> RepairStep:
     subject = ObjectRef.of(found.check.kind, found.check.obj)
-    edits = tuple(FieldEdit(path, REMOVED if value is None else value) for path, value in found.changes)
+    edits = tuple(
+        FieldEdit(path, REMOVED if value is None else value) for path, value in found.changes
+    )
     return RepairStep(
         id=f"health-check:{subject.full_name}",
         stage=PlanStage.SETTINGS,

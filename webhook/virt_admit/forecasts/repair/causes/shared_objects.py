@@ -1,4 +1,6 @@
-"""Repairs of objects that concern many VMs: quotas, LimitRanges, limits of migrations, budgets, pools."""
+"""Repairs of objects that concern many VMs: quotas, LimitRanges, limits of migrations, budgets,
+pools.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,12 @@ def _object(subject: ObjectRef, cluster: Cluster) -> Object:
 
 
 def _settings(
-    problem: RootProblem, stage: PlanStage, title: str, edits: Iterable[FieldEdit], risk: str, verify: StepCheck
+    problem: RootProblem,
+    stage: PlanStage,
+    title: str,
+    edits: Iterable[FieldEdit],
+    risk: str,
+    verify: StepCheck,
 ) -> RepairStep:
     """Return a step that costs nothing and takes effect at once."""
     return RepairStep(
@@ -88,12 +95,13 @@ def _settings(
     )
 
 
-# --- quotas and LimitRanges ----------------------------------------------------------------------------------------
+# --- quotas and LimitRanges -----------------------------------------------------------------------
 
 
 def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Raise a quota by what the largest VM lacks, so that they migrate one after another."""
-    if problem.subject.kind is not RESOURCE_QUOTA:  # the refusal is reported, and no known quota explains it
+    # the refusal is reported, and no known quota explains it
+    if problem.subject.kind is not RESOURCE_QUOTA:
         return _UNEXPLAINED
     quota = _object(problem.subject, cluster)
     most: dict[str, int] = {}
@@ -106,7 +114,10 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
                 return f"it demands {name} of each container, which launcher pods do not set"
             most[name] = max(most.get(name, 0), lack)
     hard = quotas.hard_limits(quota)
-    edits = [FieldEdit(("spec", "hard", name), exact(name, hard[name] + lack)) for name, lack in sorted(most.items())]
+    edits = [
+        FieldEdit(("spec", "hard", name), exact(name, hard[name] + lack))
+        for name, lack in sorted(most.items())
+    ]
     raised = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     risk = "the quota is part of the contract with the tenant; its VMs migrate one after another"
     check = queries.in_force(problem.subject, edits)
@@ -114,8 +125,8 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
 
 
 _UNEXPLAINED: Final = (
-    "no ResourceQuota that was read refuses its second pod now. KubeVirt tries again when a quota changes: look for a "
-    "ClusterResourceQuota, and at the log of virt-controller"
+    "no ResourceQuota that was read refuses its second pod now. KubeVirt tries again when a quota "
+    "changes: look for a ClusterResourceQuota, and at the log of virt-controller"
 )
 
 
@@ -128,7 +139,9 @@ def exact(name: str, value: int) -> str:
 
 
 def _limit_range(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
-    """Raise the maxima, defaults and ratios of the LimitRange that refuses a second launcher pod."""
+    """Raise the maxima, defaults and ratios of the LimitRange that refuses a second launcher
+    pod.
+    """
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
         for found in limit_ranges.of_namespace(cluster, vm.namespace) if vmi is not None else ():
@@ -146,7 +159,11 @@ def _raised(found: Object, size: PodSize) -> list[FieldEdit]:
     limits = copy.deepcopy(before) if isinstance(before, list) else []
     for item in limits:
         _raise(item, limit_ranges.defaulted(size, [found]))
-    return [FieldEdit(("spec", "limits", index), item) for index, item in enumerate(limits) if item != before[index]]
+    return [
+        FieldEdit(("spec", "limits", index), item)
+        for index, item in enumerate(limits)
+        if item != before[index]
+    ]
 
 
 def _raise(item: Any, size: PodSize) -> None:
@@ -154,7 +171,11 @@ def _raise(item: Any, size: PodSize) -> None:
     if not isinstance(item, dict):
         return
     whole = item.get("type") == "Pod"
-    parts = [(size.requests, size.limits)] if whole else [(each.requests, each.limits) for each in size.every]
+    parts = (
+        [(size.requests, size.limits)]
+        if whole
+        else [(each.requests, each.limits) for each in size.every]
+    )
     for requests, given in parts:
         for resource, most in dict(item.get("max") or {}).items():
             needed = max(requests.get(resource, 0), given.get(resource, 0))
@@ -170,7 +191,7 @@ def _raise(item: Any, size: PodSize) -> None:
                 item["maxLimitRequestRatio"] = raised
 
 
-# --- limits of migrations ------------------------------------------------------------------------------------------
+# --- limits of migrations -------------------------------------------------------------------------
 
 
 def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
@@ -180,13 +201,24 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     owner = _object(subject, cluster)
     path = migration_limits.block(owner).path
     defaults = {PER_CLUSTER: 5, PER_NODE: 1 if subject.kind is HCO else 2}
-    edits = [FieldEdit((*path, key), value) for key, value in defaults.items() if _is_zero(in_force[key].integer)]
+    edits = [
+        FieldEdit((*path, key), value)
+        for key, value in defaults.items()
+        if _is_zero(in_force[key].integer)
+    ]
     if not edits:
         return "another object sets its limits"
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     check = queries.check("the limits are above 0", subject, edits)
     about = replace(problem, subject=subject)
-    return _settings(about, PlanStage.SETTINGS, f"set {words}", edits, "migrations use the network of the nodes", check)
+    return _settings(
+        about,
+        PlanStage.SETTINGS,
+        f"set {words}",
+        edits,
+        "migrations use the network of the nodes",
+        check,
+    )
 
 
 def _is_zero(limit: int | None) -> bool:
@@ -201,7 +233,10 @@ def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         return problem.remedy
     policy = migration_timeouts.policy(vmi, cluster)
     if policy is not None and policy["spec"][migration_limits.COMPLETION_TIMEOUT].present:
-        return f"MigrationPolicy {policy.name} limits its migrations: raise completionTimeoutPerGiB there"
+        return (
+            f"MigrationPolicy {policy.name} limits its migrations: raise completionTimeoutPerGiB "
+            "there"
+        )
     subject = found_problems.limits_owner(cluster)
     owner = _object(subject, cluster)
     field = migration_limits.block(owner)[migration_limits.COMPLETION_TIMEOUT]
@@ -209,18 +244,27 @@ def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     edits = [FieldEdit(tuple(field.path), seconds)]
     check = queries.check("the limit is raised", subject, edits)
     title = f"set {migration_limits.COMPLETION_TIMEOUT} to {seconds}, as the bandwidth demands"
-    risk = "migrations that never end are cancelled later; more bandwidthPerMigration would end them sooner"
-    return _settings(replace(problem, subject=subject), PlanStage.SETTINGS, title, edits, risk, check)
+    risk = (
+        "migrations that never end are cancelled later; more bandwidthPerMigration would end them "
+        "sooner"
+    )
+    return _settings(
+        replace(problem, subject=subject), PlanStage.SETTINGS, title, edits, risk, check
+    )
 
 
 def _lowest_bandwidth(cluster: Cluster) -> float:
     """Return the lowest limit of a migration in bytes per second; 0: there is none."""
     found = (migration_timeouts.settings(vmi, vmi["-"], cluster) for vmi in cluster.known(VMI))
-    return min((limits.bandwidth for limits in found if limits is not None and limits.bandwidth), default=0.0)
+    return min(
+        (limits.bandwidth for limits in found if limits is not None and limits.bandwidth),
+        default=0.0,
+    )
 
 
 def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
-    """Return the step after which a VM never switches to post-copy, for which the kernels of the nodes lack a permission.
+    """Return the step after which a VM never switches to post-copy, for which the kernels of the
+    nodes lack a permission.
 
     Raises:
         Unseen: the settings of KubeVirt cannot be read.
@@ -241,15 +285,20 @@ def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the setting is written", subject, [edit]),),
         risk="migrations that do not end in time are cancelled and repeated",
-        alternatives=(Alternative(sysctl, CostClass.DECISION, "it changes the kernel of every node"),),
+        alternatives=(
+            Alternative(sysctl, CostClass.DECISION, "it changes the kernel of every node"),
+        ),
     )
 
 
-# --- pools ---------------------------------------------------------------------------------------------------------
+# --- pools ----------------------------------------------------------------------------------------
 
 
 def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
-    """Unpause a pool, the last step of all: the roll-out starts at once. Another operator resumes what it paused."""
+    """Unpause a pool, the last step of all: the roll-out starts at once.
+
+    Another operator resumes what it paused.
+    """
     pool = _object(problem.subject, cluster)
     if sriov_drains.has_paused(pool, _members(pool, cluster)):
         return problem.remedy
@@ -271,8 +320,13 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
 
 
 def _uncordoned(pool: Object, cluster: Cluster) -> RepairStep | None:
-    """Return the step that uncordons a node of a pool: the operator updates no pool while one of its nodes is away."""
-    if kinds.of(pool) is not MACHINE_CONFIG_POOL or pool.condition("Degraded")["status"].text == "True":
+    """Return the step that uncordons a node of a pool:
+    the operator updates no pool while one of its nodes is away.
+    """
+    if (
+        kinds.of(pool) is not MACHINE_CONFIG_POOL
+        or pool.condition("Degraded")["status"].text == "True"
+    ):
         return None
     for node in sorted(_members(pool, cluster), key=lambda found: found.name):
         ready = node.condition("Ready")["status"].text == "True"
@@ -301,18 +355,32 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
 
 
 def uncordon(node: Object) -> RepairStep:
-    """Return the step that lets VMs onto a node again: Harvester's maintenance mode would cordon it again."""
+    """Return the step that lets VMs onto a node again:
+    Harvester's maintenance mode would cordon it again.
+    """
     subject = ObjectRef.of(NODE, node)
-    kept = [key for key in (maintenance_updates.REQUESTED, maintenance_updates.STATUS) if key in node.annotations]
+    kept = [
+        key
+        for key in (maintenance_updates.REQUESTED, maintenance_updates.STATUS)
+        if key in node.annotations
+    ]
     taints = [
         taint.value
         for taint in node.at("spec", "taints").items()
         if taint["key"].text != "node.kubernetes.io/unschedulable"
     ]
-    spec = {key: value for key, value in node["spec"].map.items() if key not in ("unschedulable", "taints")}
-    left = {key: value for key, value in node.metadata["annotations"].map.items() if key not in kept}
+    spec = {
+        key: value
+        for key, value in node["spec"].map.items()
+        if key not in ("unschedulable", "taints")
+    }
+    left = {
+        key: value for key, value in node.metadata["annotations"].map.items() if key not in kept
+    }
     metadata = {**node.metadata.map, "annotations": left}
-    freed = Object({**node.data, "metadata": metadata, "spec": spec | ({"taints": taints} if taints else {})})
+    freed = Object(
+        {**node.data, "metadata": metadata, "spec": spec | ({"taints": taints} if taints else {})}
+    )
     removed = (*(("metadata", "annotations", key) for key in kept), ("spec", "unschedulable"))
     edits = tuple(FieldEdit(path, REMOVED) for path in removed)
     query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")

@@ -1,8 +1,10 @@
-"""Nodes that are cordoned or not Ready, and use up the maxUnavailable of their MachineConfigPool: it updates no other one.
+"""Nodes that are cordoned or not Ready, and use up the maxUnavailable of their MachineConfigPool:
+it updates no other one.
 
-Such a pool says Updating although nothing is to be updated. Sources: openshift/machine-config-operator:
-pkg/controller/node/node_controller.go#getAllCandidateMachines, :pkg/controller/node/status.go#calculateStatus;
-pull requests 2758 and 4475; openshift-docs pull request 51545.
+Such a pool says Updating although nothing is to be updated. Sources:
+openshift/machine-config-operator: pkg/controller/node/node_controller.go#getAllCandidateMachines,
+:pkg/controller/node/status.go#calculateStatus; pull requests 2758 and 4475; openshift-docs pull
+request 51545.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ from virt_admit.model.node_updates import config_pool_updates, cordoners, node_p
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final[Reads] = union(
-    pool_obstacles.READS, updaters.READS, {MACHINE_CONFIG_POOL: (), NODE: ("spec.taints", "spec.unschedulable")}
+    pool_obstacles.READS,
+    updaters.READS,
+    {MACHINE_CONFIG_POOL: (), NODE: ("spec.taints", "spec.unschedulable")},
 )
 _USUAL: Final = timedelta(minutes=30)
 
 
-def obstacle(pool: Object, own: Sequence[Object], away: Sequence[Object], capacity: int, cluster: Cluster) -> Obstacle:
+def obstacle(
+    pool: Object, own: Sequence[Object], away: Sequence[Object], capacity: int, cluster: Cluster
+) -> Obstacle:
     """Return why a pool updates no node: those that are away leave no place for another one.
 
     Args:
@@ -41,13 +47,17 @@ def obstacle(pool: Object, own: Sequence[Object], away: Sequence[Object], capaci
     """
     waits = waiting(pool, own)
     uses = "use up" if len(away) > 1 else "uses up"
-    which = f"{names(node.name for node in away)}, {_state(away, cluster)}, {uses} its maxUnavailable {capacity}"
+    which = (
+        f"{names(node.name for node in away)}, {_state(away, cluster)}, {uses} its maxUnavailable "
+        f"{capacity}"
+    )
     if waits or not config_pool_updates.target(pool, own):
         found = f"MachineConfigPool {pool.name} updates no other node: {which}"
     else:
         found = (
-            f"the next update of MachineConfigPool {pool.name} would not begin: {which}. None is under way: all its nodes have "
-            "its configuration, and it may say Updating for that node alone"
+            f"the next update of MachineConfigPool {pool.name} would not begin: {which}. None is "
+            "under way: all its nodes have its configuration, and it may say Updating for that "
+            "node alone"
         )
     remedy = pool_obstacles.end_of_absence(pool, away, cluster)
     return Obstacle(found, remedy, problem_of(ProblemCause.POOL_NODES, pool))
@@ -69,14 +79,18 @@ def _state(away: Sequence[Object], cluster: Cluster) -> str:
         return "cordoned or not Ready"
     by_hand = all(cordoners.of_node(node, cluster) is None for node in cordoned)
     said = "cordoned by hand" if by_hand else "cordoned"
-    ages = [clock.since(clock.stamp(node_phases.cordoned_since(node)), cluster) for node in cordoned]
+    ages = [
+        clock.since(clock.stamp(node_phases.cordoned_since(node)), cluster) for node in cordoned
+    ]
     known = [age for age in ages if age is not None]
     return f"{said} for {clock.duration(max(known))}" if known else said
 
 
 @cached
 def held(cluster: Cluster) -> Mapping[str, Obstacle]:
-    """Return for pools whose update does not go on for at least half an hour, as nodes are away, the reason."""
+    """Return for pools whose update does not go on for at least half an hour, as nodes are away,
+    the reason.
+    """
     found = {}
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
         away = [node for node in own if _stays_away(node, cluster)]
@@ -91,13 +105,19 @@ def held(cluster: Cluster) -> Mapping[str, Obstacle]:
             capacity = machine_pools.capacity(pool, len(own))
         except ValueError:
             continue
-        if len(away) >= capacity and all(_lasts(node, cluster) for node in away) and not _moves(own):
+        if (
+            len(away) >= capacity
+            and all(_lasts(node, cluster) for node in away)
+            and not _moves(own)
+        ):
             found[pool.name] = obstacle(pool, own, away, capacity, cluster)
     return found
 
 
 def _stays_away(node: Object, cluster: Cluster) -> bool:
-    """Return whether a node takes a place of the pool until something is done: one whose Machine is deleted goes itself."""
+    """Return whether a node takes a place of the pool until something is done: one whose Machine is
+    deleted goes itself.
+    """
     if not node_phases.is_away(node) or config_pool_updates.is_under_way(node):
         return False
     return not cordoners.machine_in_deletion(node, cluster)

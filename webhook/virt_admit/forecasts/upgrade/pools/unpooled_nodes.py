@@ -1,4 +1,6 @@
-"""Nodes that belong to no pool: what updates them instead, and which Machines do not become nodes."""
+"""Nodes that belong to no pool: what updates them instead,
+and which Machines do not become nodes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _BY_PLAIN = "Use --by plain"
 
 
 def unknown(driver: str, cluster: Cluster, *, of_machines: bool) -> Iterator[str]:
-    """Yield why it cannot be determined how the nodes of a cluster are updated, where no pool has any.
+    """Yield why it cannot be determined how the nodes of a cluster are updated,
+    where no pool has any.
 
     ``of_machines``: whether the driver replaces Machines of Cluster API.
     """
@@ -29,11 +32,16 @@ def unknown(driver: str, cluster: Cluster, *, of_machines: bool) -> Iterator[str
         yield f"{late.why}. See: {about('describe', late.machine, CAPI_MACHINE)}"
     which = names(sorted(node for own in owned.values() for node in own))
     only = f"and only {MACHINE_DEPLOYMENT.kind}s are rehearsed"
-    yield f"how {which} are updated: their Machines belong to {names(sorted(owned))}, {only}. {_BY_PLAIN}"
+    yield (
+        f"how {which} are updated: their Machines belong to {names(sorted(owned))}, {only}. "
+        f"{_BY_PLAIN}"
+    )
 
 
 def _by_owner(cluster: Cluster) -> dict[str, list[str]]:
-    """Return the nodes of this cluster whose Machines belong to no MachineDeployment, by the owner of these."""
+    """Return the nodes of this cluster whose Machines belong to no MachineDeployment,
+    by the owner of these.
+    """
     here = {node.name for node in cluster.known(NODE)}
     found: dict[str, list[str]] = {}
     for machine in cluster.known(CAPI_MACHINE):

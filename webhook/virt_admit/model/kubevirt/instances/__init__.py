@@ -1,1 +1,3 @@
-"""VMs and VMIs: what KubeVirt makes of them, whether they migrate, their volumes, networks and processors."""
+"""VMs and VMIs: what KubeVirt makes of them, whether they migrate, their volumes,
+networks and processors.
+"""

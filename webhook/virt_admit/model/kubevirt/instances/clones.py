@@ -1,9 +1,9 @@
 """The VM that KubeVirt makes of a VirtualMachineClone.
 
-KubeVirt takes a snapshot of the source, restores it under another name without starting it, and applies JSON patches:
-first those that it generates from the fields of the clone, then those of the user. Sources: kubevirt/kubevirt:
-pkg/virt-controller/watch/clone/vm-target.go#generatePatches, pkg/storage/snapshot/restore.go#generateRestoredVMSpec,
-#patchVM.
+KubeVirt takes a snapshot of the source, restores it under another name without starting it, and
+applies JSON patches: first those that it generates from the fields of the clone, then those of the
+user. Sources: kubevirt/kubevirt: pkg/virt-controller/watch/clone/vm-target.go#generatePatches,
+pkg/storage/snapshot/restore.go#generateRestoredVMSpec, #patchVM.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
 
 LAST_RESTORE: Final = "restore.kubevirt.io/lastRestoreUID"
-"""Annotation of a VM that KubeVirt restored or cloned (pkg/storage/snapshot/restore.go#lastRestoreAnnotation)."""
+"""Annotation of a VM that KubeVirt restored or cloned
+(pkg/storage/snapshot/restore.go#lastRestoreAnnotation).
+"""
 
 CLONED: Final = "tmp-restore-"
-"""The first characters of its value on a clone (pkg/virt-controller/watch/clone/util.go#generateRestoreName)."""
+"""The first characters of its value on a clone
+(pkg/virt-controller/watch/clone/util.go#generateRestoreName).
+"""
 
 READS: Final[Reads] = {
     VM: ("metadata.annotations", "metadata.labels", "spec", *CONDITIONS),
@@ -38,7 +42,9 @@ _FILTER: Final = re.compile(r"\^?[A-Za-z0-9._/-]*[*$]?\Z")
 
 
 MAX_MATCHES: Final = 100_000
-"""Pairs of a filter and a key that are compared: 50 ms. The webhook reviews nothing else meanwhile."""
+"""Pairs of a filter and a key that are compared: 50 ms.
+The webhook reviews nothing else meanwhile.
+"""
 
 
 class PatchStep(NamedTuple):
@@ -60,15 +66,20 @@ def source(clone: Object, cluster: Cluster) -> Object:
     name = reference["name"].text or ""
     if reference["kind"].text == VM.kind:
         vm = _existing(cluster.get(VM, namespace, name), f"{VM} {namespace}/{name}")
-        if vm.condition("RestartRequired")["status"].text == "True":  # the snapshot has the spec of its last start
+        # the snapshot has the spec of its last start
+        if vm.condition("RestartRequired")["status"].text == "True":
             raise Unseen(f"{VM} {namespace}/{name} as it was started")
         return vm
     if reference["kind"].text != VM_SNAPSHOT.kind:
         raise Unseen(f"the source {reference['kind'].text} {namespace}/{name}")
-    snapshot = _existing(cluster.get(VM_SNAPSHOT, namespace, name), f"{VM_SNAPSHOT} {namespace}/{name}")
+    snapshot = _existing(
+        cluster.get(VM_SNAPSHOT, namespace, name), f"{VM_SNAPSHOT} {namespace}/{name}"
+    )
     content = snapshot.at("status", "virtualMachineSnapshotContentName").text or ""
     found = cluster.get(VM_SNAPSHOT_CONTENT, namespace, content) if content else None
-    saved = _existing(found, f"{VM_SNAPSHOT_CONTENT} {namespace}/{content}").at("spec", "source", "virtualMachine")
+    saved = _existing(found, f"{VM_SNAPSHOT_CONTENT} {namespace}/{content}").at(
+        "spec", "source", "virtualMachine"
+    )
     return Object({**saved.map, "apiVersion": VM.api_version, "kind": VM.kind}, namespace)
 
 
@@ -97,7 +108,9 @@ def _restored(clone: Object, vm: Object) -> Any:
     for key in ("devices", "resources"):
         _map(_map(spec, "domain"), key)
     if isinstance(spec.get("volumes"), list):
-        spec["volumes"] = [each for each in spec["volumes"] if not Field(each)["memoryDump"].present]
+        spec["volumes"] = [
+            each for each in spec["volumes"] if not Field(each)["memoryDump"].present
+        ]
     return data
 
 
@@ -141,9 +154,13 @@ def _generated(spec: Field, vm: Object) -> Iterator[PatchStep]:
     yield from _removals(spec["labelFilters"], vm.labels, "/metadata/labels")
     yield from _removals(spec["annotationFilters"], kept, "/metadata/annotations")
     metadata = template["metadata"]
-    yield from _removals(of_template["labelFilters"], metadata["labels"].texts, "/spec/template/metadata/labels")
+    yield from _removals(
+        of_template["labelFilters"], metadata["labels"].texts, "/spec/template/metadata/labels"
+    )
     filters = of_template["annotationFilters"]
-    yield from _removals(filters, metadata["annotations"].texts, "/spec/template/metadata/annotations")
+    yield from _removals(
+        filters, metadata["annotations"].texts, "/spec/template/metadata/annotations"
+    )
     if domain["firmware"].is_map:
         yield _replace(spec["source"].path, f"{firmware}/uuid", "")
 
@@ -153,7 +170,10 @@ def _replace(path: Path, pointer: str, value: str) -> PatchStep:
 
 
 def _removals(filters: Field, keys: Mapping[str, str], parent: str) -> Iterator[PatchStep]:
-    """Yield the removals of the keys that no filter names. Without the field every key stays; an empty list keeps none."""
+    """Yield the removals of the keys that no filter names.
+
+    Without the field every key stays; an empty list keeps none.
+    """
     if not filters.is_list or not keys:
         return
     texts = list(dict.fromkeys(each.text for each in filters.items() if each.text is not None))
@@ -186,11 +206,15 @@ def patched(clone: Object, vm: Object, taken: Sequence[PatchStep]) -> Object:
     except (NotApplied, RecursionError) as problem:
         raise Unseen(f"the clone: {problem}, so its patches do not apply") from None
     fields = data if isinstance(data, dict) else {}  # KubeVirt decodes it as a VM, whatever it says
-    return Object({**fields, "apiVersion": VM.api_version, "kind": VM.kind}, vms.namespace_of(clone))
+    return Object(
+        {**fields, "apiVersion": VM.api_version, "kind": VM.kind}, vms.namespace_of(clone)
+    )
 
 
 def maker(vm: Object) -> str:
-    """Return the kind of object for which KubeVirt wrote a VM; empty without its annotation, which a patch can remove."""
+    """Return the kind of object for which KubeVirt wrote a VM; empty without its annotation,
+    which a patch can remove.
+    """
     value = vm.annotation(LAST_RESTORE).text
     if kinds.of(vm) is not VM or value is None:
         return ""

@@ -1,8 +1,8 @@
 """CPU models that nodes offer.
 
-KubeVirt's node labeller labels each node with the models that its processor supports and that are not obsolete. The
-pod of a VMI with a named model gets that label as node selector. A model that no node offers is therefore never
-scheduled.
+KubeVirt's node labeller labels each node with the models that its processor supports and that are
+not obsolete. The pod of a VMI with a named model gets that label as node selector. A model that no
+node offers is therefore never scheduled.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ OFFERED: Final = "cpu-model.node.kubevirt.io/"
 HOST: Final = "host-model-cpu.node.kubevirt.io/"
 """Label prefix: the model that ``host-model`` means on the node."""
 TARGET: Final = "cpu-model-migration.node.kubevirt.io/"
-"""Label prefix: the node can run a migrating ``host-model`` VMI that started on a node of this model."""
+"""Label prefix: the node can run a migrating ``host-model`` VMI that started on a node of this
+model.
+"""
 
 SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
-"""Annotation of nodes that the labeller does not change; only its presence counts (node_labeller.go)."""
+"""Annotation of nodes that the labeller does not change;
+only its presence counts (node_labeller.go).
+"""
 
-READS: Final = union(expand.READS, {KUBEVIRT: (), NODE: ("metadata.labels", f"metadata.annotations.{SKIP_NODE}")})
+READS: Final = union(
+    expand.READS, {KUBEVIRT: (), NODE: ("metadata.labels", f"metadata.annotations.{SKIP_NODE}")}
+)
 
 
 class Offers(NamedTuple):
@@ -38,7 +44,9 @@ class Offers(NamedTuple):
 
     nodes: Mapping[str, tuple[str, ...]]
     conclusive: bool
-    """Whether any node has a model label. If not, the labeller has not run and nothing can be concluded."""
+    """Whether any node has a model label. If not,
+    the labeller has not run and nothing can be concluded.
+    """
 
     def by(self, model: str) -> tuple[str, ...]:
         """Return the nodes that offer a model, compared exactly."""
@@ -47,11 +55,15 @@ class Offers(NamedTuple):
     def alike(self, model: str) -> tuple[str, ...]:
         """Return the offered models whose names differ from this one only in case."""
         folded = model.casefold()
-        return tuple(sorted(name for name in self.nodes if name != model and name.casefold() == folded))
+        return tuple(
+            sorted(name for name in self.nodes if name != model and name.casefold() == folded)
+        )
 
     def most_common(self, number: int, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the models that most nodes offer, without the given ones."""
-        order = sorted((-len(nodes), model) for model, nodes in self.nodes.items() if model not in without)
+        order = sorted(
+            (-len(nodes), model) for model, nodes in self.nodes.items() if model not in without
+        )
         return tuple(model for _, model in order[:number])
 
 
@@ -89,7 +101,9 @@ def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
 
 def _host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     found = {
-        node.name: frozenset(label.removeprefix(HOST) for label in node.labels if label.startswith(HOST))
+        node.name: frozenset(
+            label.removeprefix(HOST) for label in node.labels if label.startswith(HOST)
+        )
         for node in nodes.every(cluster)
     }
     return {name: models for name, models in found.items() if models}
@@ -102,7 +116,9 @@ class Model(NamedTuple):
     path: Path
     """The field of the object that determines the model."""
     source: str = ""
-    """The object that names the model, ``instance type 'u1'`` or ``KubeVirt``; empty: the object itself."""
+    """The object that names the model, ``instance type 'u1'`` or ``KubeVirt``; empty:
+    the object itself.
+    """
 
     @property
     def phrase(self) -> str:
@@ -111,7 +127,10 @@ class Model(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Return the fix, an imperative. A VM whose instance type names a model must not name one itself."""
+        """Return the fix, an imperative.
+
+        A VM whose instance type names a model must not name one itself.
+        """
         return "Write host-model" if self.source in ("", _DEFAULT) else "Use another instance type"
 
 
@@ -121,8 +140,8 @@ _DEFAULT: Final = "KubeVirt"
 def named(vmi: ExpandedVmi, cluster: Cluster) -> Model | None:
     """Return the model that a VMI runs with if it is a named one.
 
-    It comes from the VM, its instance type or KubeVirt's default. Return None for ``host-model`` and
-    ``host-passthrough``, and on arm64, which has no named models.
+    It comes from the VM, its instance type or KubeVirt's default. Return None for ``host-model``
+    and ``host-passthrough``, and on arm64, which has no named models.
 
     Raises:
         Unseen: the VM names none, and its instance type or KubeVirt cannot be read.
@@ -134,5 +153,13 @@ def named(vmi: ExpandedVmi, cluster: Cluster) -> Model | None:
     if not name:
         if vmi.instancetype_unseen:
             raise Unseen(vmi.instancetype_unseen)
-        name, path, source = configuration.default_cpu_model(cluster), vmi.spec["domain"]["cpu"].path, _DEFAULT
-    return None if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH) else Model(name, path, source)
+        name, path, source = (
+            configuration.default_cpu_model(cluster),
+            vmi.spec["domain"]["cpu"].path,
+            _DEFAULT,
+        )
+    return (
+        None
+        if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
+        else Model(name, path, source)
+    )

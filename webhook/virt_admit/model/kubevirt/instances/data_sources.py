@@ -24,7 +24,8 @@ READS: Final[Reads] = {DATA_SOURCE: (f"metadata.labels.{_LABEL}", "spec.source.d
 def architecture(templates: Field, namespace: str, cluster: Cluster) -> str | None:
     """Return the architecture of the first labelled DataSource; None: no DataSource names one.
 
-    KubeVirt skips DataSources that do not exist, and follows one reference from a DataSource to another.
+    KubeVirt skips DataSources that do not exist, and follows one reference from a DataSource to
+    another.
 
     Raises:
         Unseen: a DataSource cannot be read.
@@ -46,5 +47,7 @@ def _label(reference: Field, namespace: str, cluster: Cluster) -> str | None:
         return None
     following = source.at("spec", "source", "dataSource")
     if following.is_map:
-        source = cluster.get(DATA_SOURCE, following["namespace"].text or "", following["name"].text or "")
+        source = cluster.get(
+            DATA_SOURCE, following["namespace"].text or "", following["name"].text or ""
+        )
     return source.label(_LABEL).text if source is not None else None

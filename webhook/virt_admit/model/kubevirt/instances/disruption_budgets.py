@@ -52,7 +52,11 @@ def _uncounted(budget: Object) -> str:
     """Return why a budget never allows a disruption of VMIs; empty: it may."""
     if not needs_scale(budget):
         return ""
-    field = "maxUnavailable" if budget.at("spec", "maxUnavailable").present else "minAvailable in percent"
+    field = (
+        "maxUnavailable"
+        if budget.at("spec", "maxUnavailable").present
+        else "minAvailable in percent"
+    )
     return f": {field} counts replicas, and a VMI has no scale"
 
 
@@ -70,25 +74,40 @@ def covering(vmi: Object, cluster: Cluster) -> list[Object]:
 
 
 def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the Eviction API currently refuses to evict the VMI's pod, as far as budgets are known.
+    """Return why the Eviction API currently refuses to evict the VMI's pod,
+    as far as budgets are known.
 
-    Source: kubernetes pkg/registry/core/pod/storage/eviction.go#Create, which refuses a pod with several budgets.
+    Source: kubernetes pkg/registry/core/pod/storage/eviction.go#Create, which refuses a pod with
+    several budgets.
     """
     found = covering(vmi, cluster)
     if len(found) > 1:
         selecting = names(sorted(budget.name for budget in found))
-        reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
-        return Problem(reason, "change the selectors so that only one budget selects it", ProblemCause.SEVERAL_BUDGETS)
+        reason = (
+            f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such "
+            "pods"
+        )
+        return Problem(
+            reason,
+            "change the selectors so that only one budget selects it",
+            ProblemCause.SEVERAL_BUDGETS,
+        )
     for budget in found:
         if forbids(budget):
             remedy = "write an integer minAvailable" if needs_scale(budget) else "add a replica"
-            reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod{_uncounted(budget)}"
+            reason = (
+                f"PodDisruptionBudget {budget.name} forbids the eviction of its "
+                f"pod{_uncounted(budget)}"
+            )
             return Problem(reason, remedy, id=problem_of(ProblemCause.BUDGET, budget))
     return None
 
 
 def _budgets(cluster: Cluster) -> Mapping[str, list[_Budget]]:
-    """Return the budgets by namespace. A budget without a selector covers no pod; an empty selector covers all pods."""
+    """Return the budgets by namespace.
+
+    A budget without a selector covers no pod; an empty selector covers all pods.
+    """
     found: dict[str, list[_Budget]] = {}
     for namespace, budget in filter(None, each(cluster, PDB, _of_user)):
         found.setdefault(namespace, []).append(budget)

@@ -20,8 +20,9 @@ READS: Final[Reads] = {
 def runs(cluster: Cluster) -> Mapping[tuple[str, str], bool]:
     """Return for each known VM that should run whether it does, by namespace and name.
 
-    A VM should run with ``Always``, and with ``RerunOnFailure`` unless its guest has shut down. With the other run
-    strategies a user decides each time. VMs whose VMI could not be read are missing.
+    A VM should run with ``Always``, and with ``RerunOnFailure`` unless its guest has shut down.
+    With the other run strategies a user decides each time. VMs whose VMI could not be read are
+    missing.
     """
     phases = dict(each(cluster, VMI, _phase))
     found: dict[tuple[str, str], bool] = {}

@@ -1,8 +1,8 @@
 """The VMI that KubeVirt will create from an object, its instance type and its preference.
 
-Nothing is copied or merged as a whole. Each value is looked up where KubeVirt would read it, and comes with the path
-to change it. Sources: kubevirt/kubevirt: pkg/instancetype/find, pkg/instancetype/apply,
-pkg/instancetype/preference/apply.
+Nothing is copied or merged as a whole. Each value is looked up where KubeVirt would read it, and
+comes with the path to change it. Sources: kubevirt/kubevirt: pkg/instancetype/find,
+pkg/instancetype/apply, pkg/instancetype/preference/apply.
 """
 
 from __future__ import annotations
@@ -35,7 +35,16 @@ ABSENT: Final = ", which does not exist"
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference of which it is a copy."""
 _INHERITED: Final = (  # of an instance type; then of a preference
-    *("annotations", "cpu", "gpus", "hostDevices", "ioThreads", "ioThreadsPolicy", "launchSecurity", "memory"),
+    *(
+        "annotations",
+        "cpu",
+        "gpus",
+        "hostDevices",
+        "ioThreads",
+        "ioThreadsPolicy",
+        "launchSecurity",
+        "memory",
+    ),
     "nodeSelector",
     *("devices", "features", "machine", "preferSpreadSocketToCoreRatio", "preferredArchitecture"),
     *("preferredLaunchSecurity", "volumes"),
@@ -43,7 +52,11 @@ _INHERITED: Final = (  # of an instance type; then of a preference
 
 READS: Final[Reads] = {
     # Revisions of other owners hold whole pod templates
-    CONTROLLER_REVISION: ("metadata.labels", "data.metadata.name", *(f"data.spec.{key}" for key in _INHERITED)),
+    CONTROLLER_REVISION: (
+        "metadata.labels",
+        "data.metadata.name",
+        *(f"data.spec.{key}" for key in _INHERITED),
+    ),
     INSTANCETYPE: (),
     CLUSTER_INSTANCETYPE: (),
     PREFERENCE: (),
@@ -78,7 +91,9 @@ class Inherited(NamedTuple):
 
 
 class ExpandedVmi(NamedTuple):
-    """The VMI spec of an object (``T``) with the additions of its instance type and its preference."""
+    """The VMI spec of an object (``T``) with the additions of its instance type and its
+    preference.
+    """
 
     obj: Object
     template: Field
@@ -106,7 +121,10 @@ class ExpandedVmi(NamedTuple):
 
     @property
     def host_devices(self) -> Given:
-        """The list of host devices. A VM with its own list must not use an instance type with one."""
+        """The list of host devices.
+
+        A VM with its own list must not use an instance type with one.
+        """
         return self._devices("hostDevices")
 
     def _devices(self, key: str) -> Given:
@@ -136,11 +154,17 @@ class ExpandedVmi(NamedTuple):
     def cpu_model(self) -> Given:
         """The CPU model of the VM or its instance type; absent: the cluster's default applies."""
         own = Given(self.spec.at("domain", "cpu", "model"))
-        return own if own.field.text or self.instancetype is None else self.instancetype.give("cpu", "model")
+        return (
+            own
+            if own.field.text or self.instancetype is None
+            else self.instancetype.give("cpu", "model")
+        )
 
     @property
     def cpu_features(self) -> list[Field]:
-        """The CPU features of the VM, and those of the preference that the VM does not list (applyCPUPreferences)."""
+        """The CPU features of the VM, and those of the preference that the VM does not list
+        (applyCPUPreferences).
+        """
         own = list(self.spec.at("domain", "cpu", "features").items())
         if self.preference is None:
             return own
@@ -152,17 +176,25 @@ class ExpandedVmi(NamedTuple):
     def node_selector(self) -> Given:
         """The node selector. A VM with its own must not use an instance type with one."""
         own = Given(self.spec["nodeSelector"])
-        return own if own.field.present or self.instancetype is None else self.instancetype.give("nodeSelector")
+        return (
+            own
+            if own.field.present or self.instancetype is None
+            else self.instancetype.give("nodeSelector")
+        )
 
     @property
     def architecture(self) -> str | None:
         """The architecture of the VM or its preference; None: the cluster's default applies."""
         own = self.spec["architecture"].text
-        return own or (self.preference.spec["preferredArchitecture"].text if self.preference else None)
+        return own or (
+            self.preference.spec["preferredArchitecture"].text if self.preference else None
+        )
 
     @property
     def autoattach_pod_interface(self) -> bool | None:
-        """Whether a VM without networks gets one, by the VM or its preference; None: neither sets it."""
+        """Whether a VM without networks gets one, by the VM or its preference; None:
+        neither sets it.
+        """
         own = self.devices["autoattachPodInterface"].boolean
         if own is not None or self.preference is None:
             return own
@@ -172,23 +204,36 @@ class ExpandedVmi(NamedTuple):
     def prefers_masquerade(self) -> bool:
         """Whether interfaces on the pod network without a binding get masquerade."""
         preference = self.preference
-        return preference is not None and preference.spec.at("devices", "preferredInterfaceMasquerade").is_map
+        return (
+            preference is not None
+            and preference.spec.at("devices", "preferredInterfaceMasquerade").is_map
+        )
 
     @property
     def preferred_storage_class(self) -> str | None:
         """The storage class of data volume templates that name none."""
-        return self.preference.spec.at("volumes", "preferredStorageClassName").text if self.preference else None
+        return (
+            self.preference.spec.at("volumes", "preferredStorageClassName").text
+            if self.preference
+            else None
+        )
 
     def annotated(self, key: str) -> bool:
         """Whether the VMI will have the annotation, whatever its value and source."""
         if key in self.template.at("metadata", "annotations").map:
             return True
-        return any(each is not None and key in each.spec["annotations"].map for each in self._inherited)
+        return any(
+            each is not None and key in each.spec["annotations"].map for each in self._inherited
+        )
 
     def annotation(self, key: str) -> str:
-        """Return the value of an annotation of the VMI: its own, its instance type's, its preference's, else empty."""
+        """Return the value of an annotation of the VMI: its own, its instance type's, its
+        preference's, else empty.
+        """
         own = self.template.at("metadata", "annotations").map.get(key)
-        inherited = (each.spec["annotations"].map.get(key) for each in self._inherited if each is not None)
+        inherited = (
+            each.spec["annotations"].map.get(key) for each in self._inherited if each is not None
+        )
         return next((value for value in (own, *inherited) if isinstance(value, str)), "")
 
     @property
@@ -197,10 +242,15 @@ class ExpandedVmi(NamedTuple):
 
 
 def expand(obj: Object, cluster: Cluster) -> ExpandedVmi:
-    """Return the VMI that KubeVirt will create from an object. Never raises: ``unseen`` has what could not be read."""
+    """Return the VMI that KubeVirt will create from an object.
+
+    Never raises: ``unseen`` has what could not be read.
+    """
     template, vm_spec = vms.vmi_template(obj), vms.vm_spec(obj)
     spec = template["spec"]
-    own = ExpandedVmi(obj, template, spec, spec.at("domain", "devices"), vm_spec["dataVolumeTemplates"])
+    own = ExpandedVmi(
+        obj, template, spec, spec.at("domain", "devices"), vm_spec["dataVolumeTemplates"]
+    )
     if not vm_spec["instancetype"].present and not vm_spec["preference"].present:
         return own
     instancetype, instancetype_unseen = _find(obj, vm_spec["instancetype"], _INSTANCETYPE, cluster)
@@ -214,7 +264,8 @@ def expand(obj: Object, cluster: Cluster) -> ExpandedVmi:
 
 
 def architecture(vmi: ExpandedVmi, cluster: Cluster, *, certain: bool = False) -> str | None:
-    """Return the architecture of the VMI: its own, its preference's, its DataSource's, else the cluster's.
+    """Return the architecture of the VMI: its own, its preference's, its DataSource's,
+    else the cluster's.
 
     None: unknown.
 
@@ -243,12 +294,16 @@ class _Matcher(NamedTuple):
     clusterwide: Kind
 
 
-_INSTANCETYPE: Final = _Matcher("instance type", "instancetypeRef", INSTANCETYPE, CLUSTER_INSTANCETYPE)
+_INSTANCETYPE: Final = _Matcher(
+    "instance type", "instancetypeRef", INSTANCETYPE, CLUSTER_INSTANCETYPE
+)
 _PREFERENCE: Final = _Matcher("preference", "preferenceRef", PREFERENCE, CLUSTER_PREFERENCE)
 
 
 class AbsentType(NamedTuple):
-    """An instance type or a preference that does not exist: the field that names it, what lacks where, and what helps."""
+    """An instance type or a preference that does not exist: the field that names it, what lacks
+    where, and what helps.
+    """
 
     path: Path
     words: str
@@ -268,17 +323,28 @@ def absent(obj: Object, cluster: Cluster) -> Iterator[AbsentType | Unseen]:
             continue
         try:
             if cluster.get(kind, vms.namespace_of(obj), name) is None:
-                namespace, path = vms.namespace_of(obj) if kind.namespaced else None, named["name"].path
-                words = f"{matcher.word} {show(name)} does not exist{f' in namespace {namespace}' if namespace else ''}"
+                namespace, path = (
+                    vms.namespace_of(obj) if kind.namespaced else None,
+                    named["name"].path,
+                )
+                words = (
+                    f"{matcher.word} {show(name)} does not "
+                    f"exist{f' in namespace {namespace}' if namespace else ''}"
+                )
                 others = sorted(each.name for each in cluster.known(kind, namespace))
-                other = f"set {path} to one that exists ({names(others, 60)})" if others else f"correct {path}"
+                other = (
+                    f"set {path} to one that exists ({names(others, 60)})"
+                    if others
+                    else f"correct {path}"
+                )
                 yield AbsentType(path, words, f"create it, or {other}")
         except Unseen as unseen:
             yield unseen
 
 
 def other_copies(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str, str] | Unseen]:
-    """Yield the ``revisionName`` of an object that is a copy of another instance type or preference than it names.
+    """Yield the ``revisionName`` of an object that is a copy of another instance type or preference
+    than it names.
 
     With the field: the words of what it names, and the name of what the copy was made of.
     """
@@ -298,13 +364,19 @@ def other_copies(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str, str
 
 
 def _used(obj: Object, matcher: _Matcher) -> str:
-    """Return the name of the copy that KubeVirt uses since the first start of a VM; empty: there is none."""
+    """Return the name of the copy that KubeVirt uses since the first start of a VM; empty:
+    there is none.
+    """
     named = obj.at("status", matcher.status, "controllerRevisionRef", "name").text
     return named or "" if kinds.of(obj) is VM else ""
 
 
-def _find(obj: Object, named: Field, matcher: _Matcher, cluster: Cluster) -> tuple[Inherited | None, str]:
-    """Return the instance type or preference of the object, or else what could not be read of it."""
+def _find(
+    obj: Object, named: Field, matcher: _Matcher, cluster: Cluster
+) -> tuple[Inherited | None, str]:
+    """Return the instance type or preference of the object,
+    or else what could not be read of it.
+    """
     if not named.present:
         return None, ""
     name = named["name"].text or ""
@@ -318,13 +390,16 @@ def _find(obj: Object, named: Field, matcher: _Matcher, cluster: Cluster) -> tup
 def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Cluster) -> Field:
     revision = named["revisionName"].text
     if revision:
-        return _readable(_revision(obj, revision, cluster).at("data", "spec"), f"{matcher.word} {revision}")
+        return _readable(
+            _revision(obj, revision, cluster).at("data", "spec"), f"{matcher.word} {revision}"
+        )
     if not name:
         raise Unseen(f"{matcher.word} {named.path}")
     used = _used(obj, matcher)
     if used:
         stored = _revision(obj, used, cluster)
-        if stored.labels.get(REVISION_OF) == name:  # find/revision.go#Find ignores a revision without the label
+        # find/revision.go#Find ignores a revision without the label
+        if stored.labels.get(REVISION_OF) == name:
             return _readable(stored.at("data", "spec"), f"{matcher.word} {used}")
     kind = _kind(named["kind"].text or "", matcher)
     if kind is None:
@@ -333,7 +408,9 @@ def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Clus
 
 
 def _kind(word: str, matcher: _Matcher) -> Kind | None:
-    """Return the kind that a matcher names: any case, singular or plural, cluster-wide by default."""
+    """Return the kind that a matcher names: any case, singular or plural,
+    cluster-wide by default.
+    """
     word = word.lower() or matcher.clusterwide.plural
     for kind in (matcher.clusterwide, matcher.namespaced):
         if word in (kind.kind.lower(), kind.plural):
@@ -353,7 +430,9 @@ def _get(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object:
     """
     found = cluster.get(kind, vms.namespace_of(obj), name)
     if found is None:
-        raise Unseen(f"{kind} {f'{vms.namespace_of(obj)}/{name}' if kind.namespaced else name}{ABSENT}")
+        raise Unseen(
+            f"{kind} {f'{vms.namespace_of(obj)}/{name}' if kind.namespaced else name}{ABSENT}"
+        )
     return found
 
 
@@ -363,7 +442,7 @@ def _readable(spec: Field, what: str) -> Field:
     return spec
 
 
-# --- eviction strategy ---------------------------------------------------------------------------------------------
+# --- eviction strategy ----------------------------------------------------------------------------
 
 
 class Strategy(NamedTuple):
@@ -377,7 +456,9 @@ class Strategy(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """The strategy for messages: ``LiveMigrate``, or ``LiveMigrate from KubeVirt`` if inherited."""
+        """The strategy for messages: ``LiveMigrate``,
+        or ``LiveMigrate from KubeVirt`` if inherited.
+        """
         return f"{self.value} from {self.origin}" if self.origin else self.value
 
 
@@ -385,7 +466,9 @@ _BUILT_IN: Final = "KubeVirt's default"
 
 
 def strategy(obj: Object, cluster: Cluster) -> Strategy:
-    """Return the eviction strategy of the object, else the cluster's. In a running VMI it is frozen.
+    """Return the eviction strategy of the object, else the cluster's.
+
+    In a running VMI it is frozen.
 
     Raises:
         Unseen: it is the cluster's, which is unknown.

@@ -1,7 +1,8 @@
 """KubeVirt's reaction to a drain, a shutdown, a crash or a lost node, and to ``virtctl`` commands.
 
 Messages, ``virt-admit rules`` and the docs quote these tables. Sources:
-kubevirt/kubevirt: pod-eviction-admitter.go, pkg/virt-controller/watch/vm/vm.go, pkg/virt-api/rest/lifecycle.go.
+kubevirt/kubevirt: pod-eviction-admitter.go, pkg/virt-controller/watch/vm/vm.go,
+pkg/virt-api/rest/lifecycle.go.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import kubectl, virtctl
 from virt_admit.model.kubernetes.kinds import VMI
 
-# --- 9.1: the eviction of a virt-launcher pod --------------------------------------------------------------------
+# --- 9.1: the eviction of a virt-launcher pod -----------------------------------------------------
 
 
 class Eviction(enum.StrEnum):
-    """The response of virt-api to an eviction (a drain, ``kubectl evict``, an upgrade), and its effect."""
+    """The response of virt-api to an eviction (a drain, ``kubectl evict``, an upgrade),
+    and its effect.
+    """
 
-    SHUTS_DOWN = "passes: the pod is deleted, the guest is shut down, the VM follows its run strategy"
-    MIGRATES = "refused for now: the VMI is marked and migrates, the drain retries until the pod is gone"
+    SHUTS_DOWN = (
+        "passes: the pod is deleted, the guest is shut down, the VM follows its run strategy"
+    )
+    MIGRATES = (
+        "refused for now: the VMI is marked and migrates, the drain retries until the pod is gone"
+    )
     REFUSED = "refused forever: nothing else happens"
     WAITS = "refused: the VMI is marked, and something outside KubeVirt has to act"
 
@@ -28,10 +35,16 @@ class Eviction(enum.StrEnum):
 EVICTION: Final[Mapping[str, Mapping[bool | None, Eviction]]] = {
     "None": dict.fromkeys((True, False, None), Eviction.SHUTS_DOWN),
     "LiveMigrate": {True: Eviction.MIGRATES, False: Eviction.REFUSED, None: Eviction.REFUSED},
-    "LiveMigrateIfPossible": {True: Eviction.MIGRATES, False: Eviction.SHUTS_DOWN, None: Eviction.SHUTS_DOWN},
+    "LiveMigrateIfPossible": {
+        True: Eviction.MIGRATES,
+        False: Eviction.SHUTS_DOWN,
+        None: Eviction.SHUTS_DOWN,
+    },
     "External": dict.fromkeys((True, False, None), Eviction.WAITS),
 }
-"""By eviction strategy, and by the status of condition ``LiveMigratable`` (None: not reported yet, or Unknown)."""
+"""By eviction strategy, and by the status of condition ``LiveMigratable`` (None: not reported yet,
+or Unknown).
+"""
 
 
 def eviction(strategy: str, migratable: bool | None) -> Eviction:
@@ -39,7 +52,7 @@ def eviction(strategy: str, migratable: bool | None) -> Eviction:
     return EVICTION.get(strategy, EVICTION["None"])[migratable]
 
 
-# --- 9.2: what each run strategy does ----------------------------------------------------------------------------
+# --- 9.2: what each run strategy does -------------------------------------------------------------
 
 
 class Then(enum.StrEnum):
@@ -65,29 +78,37 @@ class Outcomes(NamedTuple):
     deleted: Then
     """A user or a controller deletes the VMI."""
     reboot: Then
-    """The guest reboots, and ``domain.rebootPolicy`` is Terminate; otherwise a reboot stays inside the VMI."""
+    """The guest reboots, and ``domain.rebootPolicy`` is Terminate;
+    otherwise a reboot stays inside the VMI.
+    """
 
 
 RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {
     "Always": Outcomes(*[Then.RESTARTED] * 6),
-    "RerunOnFailure": Outcomes(Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF, Then.OFF),
+    "RerunOnFailure": Outcomes(
+        Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF, Then.OFF
+    ),
     "Manual": Outcomes(*[Then.OFF] * 6),
     "Once": Outcomes(Then.OFF, Then.OFF, Then.OFF, Then.OFF, Then.RESTARTED, Then.OFF),
     "Halted": Outcomes(*[Then.NOT_RUNNING] * 6),
     "WaitAsReceiver": Outcomes(*[Then.RECEIVES] * 6),
 }
-"""A clean shutdown, including that of a drain, ends the VMI as Succeeded; a crash, a kill or a lost node as Failed.
-So does a reboot with ``rebootPolicy: Terminate`` (kubevirt:tests/compute/vm_lifecycle.go).
+"""A clean shutdown, including that of a drain, ends the VMI as Succeeded; a crash, a kill or a lost
+node as Failed. So does a reboot with ``rebootPolicy: Terminate``
+(kubevirt:tests/compute/vm_lifecycle.go).
 
-``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is Halted.
+``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is
+Halted.
 """
 
 AFTER_NODE_LOSS: Final = (
-    "A node is lost only once the old pod is known to be gone: the node object deleted, or the out-of-service taint "
-    "set after its power-off is confirmed. That is what health checks and remediators are for."
+    "A node is lost only once the old pod is known to be gone: the node object deleted, or the "
+    "out-of-service taint set after its power-off is confirmed. That is what health checks and "
+    "remediators are for."
 )
 START_BACKOFF: Final = (
-    "After the n-th failed start in a row the next one waits 10 s times n squared and up to half more, at most 300 s."
+    "After the n-th failed start in a row the next one waits 10 s times n squared and up to half "
+    "more, at most 300 s."
 )
 
 
@@ -106,11 +127,14 @@ def outcomes_table() -> str:
     return f"{table}\n\n{AFTER_NODE_LOSS}\n{START_BACKOFF}"
 
 
-# --- 9.3: virtctl ------------------------------------------------------------------------------------------------
+# --- 9.3: virtctl ---------------------------------------------------------------------------------
 
 
 class Commands(NamedTuple):
-    """The effect of ``virtctl`` on a VM; None: the command fails. Webhooks only see the writes of virt-api."""
+    """The effect of ``virtctl`` on a VM; None: the command fails.
+
+    Webhooks only see the writes of virt-api.
+    """
 
     start: str | None
     stop: str | None
@@ -125,24 +149,36 @@ VIRTCTL: Final[Mapping[str, Commands]] = {
         "stays RerunOnFailure",
     ),
     "Manual": Commands("stays Manual", "stays Manual; fails if not running", "stays Manual"),
-    "Halted": Commands("becomes Always", "fails, unless it still runs and a shorter grace period is asked for", None),
+    "Halted": Commands(
+        "becomes Always",
+        "fails, unless it still runs and a shorter grace period is asked for",
+        None,
+    ),
     "Once": Commands(None, "becomes Halted", None),
-    "WaitAsReceiver": Commands("accepted, does nothing", "accepted, does nothing", "request accepted"),
+    "WaitAsReceiver": Commands(
+        "accepted, does nothing", "accepted, does nothing", "request accepted"
+    ),
 }
 """``start`` on a running VM and ``restart`` without a VMI fail for every strategy."""
 
 
 def start_again(strategy: str, name: str, namespace: str) -> tuple[str, str] | None:
-    """Return what starts a VM again whose VMI has failed, with the command; None: KubeVirt does, or the VM is to be off.
+    """Return what starts a VM again whose VMI has failed, with the command; None: KubeVirt does, or
+    the VM is to be off.
 
-    With ``Once`` KubeVirt starts a VM that has no VMI (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go).
+    With ``Once`` KubeVirt starts a VM that has no VMI
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go).
     """
     outcomes = RUN_STRATEGY.get(strategy)
     if outcomes is None or outcomes.crash is not Then.OFF:
         return None
     if VIRTCTL[strategy].start is None:
-        return "delete its failed VMI, after which KubeVirt starts the VM", kubectl("delete", VMI, name, namespace)
-    return "start it; with runStrategy Always KubeVirt would do that", virtctl("start", name, namespace)
+        return "delete its failed VMI, after which KubeVirt starts the VM", kubectl(
+            "delete", VMI, name, namespace
+        )
+    return "start it; with runStrategy Always KubeVirt would do that", virtctl(
+        "start", name, namespace
+    )
 
 
 def commands_table() -> str:

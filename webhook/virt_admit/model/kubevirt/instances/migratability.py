@@ -1,9 +1,9 @@
 """Whether a VMI can be live-migrated: yes, no (with every reason), or unknown.
 
-KubeVirt evaluates the running VMI and publishes the first reason as condition ``LiveMigratable``. This module
-finds all reasons before the VMI exists. Sources: kubevirt/kubevirt:
-pkg/virt-handler/vm.go#calculateLiveMigrationCondition, pkg/network/vmispec/interface.go#VerifyVMIMigratable,
-pkg/virt-controller/watch/topology/tsc.go.
+KubeVirt evaluates the running VMI and publishes the first reason as condition ``LiveMigratable``.
+This module finds all reasons before the VMI exists. Sources: kubevirt/kubevirt:
+pkg/virt-handler/vm.go#calculateLiveMigrationCondition,
+pkg/network/vmispec/interface.go#VerifyVMIMigratable, pkg/virt-controller/watch/topology/tsc.go.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.messages import count
 
 BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
-"""Annotation of the VMI that lets it migrate with a bridge on the pod network, whatever its value."""
+"""Annotation of the VMI that lets it migrate with a bridge on the pod network,
+whatever its value.
+"""
 
 READS: Final = union(expand.READS, storage.READS, tsc.READS, {KUBEVIRT: (), HCO: ()})
 """The fields that ``assess`` reads."""
@@ -50,7 +52,9 @@ class Reason(NamedTuple):
     remedy: str = ""
     """The remedy, if one exists: ``make it ReadWriteMany``."""
     value: object = None
-    """The offending value: the reason counts as unchanged while it stays. None: ``path`` identifies the reason."""
+    """The offending value: the reason counts as unchanged while it stays. None:
+    ``path`` identifies the reason.
+    """
 
 
 class Assessment(NamedTuple):
@@ -66,8 +70,8 @@ class Assessment(NamedTuple):
 def assess(obj: Object, cluster: Cluster) -> Assessment:
     """Return whether the VMI of an object can be migrated; never raises.
 
-    The condition of a running VMI decides. Otherwise the checks are independent: one that lacks data does not discard
-    the reasons of the others.
+    The condition of a running VMI decides. Otherwise the checks are independent: one that lacks
+    data does not discard the reasons of the others.
     """
     status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
     if status == "True":
@@ -102,7 +106,7 @@ def _published(vmi: ExpandedVmi) -> Reason:
 _Found = Iterator[Reason | Unseen]
 
 
-# --- the network ---------------------------------------------------------------------------------------------------
+# --- the network ----------------------------------------------------------------------------------
 
 
 def _interfaces(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
@@ -119,7 +123,9 @@ def _interfaces(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     name = pod["name"].value
     primary = next((interface for interface in interfaces if interface["name"].value == name), None)
     if primary is None:
-        yield _interface(vmi.devices, f"no interface for the pod network {show(name)}", "add one with masquerade")
+        yield _interface(
+            vmi.devices, f"no interface for the pod network {show(name)}", "add one with masquerade"
+        )
     elif not (primary["masquerade"].is_map or primary["passtBinding"].is_map):
         yield from _other_binding(primary, vmi, cluster)
 
@@ -127,7 +133,8 @@ def _interfaces(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
 def _default_interface(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     """Check the default interface.
 
-    KubeVirt adds a pod network before it evaluates the preference's masquerade, but the preference may disable it.
+    KubeVirt adds a pod network before it evaluates the preference's masquerade, but the preference
+    may disable it.
     """
     attach = vmi.autoattach_pod_interface
     if attach is False or (attach is None and vmi.preference_unseen):
@@ -135,7 +142,8 @@ def _default_interface(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     try:
         binding = configuration.default_binding(cluster)
     except Unseen:
-        if vmi.annotated(BRIDGE_OPT_IN):  # bridge then migrates, as masquerade does, and there is no third one
+        # bridge then migrates, as masquerade does, and there is no third one
+        if vmi.annotated(BRIDGE_OPT_IN):
             return
         raise
     if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(vmi)):
@@ -155,19 +163,29 @@ def _other_binding(primary: Field, vmi: ExpandedVmi, cluster: Cluster) -> _Found
     elif binding.is_map:
         plugin = binding["name"].text or ""
         if not configuration.binding_migrates(cluster, plugin):
-            yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration", value=plugin)
-    elif method := next((key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""):
+            yield _interface(
+                primary,
+                f"binding plugin {show(plugin)} is not registered for migration",
+                value=plugin,
+            )
+    elif method := next(
+        (key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""
+    ):
         yield _interface(primary, f"{method} on the pod network", value=method)
     elif not (vmi.prefers_masquerade or vmi.unseen):
         yield _interface(primary, "no binding on the pod network")
 
 
-def _interface(place: Field, what: str, remedy: str = "use masquerade", value: object = None) -> Reason:
+def _interface(
+    place: Field, what: str, remedy: str = "use masquerade", value: object = None
+) -> Reason:
     return Reason("InterfaceNotLiveMigratable", place.path, what, remedy, value)
 
 
 def _may_have_opted_in(vmi: ExpandedVmi) -> bool:
-    """Whether the annotation exists, or an instance type or preference that cannot be read may add it."""
+    """Whether the annotation exists, or an instance type or preference that cannot be read may add
+    it.
+    """
     return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
 
 
@@ -177,7 +195,7 @@ def _bridge(vmi: ExpandedVmi) -> str:
     return "bridge on the pod network"
 
 
-# --- devices -------------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 def _host_devices(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
@@ -201,13 +219,17 @@ def _device(given: Given, what: str, remedy: str = "") -> Reason:
 
 
 _DEVICE: Final = ("deviceName", "claimName", "requestName")
-"""The fields that identify a host device or a GPU: a resource of the node, or a request of a resource claim."""
+"""The fields that identify a host device or a GPU: a resource of the node,
+or a request of a resource claim.
+"""
 
 
 def _stuck_gpu(gpus: Field, cluster: Cluster) -> tuple[str, str]:
-    """Return why the GPUs cannot migrate, empty: they can; and the remedy, if another than to remove them.
+    """Return why the GPUs cannot migrate, empty: they can; and the remedy,
+    if another than to remove them.
 
-    Only a single mediated device can migrate, and no GPU that is passed through as a whole ever does.
+    Only a single mediated device can migrate, and no GPU that is passed through as a whole ever
+    does.
     """
     if len(gpus.value) > 1:
         return count(len(gpus.value), "GPU"), ""
@@ -215,11 +237,22 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> tuple[str, str]:
     name = gpus[0]["deviceName"].text
     try:
         if name not in configuration.mediated_devices(cluster):
-            return (f"GPU {show(name)}, not a mediated device" if name else "a GPU that is not a mediated device"), ""
+            return (
+                f"GPU {show(name)}, not a mediated device"
+                if name
+                else "a GPU that is not a mediated device"
+            ), ""
         switch = f"switch on feature gate {gate.gate}"
         if not versions.has_release(cluster, gate.since):
-            return f"vGPU {show(name)}, before KubeVirt {gate.since}", f"update KubeVirt to {gate.since} and {switch}"
-        return ("", "") if versions.gate_is_on(cluster, gate) else (f"vGPU {show(name)}, {gate.gate} is off", switch)
+            return (
+                f"vGPU {show(name)}, before KubeVirt {gate.since}",
+                f"update KubeVirt to {gate.since} and {switch}",
+            )
+        return (
+            ("", "")
+            if versions.gate_is_on(cluster, gate)
+            else (f"vGPU {show(name)}, {gate.gate} is off", switch)
+        )
     except Unseen:
         return f"a GPU (feature gate {gate.gate} is off by default)", ""
 
@@ -241,8 +274,13 @@ def _persistent_reservations(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
         for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
-                name, what = disk["name"].value, f"KubeVirt {version} cannot move a persistent reservation"
-                yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what, value=name)
+                name, what = (
+                    disk["name"].value,
+                    f"KubeVirt {version} cannot move a persistent reservation",
+                )
+                yield Reason(
+                    "PersistentReservationNotLiveMigratable", reservation.path, what, value=name
+                )
 
 
 def _state(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
@@ -257,7 +295,7 @@ def keeps_state(vmi: ExpandedVmi) -> bool:
     return bool(efi.boolean or vmi.devices["tpm"]["persistent"].boolean)
 
 
-# --- the processor -------------------------------------------------------------------------------------------------
+# --- the processor --------------------------------------------------------------------------------
 
 
 def _launch_security(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
@@ -308,20 +346,30 @@ def _hyperv_passthrough(vmi: ExpandedVmi, _: Cluster) -> _Found:
     passthrough = vmi.spec.at("domain", "features", "hypervPassthrough")
     if passthrough.is_map and passthrough["enabled"].boolean is not False:
         what = "Hyper-V features of this node's kernel"
-        yield Reason("HypervPassthroughNotLiveMigratable", passthrough.path, what, "name the features singly")
+        yield Reason(
+            "HypervPassthroughNotLiveMigratable", passthrough.path, what, "name the features singly"
+        )
 
 
-# --- disks ---------------------------------------------------------------------------------------------------------
+# --- disks ----------------------------------------------------------------------------------------
 
 _NOT_SHARED: Final = "DisksNotLiveMigratable"
 
 
 def _disks(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
-    """Check the volumes: every claim must be shared, whatever its use. Of the other volumes only host disks matter."""
+    """Check the volumes: every claim must be shared, whatever its use.
+
+    Of the other volumes only host disks matter.
+    """
     migrating = _migrating_volumes(vmi.obj)
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
-        if migrating and claim is not None and claim.value != "" and volume["name"].value in migrating:
+        if (
+            migrating
+            and claim is not None
+            and claim.value != ""
+            and volume["name"].value in migrating
+        ):
             continue
         if claim is not None:
             yield from _claim(claim, vmi, cluster)
@@ -337,10 +385,12 @@ def _disks(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
 
 
 def _migrating_volumes(obj: Object) -> tuple[object, ...]:
-    """Return the names of the volumes that a volume migration copies now: their claims need not be shared.
+    """Return the names of the volumes that a volume migration copies now:
+    their claims need not be shared.
 
-    It starts with ``updateVolumesStrategy: Migration`` (pkg/storage/types/volume.go#IsMigratedVolume). KubeVirt still has
-    to find the claim (pkg/virt-handler/vm.go#checkVolumesForMigration).
+    It starts with ``updateVolumesStrategy: Migration``
+    (pkg/storage/types/volume.go#IsMigratedVolume). KubeVirt still has to find the claim
+    (pkg/virt-handler/vm.go#checkVolumesForMigration).
     """
     state = ("volumeUpdateState", "volumeMigrationState") if kinds.of(obj) is VM else ()
     copied = obj.at("status", *state, "migratedVolumes")
@@ -348,7 +398,9 @@ def _migrating_volumes(obj: Object) -> tuple[object, ...]:
 
 
 def claim_of(volume: Field) -> Field | None:
-    """Return the field that names the claim of a volume, directly or as a data volume; None: not a claim."""
+    """Return the field that names the claim of a volume, directly or as a data volume; None:
+    not a claim.
+    """
     for source, name in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")):
         if isinstance(volume.map.get(source), dict):
             return volume.at(source, name)
@@ -357,7 +409,9 @@ def claim_of(volume: Field) -> Field | None:
 
 def _claim(claim: Field, vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     if claim.value == "":  # KubeVirt finds no claim of that name
-        yield Reason(_NOT_SHARED, claim.path, "a claim without a name", "name a ReadWriteMany claim")
+        yield Reason(
+            _NOT_SHARED, claim.path, "a claim without a name", "name a ReadWriteMany claim"
+        )
         return
     if not claim.text:
         yield Unseen(f"the name of the claim at {claim.path}")
@@ -389,7 +443,8 @@ _CHECKS: Final[_Checks] = (
 
 
 def _checks(cluster: Cluster) -> _Checks:
-    """Return the checks in the order in which KubeVirt makes them: it publishes the first reason alone.
+    """Return the checks in the order in which KubeVirt makes them:
+    it publishes the first reason alone.
 
     Before 1.6 it checked the disks first (pkg/virt-handler/vm.go#calculateLiveMigrationCondition).
     """

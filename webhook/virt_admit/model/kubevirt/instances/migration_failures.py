@@ -1,8 +1,9 @@
 """Why migrations failed, and whether the next one fails for the same reason.
 
-KubeVirt keeps the last five finished migrations of a VMI and repeats those of a drain forever. Its text is that of
-libvirt, wrapped in the name of the call. Sources: kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go
-#setMigrationResult, #handleLegacyConvergence; issues kubevirt/kubevirt#12519, #16386.
+KubeVirt keeps the last five finished migrations of a VMI and repeats those of a drain forever. Its
+text is that of libvirt, wrapped in the name of the call. Sources:
+kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go #setMigrationResult,
+#handleLegacyConvergence; issues kubevirt/kubevirt#12519, #16386.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ _DEVICE_STATE: Final = re.compile(
     r"Features 0x[0-9a-f]+ unsupported|Bad config data|(?:Length|Size) mismatch: |Unknown ramblock"
     r"|Unknown savevm section|unsupported version \d+ for|Machine type received is"
 )
-"""What QEMU says where it can never load what the other QEMU has sent: their devices differ (qemu/qemu:hw/virtio/virtio.c
-#virtio_load, hw/pci/pci.c#get_pci_config_device, migration/ram.c#parse_ramblock, migration/savevm.c)."""
+"""What QEMU says where it can never load what the other QEMU has sent: their devices differ
+(qemu/qemu:hw/virtio/virtio.c #virtio_load, hw/pci/pci.c#get_pci_config_device,
+migration/ram.c#parse_ramblock, migration/savevm.c).
+"""
 _QEMU_LINE: Final = re.compile(r"(?:^|\s)(?:\d{4}-\d\d-\d\dT[\d:.]+Z )?qemu-(?:kvm|system-\w+): ")
 _CONCLUSION: Final = "load of migration failed: Invalid argument"
 """QEMU's last line: it refuses the state for what the lines before say."""
@@ -72,9 +75,11 @@ _BEFORE_HANDOVER: Final = frozenset(("Pending", "Scheduling"))
 
 
 def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
-    """Return the failed migrations of a VMI since its last success, oldest first, whatever created them.
+    """Return the failed migrations of a VMI since its last success, oldest first,
+    whatever created them.
 
-    Failures before the hand-over are left out: they mean that no node took the target pod, or that it did not start.
+    Failures before the hand-over are left out: they mean that no node took the target pod, or that
+    it did not start.
     """
     found: list[Failure] = []
     known: set[str] = set()
@@ -85,10 +90,12 @@ def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
         is_current = state["migrationUid"].text == (migration.metadata["uid"].text or "-")
         if phase == "Succeeded":
             found.clear()
-        elif phase == "Failed" and not failed_before_handover(migration):  # KubeVirt copies the state a moment later
+        elif phase == "Failed" and not failed_before_handover(migration):
+            # KubeVirt copies the state a moment later
             last = state if is_current else migration.at("status", "migrationState")
             found.append(_failure(vmi, last, migration.name, cluster))
-        elif phase != "Failed" and is_current and state["failed"].boolean and not migration.deleted:  # still open
+        elif phase != "Failed" and is_current and state["failed"].boolean and not migration.deleted:
+            # still open
             found.append(_failure(vmi, state, migration.name, cluster))
     if state["failed"].boolean and state["migrationUid"].text not in known:
         found.append(_failure(vmi, state, "", cluster))
@@ -96,7 +103,9 @@ def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
 
 
 USERFAULTFD: Final = "userfaultfd not available"
-"""QEMU's words, in lower case, where the kernel of a node forbids what post-copy needs: no such migration starts."""
+"""QEMU's words, in lower case, where the kernel of a node forbids what post-copy needs:
+no such migration starts.
+"""
 
 
 def is_of_post_copy(failure: Failure) -> bool:
@@ -106,9 +115,13 @@ def is_of_post_copy(failure: Failure) -> bool:
 
 @cached
 def without_post_copy(cluster: Cluster) -> str:
-    """Return the VM whose last migration failed since nodes forbid what post-copy needs; empty: none is known."""
+    """Return the VM whose last migration failed since nodes forbid what post-copy needs; empty:
+    none is known.
+    """
     suspects = chain(each(cluster, VMI, _failed_last), each(cluster, VMIM, _whose_failed))
-    for vmi in filter(None, (find(cluster, VMI, *name) for name in sorted(set(filter(None, suspects))))):
+    for vmi in filter(
+        None, (find(cluster, VMI, *name) for name in sorted(set(filter(None, suspects))))
+    ):
         failed = in_a_row(vmi, cluster)
         if failed and is_of_post_copy(failed[-1]):
             return vmi.full_name
@@ -117,7 +130,9 @@ def without_post_copy(cluster: Cluster) -> str:
 
 def _failed_last(vmi: Object) -> tuple[str, str] | None:
     """Return the name of a VMI whose last migration failed."""
-    return (vmi.namespace, vmi.name) if vmi.at("status", "migrationState", "failed").boolean else None
+    return (
+        (vmi.namespace, vmi.name) if vmi.at("status", "migrationState", "failed").boolean else None
+    )
 
 
 def _whose_failed(migration: Object) -> tuple[str, str] | None:
@@ -131,13 +146,22 @@ def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | 
     if migration.at("status", "phase").text != "Failed":
         return None
     if failed_before_handover(migration):
-        return Failure(FailureClass.MOMENT, "its target pod was not scheduled or did not start", "", migration.name)
+        return Failure(
+            FailureClass.MOMENT,
+            "its target pod was not scheduled or did not start",
+            "",
+            migration.name,
+        )
     return _failure(vmi, migration.at("status", "migrationState"), migration.name, cluster)
 
 
 def impossible_targets(vmi: Object, cluster: Cluster) -> dict[str, str]:
     """Return the nodes that can never take the VMI from its node, each with the reason."""
-    return {each.target: each.text for each in in_a_row(vmi, cluster) if each.kind is FailureClass.PAIR and each.target}
+    return {
+        each.target: each.text
+        for each in in_a_row(vmi, cluster)
+        if each.kind is FailureClass.PAIR and each.target
+    }
 
 
 def loads_in_a_row(vmi: Object, cluster: Cluster) -> int:
@@ -154,7 +178,11 @@ def failed_before_handover(migration: Object) -> bool:
     """Whether a failed migration is known to have ended before its target pod ran."""
     if migration.at("status", "migrationState").present:
         return False
-    phases = [item["phase"].text or "" for item in _transitions(migration) if item["phase"].text != "Failed"]
+    phases = [
+        item["phase"].text or ""
+        for item in _transitions(migration)
+        if item["phase"].text != "Failed"
+    ]
     return bool(phases) and phases[-1] in _BEFORE_HANDOVER
 
 
@@ -164,7 +192,9 @@ def _transitions(migration: Object) -> Iterator[Field]:
 
 
 def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
-    text = essence(state["failureReason"].text or _of_event(vmi, state["migrationUid"].text or "", cluster))
+    text = essence(
+        state["failureReason"].text or _of_event(vmi, state["migrationUid"].text or "", cluster)
+    )
     here = state["sourceNode"].text
     if not text and here and here == state["targetNode"].text:  # kubevirt/kubevirt#18946
         text = f"its target pod was on {here}, where the VM runs"
@@ -178,7 +208,9 @@ def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
     (``VirtualMachineInstance migration uid %s failed. reason:%s``).
     """
     begin = f"VirtualMachineInstance migration uid {uid} failed. reason:"
-    said = (text for _, text in events.warnings(vmi, None, cluster) if uid and text.startswith(begin))
+    said = (
+        text for _, text in events.warnings(vmi, None, cluster) if uid and text.startswith(begin)
+    )
     return next(said, "").removeprefix(begin).strip()
 
 
@@ -207,7 +239,9 @@ _CPU_FEATURES: Final = "guest CPU doesn't match specification"
 
 
 def is_of_devices(text: str) -> bool:
-    """Whether a reason says that QEMU on the target can never take the devices of the guest, as it was started."""
+    """Whether a reason says that QEMU on the target can never take the devices of the guest,
+    as it was started.
+    """
     return _DEVICE_STATE.search(text) is not None
 
 
@@ -217,7 +251,10 @@ def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
         return True
     if _ABORTED not in text or state["abortRequested"].boolean:
         return False
-    begin, end = clock.instant(state["startTimestamp"].text), clock.instant(state["endTimestamp"].text)
+    begin, end = (
+        clock.instant(state["startTimestamp"].text),
+        clock.instant(state["endTimestamp"].text),
+    )
     limit = migration_timeouts.seconds(vmi, migration_timeouts.settings(vmi, state, cluster))
     if begin is None or end is None or limit is None:
         return False
@@ -225,7 +262,9 @@ def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
 
 
 def essence(reason: str) -> str:
-    """Return KubeVirt's reason without the names of calls, so that the words that matter come first."""
+    """Return KubeVirt's reason without the names of calls,
+    so that the words that matter come first.
+    """
     text = " ".join(reason.split())
     pair = _PAIR.search(text)  # KubeVirt's own words about a volume stand before the message
     if pair:
@@ -235,7 +274,9 @@ def essence(reason: str) -> str:
 
 
 def _of_qemu(text: str) -> str:
-    """Return what QEMU itself said in libvirt's sentence, its first line first: that is the cause of the others."""
+    """Return what QEMU itself said in libvirt's sentence, its first line first:
+    that is the cause of the others.
+    """
     lines = [line.strip() for line in _QEMU_LINE.split(text)[1:]]
     said = [line for line in lines if line and not line.startswith("warning: ")]
     return ", ".join(line for line in said if line != _CONCLUSION or len(said) == 1) or text

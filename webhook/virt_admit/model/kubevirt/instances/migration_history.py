@@ -1,4 +1,6 @@
-"""The last migrations of a VM: who asked for them, where they went, how long each phase took, and why they failed."""
+"""The last migrations of a VM: who asked for them, where they went, how long each phase took,
+and why they failed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from virt_admit.model.kubevirt.instances import migration_failures, migration_ti
 from virt_admit.model.kubevirt.instances.migration_failures import Failure
 
 READS: Final[Reads] = union(
-    migrations.READS, migration_timeouts.READS, {VMIM: ("metadata.uid", "status.phaseTransitionTimestamps")}
+    migrations.READS,
+    migration_timeouts.READS,
+    {VMIM: ("metadata.uid", "status.phaseTransitionTimestamps")},
 )
 
 _MOST: Final = 5
@@ -40,7 +44,9 @@ class PastMigration:
     target: str
     """Empty: not known, or no target was found."""
     phases: tuple[tuple[str, int], ...]
-    """The phases with the seconds that each took; the last one of a migration that runs lasts until now."""
+    """The phases with the seconds that each took;
+    the last one of a migration that runs lasts until now.
+    """
     failure: Failure | None
 
 
@@ -69,14 +75,24 @@ def _past(obj: Object, migration: Object, cluster: Cluster) -> PastMigration:
 
 def _asked_by(migration: Object, vmi: Object) -> str:
     automatic = next((word for key, word in _ASKED_BY.items() if key in migration.annotations), "")
-    return migrations.change_of(migration, vmi) or automatic or migrations.manager(migration) or "other"
+    return (
+        migrations.change_of(migration, vmi)
+        or automatic
+        or migrations.manager(migration)
+        or "other"
+    )
 
 
 def _phases(migration: Object, cluster: Cluster) -> Iterator[tuple[str, int]]:
     """Yield each phase with its seconds; a phase whose end is not known is left out."""
     stamps = migration.at("status", "phaseTransitionTimestamps").items()
-    entered = [(item["phase"].text or "", clock.instant(item["phaseTransitionTimestamp"].text)) for item in stamps]
-    known = sorted(((time, phase) for phase, time in entered if time is not None), key=lambda each: each[0])
+    entered = [
+        (item["phase"].text or "", clock.instant(item["phaseTransitionTimestamp"].text))
+        for item in stamps
+    ]
+    known = sorted(
+        ((time, phase) for phase, time in entered if time is not None), key=lambda each: each[0]
+    )
     created = clock.instant(migration.metadata["creationTimestamp"].text)
     if created is not None and known and all(phase != _PENDING for _, phase in known):
         known.insert(0, (created, _PENDING))

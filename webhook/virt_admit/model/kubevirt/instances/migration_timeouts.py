@@ -1,6 +1,8 @@
-"""When KubeVirt ends a migration by itself: its settings for one VMI, and the seconds until its deadline.
+"""When KubeVirt ends a migration by itself: its settings for one VMI,
+and the seconds until its deadline.
 
-Sources: kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#handleLegacyConvergence;
+Sources:
+kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#handleLegacyConvergence;
 pkg/virt-launcher/virtwrap/manager.go#getVMIMigrationDataSize;
 pkg/util/migrations/migrationpolicies.go#MatchPolicy.
 """
@@ -17,7 +19,12 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings import configuration, migration_limits, migration_policies, versions
+from virt_admit.model.kubevirt.settings import (
+    configuration,
+    migration_limits,
+    migration_policies,
+    versions,
+)
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
 
 READS: Final[Reads] = {
@@ -29,9 +36,13 @@ READS: Final[Reads] = {
 }
 
 GB: Final = 10**9
-"""The unit of ``completionTimeoutPerGiB``: KubeVirt rounds the size up to it (Quantity.ScaledValue(Giga))."""
+"""The unit of ``completionTimeoutPerGiB``: KubeVirt rounds the size up to it
+(Quantity.ScaledValue(Giga)).
+"""
 SLOWEST: Final = 2**20
-"""Bytes per second: KubeVirt rounds a lower limit up (virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte)."""
+"""Bytes per second: KubeVirt rounds a lower limit up
+(virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte).
+"""
 _PROGRESS: Final = 150
 """Seconds (virt-config.go#MigrationProgressTimeout)."""
 
@@ -54,7 +65,9 @@ class MigrationSettings:
 
     @property
     def ends_at_deadline(self) -> bool:
-        """Whether a migration completes after its deadline, instead of being cancelled and repeated."""
+        """Whether a migration completes after its deadline,
+        instead of being cancelled and repeated.
+        """
         return self.post_copy or self.disruption
 
 
@@ -63,7 +76,8 @@ def settings(vmi: Object, state: Field, cluster: Cluster) -> MigrationSettings |
 
     Args:
         vmi: the VMI.
-        state: the ``migrationState`` of the migration, which has the settings that it uses; may be absent.
+        state: the ``migrationState`` of the migration, which has the settings that it uses; may be
+            absent.
         cluster: what applies to a migration that has not started.
     """
     used = state["migrationConfiguration"]
@@ -82,7 +96,10 @@ def settings(vmi: Object, state: Field, cluster: Cluster) -> MigrationSettings |
 
 
 def may_post_copy(vmi: Object, cluster: Cluster) -> bool:
-    """Whether the next migration of a VMI may switch to post-copy. True also if that cannot be determined."""
+    """Whether the next migration of a VMI may switch to post-copy.
+
+    True also if that cannot be determined.
+    """
     found = settings(vmi, vmi["-"], cluster)
     return found is None or found.post_copy
 
@@ -108,7 +125,9 @@ def _read(blocks: list[Field], completion: int) -> MigrationSettings:
 
 
 def policy(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return the known policy that selects the VMI by the most labels; of equal ones the first by name."""
+    """Return the known policy that selects the VMI by the most labels;
+    of equal ones the first by name.
+    """
     try:
         namespace = cluster.get(NAMESPACE, "", vms.namespace_of(vmi))
     except Unseen:
@@ -124,12 +143,15 @@ def policy(vmi: Object, cluster: Cluster) -> Object | None:
 
 
 def size(vmi: Object) -> int:
-    """Return the bytes that a migration copies: the memory of the guest, and volumes that move with it."""
+    """Return the bytes that a migration copies: the memory of the guest,
+    and volumes that move with it.
+    """
     domain = vmi.at("spec", "domain")
     guest = domain.at("memory", "guest")
     memory = guest if guest.present else domain.at("resources", "requests", "memory")
     moved = (
-        item.at("destinationPVCInfo", "requests", "storage") for item in vmi.at("status", "migratedVolumes").items()
+        item.at("destinationPVCInfo", "requests", "storage")
+        for item in vmi.at("status", "migratedVolumes").items()
     )
     return int(sum((_quantity(each) for each in (memory, *moved)), Fraction(0)))
 
@@ -140,7 +162,9 @@ def moves_volumes(vmi: Object) -> bool:
 
 
 def seconds(vmi: Object, found: MigrationSettings | None) -> int | None:
-    """Return the seconds until the deadline of a migration; None: it has none, or that cannot be determined."""
+    """Return the seconds until the deadline of a migration; None: it has none,
+    or that cannot be determined.
+    """
     if found is None or not found.completion:
         return None
     units = -(-size(vmi) // GB)
@@ -148,7 +172,9 @@ def seconds(vmi: Object, found: MigrationSettings | None) -> int | None:
 
 
 _LONGEST: Final = 10**10
-"""Seconds, 317 years: what a deadline of huge numbers means, so that a time after it still exists."""
+"""Seconds, 317 years: what a deadline of huge numbers means,
+so that a time after it still exists.
+"""
 
 
 def _quantity(field: Field) -> Fraction:

@@ -14,7 +14,9 @@ from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.messages import names
 
 AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
-"""Annotations of migrations that a drain or a workload update started. KubeVirt repeats them forever."""
+"""Annotations of migrations that a drain or a workload update started.
+KubeVirt repeats them forever.
+"""
 
 FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 """Phases of a migration, and of a VMI, that has ended."""
@@ -32,8 +34,9 @@ READS: Final[Reads] = {
 }
 
 PENDING_TIMEOUT: Final = timedelta(minutes=15)
-"""KubeVirt gives up a migration whose placed target pod has not started for so long, by default (migration.go
-#handlePendingPodTimeout)."""
+"""KubeVirt gives up a migration whose placed target pod has not started for so long, by default
+(migration.go #handlePendingPodTimeout).
+"""
 
 RETRY_LOOP: Final = 3
 """The number of failed automatic migrations in a row that counts as a loop."""
@@ -50,20 +53,25 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     Raises:
         Unseen: after the known ones, if more may exist.
     """
-    yield from (each for each in of_vmi(vmi, cluster) if each.at("status", "phase").text not in FINAL_PHASES)
+    yield from (
+        each for each in of_vmi(vmi, cluster) if each.at("status", "phase").text not in FINAL_PHASES
+    )
     cannot_see = cluster.cached(_unseen)
     if cannot_see:
         raise Unseen(cannot_see)
 
 
 def own(vmi: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the known migrations of a VMI, oldest first, without those of an earlier VMI of the same name."""
+    """Yield the known migrations of a VMI, oldest first,
+    without those of an earlier VMI of the same name.
+    """
     born = vmi.metadata["creationTimestamp"].text or ""
     yield from (migration for migration in of_vmi(vmi, cluster) if _age(migration)[0] >= born)
 
 
 def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
-    """Return the known automatic migrations of a VMI that failed since the last success, oldest first.
+    """Return the known automatic migrations of a VMI that failed since the last success,
+    oldest first.
 
     Those that were deleted, to cancel them, do not count (migration.go#handleMigrationBackoff).
     """
@@ -87,15 +95,21 @@ def asked_by(migration: Object | None, vmi: Object) -> str:
     name = f"migration {migration.name}" if migration is not None else "its migration"
     updated = migration is not None and AUTOMATIC[1] in migration.annotations
     ours = change_of(migration, vmi) or ("an update of KubeVirt" if updated else "")
-    by = ours or (manager(migration) if migration is not None else "") or "a person or another program"
+    by = (
+        ours
+        or (manager(migration) if migration is not None else "")
+        or "a person or another program"
+    )
     return f"{by} asked for {name}"
 
 
 def change_of(migration: Object | None, vmi: Object) -> str:
-    """Return the change of a VM for which KubeVirt migrates it; empty: an update of KubeVirt, or none.
+    """Return the change of a VM for which KubeVirt migrates it; empty: an update of KubeVirt,
+    or none.
 
     Its workload updater creates these migrations as well
-    (pkg/virt-controller/watch/workload-updater/workload-updater.go#isHotplugInProgress #isVolumesUpdateInProgress).
+    (pkg/virt-controller/watch/workload-updater/workload-updater.go#isHotplugInProgress
+    #isVolumesUpdateInProgress).
     """
     if migration is None or AUTOMATIC[1] not in migration.annotations:
         return ""
@@ -113,8 +127,12 @@ _CHANGES: Final = {
 
 
 def manager(migration: Object) -> str:
-    """Return the program that made a migration, by its label ``…/managed-by``; empty: none says so."""
-    found = (value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by"))
+    """Return the program that made a migration, by its label ``…/managed-by``; empty:
+    none says so.
+    """
+    found = (
+        value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by")
+    )
     value = next(filter(None, found), "")
     return f"{value} (label managed-by)" if value else ""
 
@@ -150,7 +168,10 @@ def copy_words(vmi: Object) -> str:
     """Return which claims are copied, as ``claim a to b``; empty: none is."""
     found = copies(vmi)
     return (
-        f"claim{'s' * (len(found) > 1)} {names(f'{each.source} to {each.destination}' for each in found)}"
+        (
+            f"claim{'s' * (len(found) > 1)} "
+            f"{names(f'{each.source} to {each.destination}' for each in found)}"
+        )
         if found
         else ""
     )

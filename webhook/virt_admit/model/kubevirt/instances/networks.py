@@ -1,4 +1,6 @@
-"""Secondary networks of a VM: the NetworkAttachmentDefinition of each, how it assigns addresses, which nodes have it."""
+"""Secondary networks of a VM: the NetworkAttachmentDefinition of each, how it assigns addresses,
+which nodes have it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _HARVESTER: Final = "network.harvesterhci.io/"
 _CLUSTER_NETWORK: Final = f"{_HARVESTER}clusternetwork"
 """Label of a NetworkAttachmentDefinition: the cluster network of Harvester whose bridge it uses."""
 _NODE_SELECTOR: Final = "k8s.v1.cni.cncf.io/nodeSelector"
-"""Annotation of a NetworkAttachmentDefinition: one label, ``key=value`` or ``key``, of the nodes that have the network."""
+"""Annotation of a NetworkAttachmentDefinition: one label, ``key=value`` or ``key``, of the nodes
+that have the network.
+"""
 
 NODE_LABEL_READS: Final[Reads] = {
     NAD: (f"metadata.labels.{_CLUSTER_NETWORK}", f"metadata.annotations.{_NODE_SELECTOR}"),
@@ -27,7 +31,9 @@ NODE_LABEL_READS: Final[Reads] = {
 """The fields that ``node_labels`` reads."""
 
 NODE_LOCAL_IPAM: Final = "host-local"
-"""The IPAM plugin that keeps its addresses in files of each node (containernetworking/plugins: plugins/ipam/host-local)."""
+"""The IPAM plugin that keeps its addresses in files of each node (containernetworking/plugins:
+plugins/ipam/host-local).
+"""
 
 
 def secondary(obj: Object) -> Iterator[Field]:
@@ -41,13 +47,18 @@ def secondary(obj: Object) -> Iterator[Field]:
 def _at_start(obj: Object) -> Iterator[Field]:
     """Yield the secondary networks, but for those of unplugged interfaces of a VM that has no VMI.
 
-    Its next VMI goes without these (kubevirt/kubevirt:pkg/network/controllers/vm.go#VMController.Sync).
+    Its next VMI goes without these
+    (kubevirt/kubevirt:pkg/network/controllers/vm.go#VMController.Sync).
     """
     if kinds.of(obj) is kinds.VMI and obj.at("status", "phase").text:
         yield from secondary(obj)
         return
     spec = vms.vmi_spec(obj)
-    unplugged = {each["name"].text for each in spec.at("domain", "devices", "interfaces").items() if _is_absent(each)}
+    unplugged = {
+        each["name"].text
+        for each in spec.at("domain", "devices", "interfaces").items()
+        if _is_absent(each)
+    }
     for network in spec["networks"].items():
         name = network["multus"]["networkName"]
         if name.text and network["name"].text not in unplugged:
@@ -59,10 +70,12 @@ def _is_absent(interface: Field) -> bool:
 
 
 def missing(obj: Object, cluster: Cluster) -> str:
-    """Return the full name of a NetworkAttachmentDefinition that a VM names and that certainly does not exist; else empty.
+    """Return the full name of a NetworkAttachmentDefinition that a VM names and that certainly does
+    not exist; else empty.
 
-    KubeVirt makes no launcher pod then (kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource), and where its
-    feature gate ExternalNetResourceInjection is on, Multus gives the pod no network, so that it does not start.
+    KubeVirt makes no launcher pod then
+    (kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource), and where its feature gate
+    ExternalNetResourceInjection is on, Multus gives the pod no network, so that it does not start.
     """
     for name in _at_start(obj):
         try:
@@ -78,7 +91,9 @@ _LOST: Final = " does not exist"
 
 
 def fault(obj: Object, cluster: Cluster) -> str:
-    """Return why no node takes a new pod of a VM, if a network that it names does not exist; else empty."""
+    """Return why no node takes a new pod of a VM, if a network that it names does not exist;
+    else empty.
+    """
     network = missing(obj, cluster)
     return f"{NAD.kind} {network}{_LOST}" if network else ""
 
@@ -86,7 +101,11 @@ def fault(obj: Object, cluster: Cluster) -> str:
 def of_fault(said: str) -> str:
     """Return the network that ``fault`` names; empty: it names none."""
     begin = f"{NAD.kind} "
-    return said.removeprefix(begin).removesuffix(_LOST) if said.startswith(begin) and said.endswith(_LOST) else ""
+    return (
+        said.removeprefix(begin).removesuffix(_LOST)
+        if said.startswith(begin) and said.endswith(_LOST)
+        else ""
+    )
 
 
 def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
@@ -130,11 +149,14 @@ class NodeLabel(NamedTuple):
 
 
 def node_labels(obj: Object, cluster: Cluster) -> Iterator[NodeLabel | Unseen]:
-    """Yield the labels of the nodes that have the secondary networks of a VM, and what could not be read.
+    """Yield the labels of the nodes that have the secondary networks of a VM,
+    and what could not be read.
 
-    Harvester's agent labels a node after it has set the uplink of a cluster network up, and removes the label with it
-    (harvester/network-controller-harvester:pkg/controller/agent/vlanconfig/controller.go#addNodeLabel). The other label
-    is the one that k8snetworkplumbingwg/network-resources-injector:pkg/webhook/webhook.go#parseNetworkAttachDefinition
+    Harvester's agent labels a node after it has set the uplink of a cluster network up, and removes
+    the label with it
+    (harvester/network-controller-harvester:pkg/controller/agent/vlanconfig/controller.go#addNodeLabel).
+    The other label is the one that
+    k8snetworkplumbingwg/network-resources-injector:pkg/webhook/webhook.go#parseNetworkAttachDefinition
     writes into pods; it rejects an annotation with several labels.
     """
     for name in secondary(obj):

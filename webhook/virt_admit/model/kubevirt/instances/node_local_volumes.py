@@ -41,7 +41,9 @@ _PROVISIONERS: Final = frozenset(
         "docker.io/hostpath",
     )
 )
-"""Provisioners that make every volume on the node of its first pod. LVMS of OpenShift is TopoLVM."""
+"""Provisioners that make every volume on the node of its first pod.
+LVMS of OpenShift is TopoLVM.
+"""
 
 _NODE_KEYS: Final = (
     "kubernetes.io/hostname",
@@ -64,10 +66,16 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
     volume = _volume(found, cluster)
     if volume is not None:
         return _of_volume(volume)
-    storage_class = access.storage_class or (found.at("spec", "storageClassName").text if found is not None else "")
+    storage_class = access.storage_class or (
+        found.at("spec", "storageClassName").text if found is not None else ""
+    )
     definition = cluster.get(STORAGE_CLASS, "", storage_class) if storage_class else None
     provisioner = definition["provisioner"].text if definition is not None else None
-    return f"storage class {storage_class} of {provisioner}" if provisioner and is_local(provisioner) else ""
+    return (
+        f"storage class {storage_class} of {provisioner}"
+        if provisioner and is_local(provisioner)
+        else ""
+    )
 
 
 def is_local(provisioner: str) -> bool:
@@ -76,7 +84,8 @@ def is_local(provisioner: str) -> bool:
 
 
 def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
-    """Return the first of these claims whose volume is a directory of any node that mounts it; empty: none.
+    """Return the first of these claims whose volume is a directory of any node that mounts it;
+    empty: none.
 
     Raises:
         Unseen: none is known to be one, and a claim or its volume cannot be read.
@@ -90,7 +99,9 @@ def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> 
 
 
 def _volume(claim: Object | None, cluster: Cluster) -> Object | None:
-    """Return the volume that a claim is bound to; None: it has none, or one of both does not exist."""
+    """Return the volume that a claim is bound to; None: it has none,
+    or one of both does not exist.
+    """
     name = claim.at("spec", "volumeName").text if claim is not None else None
     return cluster.get(PV, "", name) if name else None
 

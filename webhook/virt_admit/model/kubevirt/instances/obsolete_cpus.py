@@ -1,7 +1,7 @@
 """The VMs that an obsolete CPU model affects.
 
-The node labeller removes an obsolete model from all nodes. A VM with that model then finds no node. It neither starts
-again nor migrates, because a migration starts another pod.
+The node labeller removes an obsolete model from all nodes. A VM with that model then finds no node.
+It neither starts again nor migrates, because a migration starts another pod.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ READS: Final[Reads] = {
 
 
 def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
-    """Return the models that are obsolete with this HyperConverged or KubeVirt but not with the old one."""
+    """Return the models that are obsolete with this HyperConverged or KubeVirt but not with the old
+    one.
+    """
     models = configuration.own_obsolete_models(obj)
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
 @cached
 def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return the known VMs by the CPU model that they name, and running VMIs whose VM cannot be read."""
+    """Return the known VMs by the CPU model that they name,
+    and running VMIs whose VM cannot be read.
+    """
     found: dict[str, list[str]] = {}
     seen = set()
     for name, model in each(cluster, VM, _of_vm):
@@ -52,11 +56,18 @@ def _of_vmi(vmi: Object) -> tuple[str, str, str] | None:
     """Return name and model of a VMI that runs, and the name of its VM."""
     model = vmi.at("spec", "domain", "cpu", "model").text
     owner = vmis.owner(vmi, "VirtualMachine")
-    return (vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}") if model and vmis.running(vmi) else None
+    return (
+        (vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}")
+        if model and vmis.running(vmi)
+        else None
+    )
 
 
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
     """Yield the known nodes that the labeller skips and that therefore still offer a model."""
     for node in cluster.known(NODE):
-        if cpu_models.SKIP_NODE in node.annotations and node.labels.get(cpu_models.OFFERED + model) == "true":
+        if (
+            cpu_models.SKIP_NODE in node.annotations
+            and node.labels.get(cpu_models.OFFERED + model) == "true"
+        ):
             yield node.name

@@ -1,7 +1,8 @@
 """Access modes of the claims of a VMI, including claims that do not exist yet.
 
 Sources: kubevirt/containerized-data-importer: pkg/controller/datavolume/util.go,
-pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback, #GetPlatformDefaultStorageClass.
+pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback,
+#GetPlatformDefaultStorageClass.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, STORAGE_CLASS, STORAGE_PROFILE, Kind
+from virt_admit.model.kubernetes.kinds import (
+    DATA_VOLUME,
+    POOL,
+    PVC,
+    STORAGE_CLASS,
+    STORAGE_PROFILE,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
@@ -55,9 +63,10 @@ class Access(NamedTuple):
 def access(vmi: ExpandedVmi, claim: str, cluster: Cluster) -> Access:
     """Return the access modes of a claim of a VMI.
 
-    The sources are, in this order, the claim itself, the template of the object that creates it, and the data volume
-    that creates it. Each member of a pool gets its own claims from the templates of the pool, ``<template>-<index>``.
-    A claim with exactly the name of the template therefore does not belong to the pool.
+    The sources are, in this order, the claim itself, the template of the object that creates it,
+    and the data volume that creates it. Each member of a pool gets its own claims from the
+    templates of the pool, ``<template>-<index>``. A claim with exactly the name of the template
+    therefore does not belong to the pool.
 
     Raises:
         Unseen: no source is known, or it refers to an object that cannot be read.
@@ -90,7 +99,9 @@ def _claim(obj: Object, name: str, cluster: Cluster) -> Access | None:
 
 
 def _look_up(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object | None:
-    """Return the object; None if it does not exist or cannot be read, so that the caller tries the next source."""
+    """Return the object; None if it does not exist or cannot be read,
+    so that the caller tries the next source.
+    """
     return find(cluster, kind, vms.namespace_of(obj), name)
 
 
@@ -99,7 +110,8 @@ def _modes(field: Field) -> tuple[str, ...]:
 
 
 def _of_data_volume(spec: Field, vmi: ExpandedVmi | None, claim: str, cluster: Cluster) -> Access:
-    """Return the modes of the claim that a data volume creates: explicit ones, or those of a storage profile.
+    """Return the modes of the claim that a data volume creates: explicit ones,
+    or those of a storage profile.
 
     ``vmi`` is the owner of the template, whose preference may name a storage class.
     """
@@ -124,7 +136,9 @@ def _preferred_class(vmi: ExpandedVmi) -> str | None:
 
 
 def _of_profile(storage_class: str, volume_mode: str | None, cluster: Cluster) -> tuple[str, ...]:
-    """Return the modes of the first set of the profile, or of the first set with the given volume mode."""
+    """Return the modes of the first set of the profile,
+    or of the first set with the given volume mode.
+    """
     profile = cluster.get(STORAGE_PROFILE, "", storage_class)
     if profile is not None:
         for each in profile.at("status", "claimPropertySets").items():
@@ -133,7 +147,10 @@ def _of_profile(storage_class: str, volume_mode: str | None, cluster: Cluster) -
                 if modes:
                     return modes
                 break
-    raise Unseen(f"access modes of {STORAGE_PROFILE} {storage_class}{NONE_THERE if profile is not None else ''}")
+    raise Unseen(
+        f"access modes of {STORAGE_PROFILE} "
+        f"{storage_class}{NONE_THERE if profile is not None else ''}"
+    )
 
 
 NONE_THERE: Final = ", which names none"
@@ -153,18 +170,27 @@ def _default_class(vm_disk: bool, cluster: Cluster) -> str:
     defaults = cluster.cached(_defaults)
     name = (defaults.for_vms if vm_disk else None) or defaults.for_all
     if name is None:
-        raise Unseen(f"the default among {STORAGE_CLASS}" if unlisted(cluster, STORAGE_CLASS) else NO_DEFAULT)
+        raise Unseen(
+            f"the default among {STORAGE_CLASS}" if unlisted(cluster, STORAGE_CLASS) else NO_DEFAULT
+        )
     return name
 
 
 def _defaults(cluster: Cluster) -> _Defaults:
-    """Return the default classes. Storage classes are read all or none, so the known ones count as all."""
+    """Return the default classes.
+
+    Storage classes are read all or none, so the known ones count as all.
+    """
     return _Defaults(marked(DEFAULT_FOR_VMS, cluster), marked(DEFAULT_FOR_ALL, cluster))
 
 
 def marked(annotation: str, cluster: Cluster) -> str | None:
     """Return the newest class with this annotation, of equally old ones the first by name."""
-    marked = [each for each in cluster.known(STORAGE_CLASS) if each.annotations.get(annotation) == "true"]
+    marked = [
+        each for each in cluster.known(STORAGE_CLASS) if each.annotations.get(annotation) == "true"
+    ]
     marked.sort(key=lambda each: each.name)
-    newest = max(marked, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
+    newest = max(
+        marked, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None
+    )
     return newest.name if newest is not None else None

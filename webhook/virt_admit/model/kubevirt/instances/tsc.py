@@ -49,7 +49,9 @@ def frequency_is_known(cluster: Cluster) -> bool:
 
 
 def _some_node_shows_it(cluster: Cluster) -> bool:
-    return any(node.labels.get(SCHEDULABLE) == "true" and _shows_it(node) for node in nodes.every(cluster))
+    return any(
+        node.labels.get(SCHEDULABLE) == "true" and _shows_it(node) for node in nodes.every(cluster)
+    )
 
 
 def _shows_it(node: Object) -> bool:
@@ -57,5 +59,7 @@ def _shows_it(node: Object) -> bool:
 
 
 def _run_vmis(names: frozenset[str], cluster: Cluster) -> bool:
-    """Whether a VMI in any phase is on one of these nodes: a node counts then although it is not schedulable."""
+    """Whether a VMI in any phase is on one of these nodes:
+    a node counts then although it is not schedulable.
+    """
     return any(vmi.at("status", "nodeName").text in names for vmi in cluster.list(VMI))

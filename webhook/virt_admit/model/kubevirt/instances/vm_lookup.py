@@ -40,7 +40,9 @@ def find(name: str, namespace: str | None, cluster: Cluster) -> FoundVm:
     """
     places = [namespace] if namespace else _namespaces(name, cluster)
     if len(places) > 1:
-        raise LookupError(f"vm/{name} exists in several namespaces: {names(places)}. Add -n NAMESPACE")
+        raise LookupError(
+            f"vm/{name} exists in several namespaces: {names(places)}. Add -n NAMESPACE"
+        )
     if not places:
         raise LookupError(_missing(name, None, cluster, tuple(_unread(cluster))))
     objects: list[Object | None] = []
@@ -77,4 +79,8 @@ def _missing(name: str, namespace: str | None, cluster: Cluster, unseen: Sequenc
         return f"{called} does not exist. It exists in {names(elsewhere)}: use -n {elsewhere[0]}"
     known = sorted({obj.name for kind in _KINDS for obj in cluster.known(kind, namespace)})
     meant = did_you_mean(name, known) if known else None
-    return f"{called} does not exist. Did you mean vm/{meant}?" if meant else f"{called} does not exist"
+    return (
+        f"{called} does not exist. Did you mean vm/{meant}?"
+        if meant
+        else f"{called} does not exist"
+    )

@@ -47,7 +47,8 @@ def blocking_reason(vmi: Object) -> str:
 
 
 def is_resized(vmi: Object) -> bool:
-    """Return whether CPUs or memory were hotplugged that only a migration into a larger pod brings to the guest.
+    """Return whether CPUs or memory were hotplugged that only a migration into a larger pod brings
+    to the guest.
 
     Source: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#syncHotplugCondition.
     """
@@ -65,13 +66,14 @@ def grace_seconds(vmi: Object) -> int:
     return _GRACE if said is None else max(0, said)
 
 
-# --- who owns them, and starts them again ----------------------------------------------------------------------------
+# --- who owns them, and starts them again ---------------------------------------------------------
 
 
 def owner(vmi: Object, kind: str) -> str | None:
     """Return the name of the owner of that kind, or None."""
     owners = vmi.metadata["ownerReferences"]
-    for owner_reference in owners.value if owners.is_list else ():  # no fields: this runs for every VMI
+    # no fields: this runs for every VMI
+    for owner_reference in owners.value if owners.is_list else ():
         if isinstance(owner_reference, dict) and owner_reference.get("kind") == kind:
             name = owner_reference.get("name")
             return name if isinstance(name, str) else None
@@ -109,7 +111,9 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
         return Return(True, "its replica set makes another")
     name = owner(vmi, "VirtualMachine")
     if name is None and vmi.controller is not None:
-        raise Unseen(f"what {vmi.controller['kind'].text} {vmi.controller['name'].text} does with its VMI")
+        raise Unseen(
+            f"what {vmi.controller['kind'].text} {vmi.controller['name'].text} does with its VMI"
+        )
     if name is None:
         return Return(False, "no VM owns it", "make it a VirtualMachine")
     vm = owner_vm(vmi, cluster)
@@ -130,15 +134,20 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
 
 
 def _is_start_asked(vm: Object) -> bool:
-    """Return whether KubeVirt still has to start a VM for ``virtctl restart``, whatever its run strategy."""
-    return any(asked["action"].text == "Start" for asked in vm.at("status", "stateChangeRequests").items())
+    """Return whether KubeVirt still has to start a VM for ``virtctl restart``,
+    whatever its run strategy.
+    """
+    return any(
+        asked["action"].text == "Start" for asked in vm.at("status", "stateChangeRequests").items()
+    )
 
 
-# --- which VMIs are on a node --------------------------------------------------------------------------------------
+# --- which VMIs are on a node ---------------------------------------------------------------------
 
 
 def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
-    """Yield the VMIs that have not ended and run on a node; a migrating VMI counts on its source node.
+    """Yield the VMIs that have not ended and run on a node;
+    a migrating VMI counts on its source node.
 
     Raises:
         Unseen: after the known ones, if more may exist.
@@ -150,13 +159,20 @@ def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
 
 
 def unread(cluster: Cluster) -> str:
-    """Return what could not be read although it may be a VMI on any node; empty: all VMIs are known."""
+    """Return what could not be read although it may be a VMI on any node; empty:
+    all VMIs are known.
+    """
     return unlisted(cluster, VMI) or cluster.cached(_without_node)
 
 
 def _without_node(cluster: Cluster) -> str:
-    """Return a VMI that runs, but does not say where; empty: there is none. KubeVirt writes both at once."""
-    return next((f"the node of {VMI} {name}" for name in each(cluster, VMI, _name_without_node) if name), "")
+    """Return a VMI that runs, but does not say where; empty: there is none.
+
+    KubeVirt writes both at once.
+    """
+    return next(
+        (f"the node of {VMI} {name}" for name in each(cluster, VMI, _name_without_node) if name), ""
+    )
 
 
 def _name_without_node(vmi: Object) -> str:
@@ -178,6 +194,13 @@ def by_node(cluster: Cluster) -> Mapping[str, tuple[Object, ...]]:
 
 
 def on_its_node(vmi: Object) -> tuple[str, Object] | None:
-    """Return the node of a VMI that has not ended, and the VMI. None: it has no node, or has ended."""
+    """Return the node of a VMI that has not ended, and the VMI.
+
+    None: it has no node, or has ended.
+    """
     node = vmi.at("status", "nodeName").text
-    return (node, vmi) if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES else None
+    return (
+        (node, vmi)
+        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES
+        else None
+    )

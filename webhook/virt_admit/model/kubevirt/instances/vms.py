@@ -43,7 +43,10 @@ def vmi_template(obj: Object) -> Field:
 
 
 def vmi_spec(obj: Object) -> Field:
-    """Return ``T``, the VMI spec inside the object. Rules skip one that is not a map, because the schema rejects it."""
+    """Return ``T``, the VMI spec inside the object.
+
+    Rules skip one that is not a map, because the schema rejects it.
+    """
     return obj.cached(_vmi_spec)
 
 
@@ -72,7 +75,9 @@ def keeps_state(vmi: Object) -> bool:
 
 
 def run_strategy(spec: Field) -> str | None:
-    """Return the run strategy of a VM spec, derived from ``running`` if needed; None if neither is set, or both."""
+    """Return the run strategy of a VM spec, derived from ``running`` if needed;
+    None if neither is set, or both.
+    """
     running, strategy = spec.map.get("running"), spec.map.get("runStrategy")
     if strategy is not None:
         return strategy if running is None and isinstance(strategy, str) else None
@@ -80,17 +85,24 @@ def run_strategy(spec: Field) -> str | None:
 
 
 MOVER_LABELS: Final = ("capk.cluster.x-k8s.io/", "cluster.x-k8s.io/role")
-"""Prefixes of label keys of VMs whose evictions a controller outside KubeVirt handles: Cluster API provider KubeVirt drains
-the guest's own node for at most 10 minutes, then deletes the VMI (kubernetes-sigs/cluster-api-provider-kubevirt:
-pkg/kubevirt/machine.go#DrainNodeIfNeeded); kubermatic/machine-controller:…/provider/kubevirt/provider.go."""
+"""Prefixes of label keys of VMs whose evictions a controller outside KubeVirt handles: Cluster API
+provider KubeVirt drains the guest's own node for at most 10 minutes, then deletes the VMI
+(kubernetes-sigs/cluster-api-provider-kubevirt: pkg/kubevirt/machine.go#DrainNodeIfNeeded);
+kubermatic/machine-controller:…/provider/kubevirt/provider.go.
+"""
 MOVER_OWNERS: Final = ("cluster.x-k8s.io",)
 """Parts of the apiVersion of an owner that is such a controller's object."""
 
 
 def has_mover(
-    obj: Object, labels: Iterable[str], prefixes: tuple[str, ...] = MOVER_LABELS, owners: tuple[str, ...] = MOVER_OWNERS
+    obj: Object,
+    labels: Iterable[str],
+    prefixes: tuple[str, ...] = MOVER_LABELS,
+    owners: tuple[str, ...] = MOVER_OWNERS,
 ) -> bool:
-    """Whether the labels or an owner of a VM or VMI show that a controller handles its evictions."""
+    """Whether the labels or an owner of a VM or VMI show that a controller handles its
+    evictions.
+    """
     if any(label.startswith(prefixes) for label in labels):
         return True
     versions = (owner["apiVersion"].text or "" for owner in obj.metadata["ownerReferences"].items())
@@ -98,17 +110,31 @@ def has_mover(
 
 
 _COMMON_DOMAINS: Final = (
-    *("kubernetes.io", "k8s.io", "kubevirt.io", "openshift.io", "cattle.io", "harvesterhci.io", "helm.sh"),
+    *(
+        "kubernetes.io",
+        "k8s.io",
+        "kubevirt.io",
+        "openshift.io",
+        "cattle.io",
+        "harvesterhci.io",
+        "helm.sh",
+    ),
     *("argoproj.io", "fluxcd.io", "velero.io", "x-k8s.io", "coreos.com", "cncf.io", "istio.io"),
 )
-"""Domains of keys that platforms and tools of delivery write: they name no controller that moves VMs."""
+"""Domains of keys that platforms and tools of delivery write:
+they name no controller that moves VMs.
+"""
 
 
 def own_marks(obj: Object, what: str) -> Iterator[str]:
-    """Yield each ``label`` or ``annotation`` of a VM or VMI whose domain is not common: it may name a controller."""
+    """Yield each ``label`` or ``annotation`` of a VM or VMI whose domain is not common:
+    it may name a controller.
+    """
     for key in sorted(obj.metadata[f"{what}s"].map):
         domain, slash, _ = key.partition("/")
-        if slash and not any(domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS):
+        if slash and not any(
+            domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS
+        ):
             yield f"{what} {key}"
 
 
@@ -117,10 +143,14 @@ KUBEVIRT_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"
 
 
 def mover_name(labels: Mapping[str, str]) -> str:
-    """Return the controller that the labels of a VM or VMI name, with its object as far as they name that."""
+    """Return the controller that the labels of a VM or VMI name,
+    with its object as far as they name that.
+    """
     if not any(label.startswith(MOVER_LABELS) for label in labels):
         return "the controller of its owner"
-    name, namespace = (labels.get(f"{KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace"))
+    name, namespace = (
+        labels.get(f"{KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
+    )
     machine = f", KubevirtMachine {namespace}/{name}" if name and namespace else ""
     if machine or any(label.startswith(MOVER_LABELS[0]) for label in labels):
         return f"Cluster API provider KubeVirt (CAPK){machine}"

@@ -1,8 +1,9 @@
 """The guest for which KubeVirt sizes a launcher pod: CPUs, memory and devices, after all defaults.
 
-A VMI gets its values from the VM, its instance type, its preference, and from virt-api, which writes defaults into
-each new VMI. Sources: kubevirt/kubevirt: pkg/instancetype/apply, pkg/instancetype/preference/apply,
-pkg/defaults/defaults.go, pkg/util/hardware/hw_utils.go#GetNumberOfVCPUs.
+A VMI gets its values from the VM, its instance type, its preference, and from virt-api, which
+writes defaults into each new VMI. Sources: kubevirt/kubevirt: pkg/instancetype/apply,
+pkg/instancetype/preference/apply, pkg/defaults/defaults.go,
+pkg/util/hardware/hw_utils.go#GetNumberOfVCPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import Final
 
 from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
-from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY, LauncherSettings, Number, exact
+from virt_admit.model.kubevirt.launcher.launcher_settings import (
+    EVEN_PARITY,
+    LauncherSettings,
+    Number,
+    exact,
+)
 from virt_admit.model.scheduler.resources import CPU, MEMORY
 
 _MOST: Final = 2**32 - 1
@@ -98,7 +104,9 @@ def _default_requests(
     *,
     dedicated: bool,
 ) -> None:
-    """Write the CPU request that virt-api writes into a new VMI; one that runs keeps what it got when it started."""
+    """Write the CPU request that virt-api writes into a new VMI;
+    one that runs keeps what it got when it started.
+    """
     if limits.get(CPU) and not requests.get(CPU):
         requests[CPU] = limits[CPU]
     started = vmi.obj.at("status", "phase").present
@@ -106,10 +114,12 @@ def _default_requests(
         requests[CPU] = settings.cpu_request
 
 
-# --- CPUs ----------------------------------------------------------------------------------------------------------
+# --- CPUs -----------------------------------------------------------------------------------------
 
 
-def _vcpus(vmi: ExpandedVmi, cpu: Field, requests: Mapping[str, Number], limits: Mapping[str, Number]) -> int:
+def _vcpus(
+    vmi: ExpandedVmi, cpu: Field, requests: Mapping[str, Number], limits: Mapping[str, Number]
+) -> int:
     if vmi.instancetype:
         return max(1, _of_instancetype(vmi.instancetype.spec["cpu"]["guest"].integer or 0, vmi))
     own = [cpu[key].integer or 0 for key in ("cores", "sockets", "threads")]
@@ -119,7 +129,9 @@ def _vcpus(vmi: ExpandedVmi, cpu: Field, requests: Mapping[str, Number], limits:
 
 
 def _of_instancetype(number: int, vmi: ExpandedVmi) -> int:
-    """Return the CPUs of an instance type; spread over a topology that does not divide their number, some are lost."""
+    """Return the CPUs of an instance type; spread over a topology that does not divide their
+    number, some are lost.
+    """
     preference = vmi.preference.spec if vmi.preference else Field(None)
     cpu = preference["cpu"]
     if number == 1 or cpu["preferredCPUTopology"].text not in ("spread", "preferSpread"):
@@ -141,13 +153,18 @@ def _io_threads(vmi: ExpandedVmi, domain: Field) -> tuple[int, str | None]:
     return min(_MOST, max(0, threads or 0)), policy
 
 
-# --- memory --------------------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 _FLOAT: Final = struct.Struct("f")
 
 
-def _memory(vmi: ExpandedVmi, memory: Field, requests: dict[str, Number]) -> tuple[Number | None, str]:
-    """Return the guest's memory and the size of its huge pages. Overcommit of an instance type becomes a request."""
+def _memory(
+    vmi: ExpandedVmi, memory: Field, requests: dict[str, Number]
+) -> tuple[Number | None, str]:
+    """Return the guest's memory and the size of its huge pages.
+
+    Overcommit of an instance type becomes a request.
+    """
     own = memory["guest"]
     page_size = memory.at("hugepages", "pageSize").text or ""
     if vmi.instancetype:
@@ -155,7 +172,9 @@ def _memory(vmi: ExpandedVmi, memory: Field, requests: dict[str, Number]) -> tup
         size = exact(given["guest"].value)
         percent = min(100, given["overcommitPercent"].integer or 0)
         if percent > 0:
-            requests[MEMORY] = int(_single(_single(size) * _single(1 - _single(_single(percent) / 100))))
+            requests[MEMORY] = int(
+                _single(_single(size) * _single(1 - _single(_single(percent) / 100)))
+            )
         return size, given.at("hugepages", "pageSize").text or page_size
     return exact(own.value) if own.present else None, page_size
 
@@ -166,11 +185,13 @@ def _single(value: Number | float) -> float:
     return rounded
 
 
-# --- devices -------------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 def autoattach(vmi: ExpandedVmi, own: str, preferred: str) -> bool | None:
-    """Return whether a device is attached by itself, by the VM or its preference; None: neither says."""
+    """Return whether a device is attached by itself, by the VM or its preference; None:
+    neither says.
+    """
     value = vmi.devices[own].boolean
     if value is None and vmi.preference is not None:
         return vmi.preference.spec["devices"][preferred].boolean
@@ -186,11 +207,20 @@ def has_tpm(vmi: ExpandedVmi) -> bool:
 
 
 def interfaces(vmi: ExpandedVmi, settings: LauncherSettings) -> list[str]:
-    """Return the model of each network interface. A VMI without networks gets an interface by itself."""
+    """Return the model of each network interface.
+
+    A VMI without networks gets an interface by itself.
+    """
     found = list(vmi.devices["interfaces"].items())
-    default = vmi.preference.spec.at("devices", "preferredInterfaceModel").text if vmi.preference else None
+    default = (
+        vmi.preference.spec.at("devices", "preferredInterfaceModel").text
+        if vmi.preference
+        else None
+    )
     models = [each["model"].text or default or "virtio" for each in found]
-    lonely = not models and not vmi.spec["networks"].value and vmi.autoattach_pod_interface is not False
+    lonely = (
+        not models and not vmi.spec["networks"].value and vmi.autoattach_pod_interface is not False
+    )
     if lonely and settings.default_interface in ("bridge", "masquerade"):
         models.append(default or "virtio")
     return models

@@ -1,4 +1,5 @@
-"""The phases of hotplugged volumes in ``status.volumeStatus``, and which volumes the guest does not have.
+"""The phases of hotplugged volumes in ``status.volumeStatus``,
+and which volumes the guest does not have.
 
 Source: kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VolumePhase.
 """
@@ -28,7 +29,9 @@ def claims(vmi: Object) -> Iterator[tuple[str, str]]:
 
 
 def is_utility(vmi: Object, volume: str) -> bool:
-    """Whether a volume is for virt-launcher alone: it is complete when it is mounted there (types.go#UtilityVolume)."""
+    """Whether a volume is for virt-launcher alone: it is complete when it is mounted there
+    (types.go#UtilityVolume).
+    """
     return any(each["name"].text == volume for each in vmi.at("spec", "utilityVolumes").items())
 
 

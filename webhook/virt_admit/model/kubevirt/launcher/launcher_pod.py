@@ -1,6 +1,7 @@
 """The virt-launcher pod of a VMI: what KubeVirt would ask of kube-scheduler for a fresh one.
 
-Sources: kubevirt/kubevirt:pkg/virt-controller/services/template.go#renderLaunchManifest, nodeselectorrenderer.go.
+Sources: kubevirt/kubevirt:pkg/virt-controller/services/template.go#renderLaunchManifest,
+nodeselectorrenderer.go.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
 _MACHINE_TYPE_SINCE: Final = Version(1, 6)
-"""The first release whose virt-handler writes labels of machine types, and whose virt-controller demands one."""
+"""The first release whose virt-handler writes labels of machine types,
+and whose virt-controller demands one.
+"""
 
 CPU_MANAGER: Final = "kubevirt.io/cpumanager"
 _OLD_CPU_MANAGER: Final = "cpumanager"
@@ -52,9 +55,12 @@ _OLD_CPU_MANAGER: Final = "cpumanager"
 _CPU_MANAGER_SINCE: Final = Version(1, 8)
 
 _HYPERV_FEATURES: Final = (
-    "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi",
+    "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment",
+    "tlbflush", "ipi",
 )  # fmt: skip
-"""nodeselectorrenderer.go#makeHVFeatureLabelTable; demanded of nodes only while gate HypervStrictCheck is on."""
+"""nodeselectorrenderer.go#makeHVFeatureLabelTable; demanded of nodes only while gate
+HypervStrictCheck is on.
+"""
 
 
 @dataclass(slots=True)
@@ -70,7 +76,9 @@ class _Selector:
 
 
 def pod_labels(vmi: Object) -> Mapping[str, str]:
-    """Return the labels of the launcher pod of a VMI, or of the VMI that another object would make."""
+    """Return the labels of the launcher pod of a VMI,
+    or of the VMI that another object would make.
+    """
     template = vms.vmi_template(vmi)
     labels = {**template.at("metadata", "labels").texts, "kubevirt.io": "virt-launcher"}
     labels[NAME] = template.at("spec", "hostname").text or vmi.name.partition(".")[0][:63]
@@ -83,7 +91,9 @@ def pod_labels(vmi: Object) -> Mapping[str, str]:
 
 
 def _short(name: str) -> str:
-    """Return a name as a label value (pkg/apimachinery/labels.go#CalculateVirtualMachineInstanceID)."""
+    """Return a name as a label value
+    (pkg/apimachinery/labels.go#CalculateVirtualMachineInstanceID).
+    """
     if len(name) <= _LONGEST_ID:
         return name
     import hashlib  # noqa: PLC0415 - loading OpenSSL takes time, and long names are rare
@@ -128,11 +138,14 @@ def linked_pod(obj: Object) -> Pod:
 def node_demand(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Pod:
     """Return that pod with what it demands of the name, labels and taints of its node alone.
 
-    ``moment``: whether the node must be served by virt-handler just now (the label's value flickers), and whether
-    labels that no node carries are demanded. Without it, data that cannot be read demands nothing.
+    ``moment``: whether the node must be served by virt-handler just now (the label's value
+    flickers), and whether labels that no node carries are demanded. Without it, data that cannot be
+    read demands nothing.
     """
     selector = _node_selector(vmi, cluster, moment=moment)
-    required = vmi.spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    required = vmi.spec.at(
+        "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )
     forbidden = dict(_forbidden(vmi, cluster, moment=moment))
     return Pod(
         namespace=vms.namespace_of(vmi.obj),
@@ -146,16 +159,24 @@ def node_demand(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Pod:
 
 
 def written_later(demanded: Iterable[str], labels: Mapping[str, object]) -> frozenset[str]:
-    """Return the demanded labels that a node lacks only until the virt-handler of the running release runs on it.
+    """Return the demanded labels that a node lacks only until the virt-handler of the running
+    release runs on it.
 
-    While a release is rolled out, nodes with the virt-handler before 1.6 have no machine type, and those with the one
-    before 1.8 have only the old label of dedicated CPUs.
+    While a release is rolled out, nodes with the virt-handler before 1.6 have no machine type, and
+    those with the one before 1.8 have only the old label of dedicated CPUs.
     """
     return frozenset(
         key
         for key in demanded
-        if (key.startswith(MACHINE_TYPE) and not any(label.startswith(MACHINE_TYPE) for label in labels))
-        or (key == CPU_MANAGER and CPU_MANAGER not in labels and labels.get(_OLD_CPU_MANAGER) == "true")
+        if (
+            key.startswith(MACHINE_TYPE)
+            and not any(label.startswith(MACHINE_TYPE) for label in labels)
+        )
+        or (
+            key == CPU_MANAGER
+            and CPU_MANAGER not in labels
+            and labels.get(_OLD_CPU_MANAGER) == "true"
+        )
     )
 
 
@@ -179,30 +200,40 @@ _FAMILIES: Final = (
 
 
 def _conclusive(selector: _Selector, cluster: Cluster) -> Mapping[str, str]:
-    """Return the labels without those that KubeVirt demands of families of which no node has any label: the node
-    labeller may not have run, so nothing can be concluded."""
+    """Return the labels without those that KubeVirt demands of families of which no node has any
+    label: the node labeller may not have run, so nothing can be concluded.
+    """
     if not selector.meanings:
         return selector.labels
     seen = cluster.cached(_families_on_nodes)
     return {
-        key: value for key, value in selector.labels.items() if key not in selector.meanings or key.startswith(seen)
+        key: value
+        for key, value in selector.labels.items()
+        if key not in selector.meanings or key.startswith(seen)
     }
 
 
 def _families_on_nodes(cluster: Cluster) -> tuple[str, ...]:
     labels = {label for node in cluster.known(NODE) for label in node.metadata["labels"].map}
-    return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
+    return tuple(
+        prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels)
+    )
 
 
 def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector | None:
-    """Return the required node affinity. An empty term matches no node, until KubeVirt adds forbidden labels to it."""
+    """Return the required node affinity.
+
+    An empty term matches no node, until KubeVirt adds forbidden labels to it.
+    """
     if not required.is_map:
         return None
     selector = parse_node_selector(required.value)
     if not forbidden:
         return selector
     only = Term(frozenset({Requirement(forbidden[0], DOES_NOT_EXIST)}), frozenset())
-    return selector._replace(terms=tuple(term if term.labels or term.fields else only for term in selector.terms))
+    return selector._replace(
+        terms=tuple(term if term.labels or term.fields else only for term in selector.terms)
+    )
 
 
 def claims(spec: Field) -> Iterator[str]:
@@ -213,7 +244,9 @@ def claims(spec: Field) -> Iterator[str]:
 
 
 def attached_claims(spec: Field) -> Iterator[str]:
-    """Yield the claims of hotplugged volumes, which a pod of its own attaches on the node of the launcher pod."""
+    """Yield the claims of hotplugged volumes,
+    which a pod of its own attaches on the node of the launcher pod.
+    """
     for volume in spec["volumes"].items():
         if is_hotplugged(volume):
             yield from claims_of(volume)
@@ -225,7 +258,10 @@ def attached_claims(spec: Field) -> Iterator[str]:
 
 def is_hotplugged(volume: Field) -> bool:
     """Return whether a pod of its own attaches a volume to the node of the launcher pod."""
-    hotpluggable = (volume.at(source, "hotpluggable").boolean for source in ("persistentVolumeClaim", "dataVolume"))
+    hotpluggable = (
+        volume.at(source, "hotpluggable").boolean
+        for source in ("persistentVolumeClaim", "dataVolume")
+    )
     return any(hotpluggable) or volume["memoryDump"].present
 
 
@@ -245,7 +281,7 @@ def claims_of(volume: Field) -> Iterator[str]:
 _EPHEMERAL: Final = ("ephemeral", "persistentVolumeClaim", "claimName")
 
 
-# --- the node selector -------------------------------------------------------------------------------------------
+# --- the node selector ----------------------------------------------------------------------------
 
 
 def _node_selector(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> _Selector:
@@ -279,7 +315,9 @@ def _of_kubevirt(cluster: Cluster) -> Mapping[str, str]:
 
 
 def _of_namespace(namespace: str, cluster: Cluster) -> Mapping[str, str]:
-    """Return the labels that OpenShift demands for every pod of a namespace; none where it cannot be read."""
+    """Return the labels that OpenShift demands for every pod of a namespace;
+    none where it cannot be read.
+    """
     try:
         found = cluster.get(NAMESPACE, "", namespace)
     except Unseen:
@@ -290,16 +328,24 @@ def _of_namespace(namespace: str, cluster: Cluster) -> Mapping[str, str]:
 
 
 def _demand_cpu(selector: _Selector, vmi: ExpandedVmi, cluster: Cluster) -> None:
-    """CPU model, features, dedicated and real-time CPUs. KubeVirt looks at features only where a model is set, which
-    its defaults always do."""
+    """CPU model, features, dedicated and real-time CPUs.
+
+    KubeVirt looks at features only where a model is set, which its defaults always do.
+    """
     model = _model(vmi, cluster)
     if model and model not in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
         selector.demand(OFFERED + model, f"CPU model {model}")
-    cpus = [vmi.spec.at("domain", "cpu"), *([vmi.instancetype.spec["cpu"]] if vmi.instancetype else [])]
+    cpus = [
+        vmi.spec.at("domain", "cpu"),
+        *([vmi.instancetype.spec["cpu"]] if vmi.instancetype else []),
+    ]
     cpu_manager = CPU_MANAGER if has_release(cluster, _CPU_MANAGER_SINCE) else _OLD_CPU_MANAGER
     for cpu in cpus:
         if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
-            selector.demand(cpu_manager, f"dedicated CPUs (dedicatedCpuPlacement needs node label {cpu_manager}=true)")
+            selector.demand(
+                cpu_manager,
+                f"dedicated CPUs (dedicatedCpuPlacement needs node label {cpu_manager}=true)",
+            )
         if cpu["realtime"].present:
             selector.demand("kubevirt.io/realtime", "real-time CPUs")
     for name, policy in _features(vmi).items():
@@ -308,8 +354,12 @@ def _demand_cpu(selector: _Selector, vmi: ExpandedVmi, cluster: Cluster) -> None
 
 
 def _features(vmi: ExpandedVmi) -> dict[str, str]:
-    """Return the policy of each CPU feature; the preference adds those that the VMI does not name."""
-    preferred = vmi.preference.spec.at("cpu", "preferredCPUFeatures").items() if vmi.preference else ()
+    """Return the policy of each CPU feature;
+    the preference adds those that the VMI does not name.
+    """
+    preferred = (
+        vmi.preference.spec.at("cpu", "preferredCPUFeatures").items() if vmi.preference else ()
+    )
     listed = (*preferred, *vmi.spec.at("domain", "cpu", "features").items())
     return {name: each["policy"].text or "" for each in listed if (name := each["name"].text)}
 
@@ -360,8 +410,14 @@ def _is_on(cluster: Cluster, gate: Gate) -> bool:
 
 
 def _forbidden(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Iterator[tuple[str, str]]:
-    """Yield labels that the node must not have, which KubeVirt adds to every term of the node affinity."""
-    if uses_host_model(vmi, cluster) if moment else _model(vmi, cluster) == configuration.HOST_MODEL:
+    """Yield labels that the node must not have,
+    which KubeVirt adds to every term of the node affinity.
+    """
+    if (
+        uses_host_model(vmi, cluster)
+        if moment
+        else _model(vmi, cluster) == configuration.HOST_MODEL
+    ):
         yield OBSOLETE_HOST_MODEL, "its host model is obsolete"
     for name, policy in _features(vmi).items():
         if policy == "forbid":
@@ -369,7 +425,8 @@ def _forbidden(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Iterator[
 
 
 def uses_host_model(vmi: ExpandedVmi, cluster: Cluster) -> bool:
-    """Return whether the VMI runs with ``host-model``, which is also KubeVirt's default (defaults.go).
+    """Return whether the VMI runs with ``host-model``,
+    which is also KubeVirt's default (defaults.go).
 
     False if that cannot be read: then nothing is demanded because of it.
     """

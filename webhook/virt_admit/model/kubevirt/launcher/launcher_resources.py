@@ -1,8 +1,9 @@
 """What the launcher pod of a VMI requests of a node, as KubeVirt computes it.
 
-Sources: kubevirt/kubevirt: pkg/virt-controller/services/{template,renderresources,serialconsolelog,virtiofs}.go,
-pkg/hypervisor/kvm/hypervisorbackend.go#GetMemoryOverhead, pkg/container-disk, pkg/network/resources/memory.go.
-Checked against KubeVirt's own code: ``tests/upstream/launcher``.
+Sources: kubevirt/kubevirt:
+pkg/virt-controller/services/{template,renderresources,serialconsolelog,virtiofs}.go,
+pkg/hypervisor/kvm/hypervisorbackend.go#GetMemoryOverhead, pkg/container-disk,
+pkg/network/resources/memory.go. Checked against KubeVirt's own code: ``tests/upstream/launcher``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
-from virt_admit.model.kubevirt.launcher.guest_resources import Guest, autoattach, guest, has_tpm, interfaces
+from virt_admit.model.kubevirt.launcher.guest_resources import (
+    Guest,
+    autoattach,
+    guest,
+    has_tpm,
+    interfaces,
+)
 from virt_admit.model.kubevirt.launcher.launcher_settings import (
     EVEN_PARITY,
     AutomaticLimits,
@@ -44,7 +51,11 @@ _SIDECARS: Final = "hooks.kubevirt.io/hookSidecars"
 READS: Final[Reads] = {
     KUBEVIRT: (),
     NAD: (f"metadata.annotations.{_RESOURCE_NAME}",),
-    VMI: (f"metadata.annotations.{_SIDECARS}", f"metadata.annotations.{EVEN_PARITY}", "status.phase"),
+    VMI: (
+        f"metadata.annotations.{_SIDECARS}",
+        f"metadata.annotations.{EVEN_PARITY}",
+        "status.phase",
+    ),
 }
 """The fields that decide on the requests, besides the spec of the VMI."""
 
@@ -57,7 +68,9 @@ _OWN_STORAGE: Final = 50 * 10**6
 
 
 def unseen(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[str]:
-    """Yield what could not be read although it may change the requests: without it KubeVirt's defaults count."""
+    """Yield what could not be read although it may change the requests:
+    without it KubeVirt's defaults count.
+    """
     try:
         configuration.kubevirt_in_effect(cluster)
     except Unseen as error:
@@ -71,7 +84,9 @@ def unseen(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[str]:
 
 
 def pod(vmi: ExpandedVmi, cluster: Cluster) -> PodSize:
-    """Return the containers of the launcher pod, with the limits that KubeVirt adds because of quotas or the namespace."""
+    """Return the containers of the launcher pod, with the limits that KubeVirt adds because of
+    quotas or the namespace.
+    """
     given, automatic = settings(cluster), automatic_limits(vms.namespace_of(vmi.obj), cluster)
     size = guest(vmi, given)
     support = given.guaranteed if size.guaranteed else given.shared
@@ -83,7 +98,9 @@ def pod(vmi: ExpandedVmi, cluster: Cluster) -> PodSize:
         containers += [support.disk] * disks
         init += [support.disk_binary, support.disk] if disks else []
     containers += [support.virtiofs] * _filesystems(vmi)
-    containers += [support.hook] * (_hooks(vmi) + sum(1 for each in _plugins(vmi, given) if each["sidecarImage"].text))
+    containers += [support.hook] * (
+        _hooks(vmi) + sum(1 for each in _plugins(vmi, given) if each["sidecarImage"].text)
+    )
     console = [replace(support.console_log, is_sidecar=True)] if _logs_console(vmi, given) else []
     return PodSize(tuple(containers), (*console, *init))
 
@@ -111,7 +128,9 @@ _MOST_SIZES: Final = 256
 
 
 def _known_requests(cluster: Cluster) -> dict[bytes, Resources]:
-    """Return where requests are remembered, as long as nothing changes that ``pod`` reads of the cluster."""
+    """Return where requests are remembered, as long as nothing changes that ``pod`` reads of the
+    cluster.
+    """
     settings(cluster)
     automatic_limits("", cluster)
     cluster.known(NAD)
@@ -119,7 +138,9 @@ def _known_requests(cluster: Cluster) -> dict[bytes, Resources]:
 
 
 def sizing(vmi: ExpandedVmi) -> bytes:
-    """Return all that ``pod`` reads of a VMI: VMs of one template differ in names, addresses and volumes."""
+    """Return all that ``pod`` reads of a VMI: VMs of one template differ in names,
+    addresses and volumes.
+    """
     spec, domain, devices = vmi.spec.map, vmi.spec["domain"].map, vmi.devices.map
     annotations = vmi.template.at("metadata", "annotations").map
     read = (
@@ -134,7 +155,11 @@ def sizing(vmi: ExpandedVmi) -> bytes:
         [{**each, "macAddress": None} for each in _maps(devices, "interfaces")],
         [each["lun"] for each in _maps(devices, "disks") if "lun" in each],
         [
-            (each.get("name"), each.get("containerDisk") is None, each.get("downwardMetrics") is None)
+            (
+                each.get("name"),
+                each.get("containerDisk") is None,
+                each.get("downwardMetrics") is None,
+            )
             for each in _maps(spec, "volumes")
         ],
         [spec.get(key) for key in ("networks", "architecture", "livenessProbe", "readinessProbe")],
@@ -147,13 +172,20 @@ def _maps(parent: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-# --- the container of the guest ------------------------------------------------------------------------------------
+# --- the container of the guest -------------------------------------------------------------------
 
 
 def _compute(
-    vmi: ExpandedVmi, size: Guest, given: LauncherSettings, cluster: Cluster, automatic: AutomaticLimits
+    vmi: ExpandedVmi,
+    size: Guest,
+    given: LauncherSettings,
+    cluster: Cluster,
+    automatic: AutomaticLimits,
 ) -> Container:
-    """Return the container of the guest. What the VMI itself sets wins over what KubeVirt derives."""
+    """Return the container of the guest.
+
+    What the VMI itself sets wins over what KubeVirt derives.
+    """
     own_requests, own_limits = dict(size.requests), dict(size.limits)
     requests: dict[str, Number] = {}
     limits: dict[str, Number] = {}
@@ -170,7 +202,9 @@ def _compute(
         requests[CPU] = _share(cpus, given.cpu_ratio)
         if automatic.cpu and CPU not in size.limits:
             limits[CPU] = cpus
-    _add_overhead(vmi, size, _overhead(vmi, size, given), (own_requests, own_limits), (requests, limits))
+    _add_overhead(
+        vmi, size, _overhead(vmi, size, given), (own_requests, own_limits), (requests, limits)
+    )
     if automatic.memory is not None and MEMORY not in size.limits:
         limits[MEMORY] = int(float(math.ceil(own_requests[MEMORY])) * automatic.memory)
     for name, number in Counter(_devices(vmi, cluster)).items():
@@ -181,12 +215,16 @@ def _compute(
 def _request_memory(
     requests: dict[str, Number], limits: Mapping[str, Number], size: Guest, given: LauncherSettings
 ) -> None:
-    """Request the memory of a VMI without a request: its limit, else the guest's memory and its overcommit."""
+    """Request the memory of a VMI without a request: its limit,
+    else the guest's memory and its overcommit.
+    """
     if limits.get(MEMORY):
         requests[MEMORY] = limits[MEMORY]
     elif MEMORY not in requests and size.memory:
         overcommit = given.overcommit
-        requests[MEMORY] = size.memory if overcommit == 100 else math.ceil(size.memory) * 100 // overcommit
+        requests[MEMORY] = (
+            size.memory if overcommit == 100 else math.ceil(size.memory) * 100 // overcommit
+        )
 
 
 def _pin(requests: dict[str, Number], limits: dict[str, Number], size: Guest) -> None:
@@ -202,7 +240,10 @@ def _pin(requests: dict[str, Number], limits: dict[str, Number], size: Guest) ->
 
 @functools.lru_cache(maxsize=1024)
 def _share(cpus: int, ratio: int) -> Number:
-    """Return the CPU request of virtual CPUs. KubeVirt writes a float as text, and its last digit rounds up."""
+    """Return the CPU request of virtual CPUs.
+
+    KubeVirt writes a float as text, and its last digit rounds up.
+    """
     cores = cpus / ratio
     if cores >= 1:
         return Fraction(Decimal(repr(cores)))
@@ -213,13 +254,20 @@ _Pair = tuple[dict[str, Number], dict[str, Number]]
 """Requests and limits."""
 
 
-def _add_overhead(vmi: ExpandedVmi, size: Guest, overhead: Number, own: _Pair, derived: _Pair) -> None:
-    """Add KubeVirt's overhead to the memory. The guest's own part of it goes to huge pages if it has them."""
+def _add_overhead(
+    vmi: ExpandedVmi, size: Guest, overhead: Number, own: _Pair, derived: _Pair
+) -> None:
+    """Add KubeVirt's overhead to the memory.
+
+    The guest's own part of it goes to huge pages if it has them.
+    """
     requests, limits = own
     if size.page_size:
         requested, limited = requests.get(MEMORY, 0), limits.get(MEMORY, 0)
         pages = requested if size.memory is None else min(requested, size.memory)
-        derived[0][f"hugepages-{size.page_size}"] = derived[1][f"hugepages-{size.page_size}"] = pages
+        derived[0][f"hugepages-{size.page_size}"] = derived[1][f"hugepages-{size.page_size}"] = (
+            pages
+        )
         beyond = requested if size.memory is None else size.memory
         requests[MEMORY] = max(0, requested - beyond) + overhead
         if MEMORY in limits:
@@ -232,11 +280,13 @@ def _add_overhead(vmi: ExpandedVmi, size: Guest, overhead: Number, own: _Pair, d
         limits[MEMORY] += overhead
 
 
-# --- memory besides the guest's ------------------------------------------------------------------------------------
+# --- memory besides the guest's -------------------------------------------------------------------
 
 
 def _overhead(vmi: ExpandedVmi, size: Guest, given: LauncherSettings) -> Number:
-    """Return the memory that KubeVirt adds for its own processes, QEMU's, and the guest's devices."""
+    """Return the memory that KubeVirt adds for its own processes, QEMU's,
+    and the guest's devices.
+    """
     page_table = -(-size.requests.get(MEMORY, 0) // 1000) * 1000 // 512
     # Monitor, launcher, virtlogd, virtqemud, QEMU; then each CPU, and the I/O thread
     fixed = (25 + 100 + 25 + 40 + 30 + 8 * max(1, size.vcpus) + 8) * _MI
@@ -252,7 +302,10 @@ def _added(vmi: ExpandedVmi) -> object:
 
 def _of_devices(vmi: ExpandedVmi, size: Guest) -> int:
     total = 0
-    if autoattach(vmi, "autoattachGraphicsDevice", "preferredAutoattachGraphicsDevice") is not False:
+    if (
+        autoattach(vmi, "autoattachGraphicsDevice", "preferredAutoattachGraphicsDevice")
+        is not False
+    ):
         total += 32 * _MI
     if size.architecture == "arm64":
         total += 128 * _MI
@@ -260,7 +313,9 @@ def _of_devices(vmi: ExpandedVmi, size: Guest) -> int:
         total += _GI
     if any(volume.get("downwardMetrics") is not None for volume in vmi.spec["volumes"].maps):
         total += _MI
-    probes = sum(vmi.spec.at(probe, "exec").present for probe in ("livenessProbe", "readinessProbe"))
+    probes = sum(
+        vmi.spec.at(probe, "exec").present for probe in ("livenessProbe", "readinessProbe")
+    )
     if probes:
         total += (100 + 10 * probes) * _MI
     if _has_sev(vmi):
@@ -291,11 +346,17 @@ def _has_sev(vmi: ExpandedVmi) -> bool:
 
 
 def _plugins(vmi: ExpandedVmi, given: LauncherSettings) -> list[Field]:
-    bindings = [each["binding"] for each in vmi.devices["interfaces"].maps if isinstance(each.get("binding"), dict)]
-    return [given.plugins[name] for name in {Field(each).at("name").text for each in bindings} if name]
+    bindings = [
+        each["binding"]
+        for each in vmi.devices["interfaces"].maps
+        if isinstance(each.get("binding"), dict)
+    ]
+    return [
+        given.plugins[name] for name in {Field(each).at("name").text for each in bindings} if name
+    ]
 
 
-# --- devices -------------------------------------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 def _of_kubevirt(vmi: ExpandedVmi, given: LauncherSettings) -> Iterator[str]:
@@ -312,7 +373,9 @@ def _of_kubevirt(vmi: ExpandedVmi, given: LauncherSettings) -> Iterator[str]:
 
 
 def _devices(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[str]:
-    """Yield the resource of each network, GPU and host device; those of resource claims are no extended resources."""
+    """Yield the resource of each network, GPU and host device;
+    those of resource claims are no extended resources.
+    """
     for name in _attachments(vmi):
         resource = _network_resource(*name, cluster)
         if resource:
@@ -323,7 +386,11 @@ def _devices(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[str]:
                 yield device["deviceName"].value
     if _has_sev(vmi):
         yield f"{_DEVICES}sev"
-    if any(Field(disk["lun"])["reservation"].boolean for disk in vmi.devices["disks"].maps if "lun" in disk):
+    if any(
+        Field(disk["lun"])["reservation"].boolean
+        for disk in vmi.devices["disks"].maps
+        if "lun" in disk
+    ):
         yield f"{_DEVICES}pr-helper"
 
 
@@ -336,7 +403,9 @@ def _attachments(vmi: ExpandedVmi) -> Iterator[tuple[str, str]]:
 
 
 def _network_resource(namespace: str, name: str, cluster: Cluster) -> str:
-    """Return the resource of a network: of SR-IOV devices, for example; none where it cannot be read."""
+    """Return the resource of a network: of SR-IOV devices, for example;
+    none where it cannot be read.
+    """
     try:
         found = cluster.get(NAD, namespace, name)
     except Unseen:
@@ -344,18 +413,24 @@ def _network_resource(namespace: str, name: str, cluster: Cluster) -> str:
     return found.annotations.get(_RESOURCE_NAME, "") if found is not None else ""
 
 
-# --- the other containers ------------------------------------------------------------------------------------------
+# --- the other containers -------------------------------------------------------------------------
 
 
 def _container_disks(vmi: ExpandedVmi) -> int:
     volumes = vmi.spec["volumes"].maps
-    disks = sum(1 for each in volumes if each.get("containerDisk") is not None and each.get("name") != _BOOT_KERNEL)
+    disks = sum(
+        1
+        for each in volumes
+        if each.get("containerDisk") is not None and each.get("name") != _BOOT_KERNEL
+    )
     return disks + vmi.spec.at("domain", "firmware", "kernelBoot", "container").present
 
 
 def _filesystems(vmi: ExpandedVmi) -> int:
     names = {each["name"].text for each in vmi.devices["filesystems"].items()}
-    return sum(1 for each in vmi.spec["volumes"].items() if each["name"].text in names) if names else 0
+    return (
+        sum(1 for each in vmi.spec["volumes"].items() if each["name"].text in names) if names else 0
+    )
 
 
 def _hooks(vmi: ExpandedVmi) -> int:

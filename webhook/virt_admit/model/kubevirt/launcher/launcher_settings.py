@@ -1,7 +1,8 @@
 """What the KubeVirt resource says about the size of launcher pods, read once for a cluster.
 
-A KubeVirt that cannot be read counts as one without settings; ``launcher_resources.unseen`` says so. Sources:
-kubevirt/kubevirt: pkg/virt-config/configuration.go#defaultClusterConfig, virt-config.go.
+A KubeVirt that cannot be read counts as one without settings; ``launcher_resources.unseen`` says
+so. Sources: kubevirt/kubevirt: pkg/virt-config/configuration.go#defaultClusterConfig,
+virt-config.go.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Number = int | Fraction
 """An exact amount: cores of ``cpu``, units of all others."""
 
 EVEN_PARITY: Final = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity"
-"""Annotation of KubeVirt and of a VMI: an isolated emulator thread gets a second CPU where the sum would be odd."""
+"""Annotation of KubeVirt and of a VMI: an isolated emulator thread gets a second CPU where the sum
+would be odd.
+"""
 _MEMORY_RATIO: Final = "alpha.kubevirt.io/auto-memory-limits-ratio"
 _USUAL_CPU_REQUEST: Final = Fraction(1, 10)
 
@@ -99,9 +102,13 @@ def settings(cluster: Cluster) -> LauncherSettings:
     kubevirt = known_or_none(configuration.kubevirt_in_effect, cluster) or Object({})
     found = kubevirt.at("spec", "configuration")
     developer = found["developerConfiguration"]
-    request = exact(found["cpuRequest"].value) if found["cpuRequest"].present else _USUAL_CPU_REQUEST
+    request = (
+        exact(found["cpuRequest"].value) if found["cpuRequest"].present else _USUAL_CPU_REQUEST
+    )
     hypervisor = (
-        found.at("hypervisors", 0, "name").text if gate_is_known_on(cluster, Gate.CONFIGURABLE_HYPERVISOR) else ""
+        found.at("hypervisors", 0, "name").text
+        if gate_is_known_on(cluster, Gate.CONFIGURABLE_HYPERVISOR)
+        else ""
     )
     return LauncherSettings(
         overcommit=_positive(developer["memoryOvercommit"], 100),
@@ -113,12 +120,16 @@ def settings(cluster: Cluster) -> LauncherSettings:
         default_interface=found.at("network", "defaultNetworkInterface").text or "bridge",
         device="devices.kubevirt.io/" + ("mshv" if hypervisor == "hyperv-direct" else "kvm"),
         image_volumes=gate_is_known_on(cluster, Gate.IMAGE_VOLUME),
-        even_parity=EVEN_PARITY in kubevirt.annotations and gate_is_known_on(cluster, Gate.ALIGN_CPUS),
+        even_parity=EVEN_PARITY in kubevirt.annotations
+        and gate_is_known_on(cluster, Gate.ALIGN_CPUS),
         logs_console=not found.at("virtualMachineOptions", "disableSerialConsoleLog").present,
         plugins=found.at("network", "binding"),
         cpu_limited=_selector(found["autoCPULimitNamespaceLabelSelector"]),
         attachment=_container(
-            found["supportContainerResources"], "hotplug-disk", _attachment_requests(cluster), (_milli(100), 80 * _M)
+            found["supportContainerResources"],
+            "hotplug-disk",
+            _attachment_requests(cluster),
+            (_milli(100), 80 * _M),
         ),
         shared=_support(found["supportContainerResources"], guaranteed=False),
         guaranteed=_support(found["supportContainerResources"], guaranteed=True),
@@ -128,7 +139,9 @@ def settings(cluster: Cluster) -> LauncherSettings:
 def _attachment_requests(cluster: Cluster) -> _Usual:
     """Return what the pod that attaches volumes requests: in 1.0 and 1.1 as much as its limits.
 
-    Source: kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugContainerRequests of each release.
+    Source:
+    kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugContainerRequests of
+    each release.
     """
     release = versions.kubevirt_version(cluster)
     if release is not None and release[:2] in ((1, 0), (1, 1)):
@@ -156,7 +169,7 @@ def _selector(field: Field) -> Selector | None:
     return None if found.errors else found
 
 
-# --- the other containers ------------------------------------------------------------------------------------------
+# --- the other containers -------------------------------------------------------------------------
 
 _M: Final = 10**6
 _Usual = tuple[Number | None, Number | None]
@@ -174,7 +187,9 @@ def _support(given: Field, *, guaranteed: bool) -> Support:
     none = (None, None)
     return Support(
         disk=container("container-disk", (_milli(1), _M), (_milli(10), 40 * _M), storage=50 * _M),
-        disk_binary=container("container-disk", (_milli(10), _M), (_milli(10 if guaranteed else 100), 40 * _M)),
+        disk_binary=container(
+            "container-disk", (_milli(10), _M), (_milli(10 if guaranteed else 100), 40 * _M)
+        ),
         virtiofs=container("virtiofs", (_milli(10), _M), (_milli(100), 80 * _M)),
         hook=container("sidecar", none, (_milli(200), 64 * _M) if guaranteed else none),
         console_log=container("guest-console-log", (_milli(5), 35 * _M), (_milli(15), 60 * _M)),
@@ -182,7 +197,9 @@ def _support(given: Field, *, guaranteed: bool) -> Support:
 
 
 def _container(given: Field, kind: str, requests: _Usual, limits: _Usual) -> Container:
-    return Container.of(_amounts(given, kind, "requests", requests), _amounts(given, kind, "limits", limits), kind)
+    return Container.of(
+        _amounts(given, kind, "requests", requests), _amounts(given, kind, "limits", limits), kind
+    )
 
 
 def _milli(number: int) -> Number:
@@ -190,17 +207,23 @@ def _milli(number: int) -> Number:
 
 
 def _amounts(given: Field, kind: str, side: str, usual: _Usual) -> dict[str, Number]:
-    """Return what ``supportContainerResources`` sets for a kind of container, else the usual amounts; 0 counts as unset."""
+    """Return what ``supportContainerResources`` sets for a kind of container, else the usual
+    amounts; 0 counts as unset.
+    """
     found: dict[str, Number] = {}
     for name, default in zip((CPU, MEMORY), usual, strict=True):
-        own = (exact(item.at("resources", side, name).value) for item in given.items() if item["type"].text == kind)
+        own = (
+            exact(item.at("resources", side, name).value)
+            for item in given.items()
+            if item["type"].text == kind
+        )
         value = next((amount for amount in own if amount), default)
         if value is not None:
             found[name] = value
     return found
 
 
-# --- namespaces ----------------------------------------------------------------------------------------------------
+# --- namespaces -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +236,9 @@ class AutomaticLimits:
 
 
 def automatic_limits(namespace: str, cluster: Cluster) -> AutomaticLimits:
-    """Return the limits of a namespace, for VMs without their own, as far as quotas and namespaces are known."""
+    """Return the limits of a namespace, for VMs without their own,
+    as far as quotas and namespaces are known.
+    """
     return cluster.cached(_automatic_limits).get(namespace, _NO_LIMITS)
 
 

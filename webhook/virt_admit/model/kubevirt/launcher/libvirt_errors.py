@@ -13,7 +13,9 @@ _MARKS: Final = re.compile(r'(?<!\\)\\{1,32}(["\'])')
 _BREAKS: Final = re.compile(r"(?<!\\)\\{1,32}[nrt]")
 """An error that is quoted six times has 31 or 32 marks, and the search of a longer row would take
 quadratic time."""
-_WRAPPED: Final = re.compile(r""""?(?:LibvirtError|virError)\(Code=\d+, Domain=\d+, Message='(.*)'\)"?""", re.DOTALL)
+_WRAPPED: Final = re.compile(
+    r""""?(?:LibvirtError|virError)\(Code=\d+, Domain=\d+, Message='(.*)'\)"?""", re.DOTALL
+)
 _OPTION: Final = re.compile(r" -(?:blockdev|chardev|device|netdev|object) \{[^{}]*\}(?=:)")
 """A device as QEMU was told: its error follows."""
 

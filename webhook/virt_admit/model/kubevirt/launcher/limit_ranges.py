@@ -1,8 +1,9 @@
 """LimitRanges: the defaults that they write into a new launcher pod, and what they refuse.
 
-A launcher pod that runs was accepted when it was made. A LimitRange that is newer can refuse the second pod which a
-migration needs. Sources: k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go#PodMutateLimitFunc,
-#PodValidateLimitFunc; pkg/apis/core/v1/defaults.go#SetDefaults_LimitRangeItem.
+A launcher pod that runs was accepted when it was made. A LimitRange that is newer can refuse the
+second pod which a migration needs. Sources: k8s.io/kubernetes
+plugin/pkg/admission/limitranger/admission.go#PodMutateLimitFunc, #PodValidateLimitFunc;
+pkg/apis/core/v1/defaults.go#SetDefaults_LimitRangeItem.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ READS: Final[Reads] = {LIMIT_RANGE: ("spec",)}
 
 
 def of_namespace(cluster: Cluster, namespace: str) -> list[Object]:
-    """Return the LimitRanges of a namespace as far as they are known, by name: the first to set a default wins."""
+    """Return the LimitRanges of a namespace as far as they are known, by name:
+    the first to set a default wins.
+    """
     return sorted(cluster.known(LIMIT_RANGE, namespace), key=lambda found: found.name)
 
 
@@ -35,7 +38,9 @@ def default_limit(found: Object, resource: str) -> str:
 
 
 def defaulted(size: PodSize, ranges: Iterable[Object]) -> PodSize:
-    """Return a new pod with the requests and limits that LimitRanges add where a container has none."""
+    """Return a new pod with the requests and limits that LimitRanges add where a container has
+    none.
+    """
     for found in () if size.summed else ranges:
         requests: dict[str, int] = {}
         limits: dict[str, int] = {}
@@ -48,7 +53,11 @@ def defaulted(size: PodSize, ranges: Iterable[Object]) -> PodSize:
 
 
 def _fill(container: Container, requests: Resources, limits: Resources) -> Container:
-    return replace(container, requests={**requests, **container.requests}, limits={**limits, **container.limits})
+    return replace(
+        container,
+        requests={**requests, **container.requests},
+        limits={**limits, **container.limits},
+    )
 
 
 def refusal(size: PodSize, ranges: Iterable[Object]) -> str:
@@ -58,7 +67,10 @@ def refusal(size: PodSize, ranges: Iterable[Object]) -> str:
     """
     ranges = list(ranges)
     containers = () if size.summed else size.every
-    refusals = (_contradiction(containers, ranges), *(_violation(size, containers, found) for found in ranges))
+    refusals = (
+        _contradiction(containers, ranges),
+        *(_violation(size, containers, found) for found in ranges),
+    )
     return next(filter(None, refusals), "")
 
 
@@ -69,7 +81,10 @@ def _contradiction(containers: Iterable[Container], ranges: Iterable[Object]) ->
             asked = each.requests.get(resource, 0)
             if limit < asked:
                 names = ", ".join(found.name for found in ranges)
-                values = f"the default limit {show(resource, limit)} is below the request {show(resource, asked)}"
+                values = (
+                    f"the default limit {show(resource, limit)} is below the request "
+                    f"{show(resource, asked)}"
+                )
                 return f"LimitRange {names}: {_of(each)}: {resource}: {values}"
     return ""
 
@@ -100,13 +115,19 @@ def _faults(item: Field, requests: Resources, limits: Resources) -> Iterator[str
             yield f"{resource}: no request, the minimum is {show(resource, least)}"
         for word, given in (("request", requests), ("limit", limits)):
             if resource in given and given[resource] < least:
-                yield f"{resource}: {word} {show(resource, given[resource])}, the minimum is {show(resource, least)}"
+                yield (
+                    f"{resource}: {word} {show(resource, given[resource])}, the minimum is "
+                    f"{show(resource, least)}"
+                )
     for resource, most in amounts(item["max"].map).items():
         if resource not in limits:
             yield f"{resource}: no limit, the maximum is {show(resource, most)}"
         for word, given in (("limit", limits), ("request", requests)):
             if resource in given and given[resource] > most:
-                yield f"{resource}: {word} {show(resource, given[resource])}, the maximum is {show(resource, most)}"
+                yield (
+                    f"{resource}: {word} {show(resource, given[resource])}, the maximum is "
+                    f"{show(resource, most)}"
+                )
     for resource, ratio in item["maxLimitRequestRatio"].map.items():
         thousandths = amount(CPU, ratio)  # a ratio is a quantity: read it as exactly as CPU
         if not requests.get(resource) or not limits.get(resource):

@@ -26,24 +26,32 @@ def labels(
     *,
     host_model: bool,
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the labels that a target must have because of the node that the VMI runs on: key, value, words.
+    """Yield the labels that a target must have because of the node that the VMI runs on: key,
+    value, words.
 
-    ``source``: the labels of that node. ``selected``: the node selector of the source pod. Where it already names
-    CPU features or a model for migration, the VMI has migrated before, and these labels bind again, not the node's.
-    ``fresh``: the node selector of a fresh pod; a vendor that it names is the target's vendor.
+    ``source``: the labels of that node. ``selected``: the node selector of the source pod. Where it
+    already names CPU features or a model for migration, the VMI has migrated before, and these
+    labels bind again, not the node's. ``fresh``: the node selector of a fresh pod; a vendor that it
+    names is the target's vendor.
     """
     if host_model:
-        kept = {key: value for key, value in selected.items() if CPU_FEATURE in key or TARGET in key}
+        kept = {
+            key: value for key, value in selected.items() if CPU_FEATURE in key or TARGET in key
+        }
         for key, value in (kept or _of_host_model(source)).items():
             yield key, value, _words(key)
-    if has_release(cluster, _SAME_VENDOR_SINCE) and not any(key.startswith(CPU_VENDOR) for key in fresh):
+    if has_release(cluster, _SAME_VENDOR_SINCE) and not any(
+        key.startswith(CPU_VENDOR) for key in fresh
+    ):
         vendor = next((key for key in sorted(source) if key.startswith(CPU_VENDOR)), "")
         if vendor:
             yield vendor, "true", f"processor vendor {vendor.removeprefix(CPU_VENDOR)}"
 
 
 def _of_host_model(source: Mapping[str, object]) -> dict[str, str]:
-    """Return what the host model of a node demands of another; nothing where the node does not say its model."""
+    """Return what the host model of a node demands of another;
+    nothing where the node does not say its model.
+    """
     models = {key: value for key, value in source.items() if key.startswith(cpu_models.HOST)}
     if not models:
         return {}

@@ -1,9 +1,12 @@
 """What ends the refusal of a pod or a VMI by the API server, from the words of the refusal.
 
-A quota is told by its amounts elsewhere. Sources: kubernetes/kubernetes:plugin/pkg/admission/priority/admission.go,
+A quota is told by its amounts elsewhere. Sources:
+kubernetes/kubernetes:plugin/pkg/admission/priority/admission.go,
 :plugin/pkg/admission/runtimeclass/admission.go, :plugin/pkg/admission/serviceaccount/admission.go,
-:plugin/pkg/admission/limitranger/admission.go, :staging/src/k8s.io/pod-security-admission/admission/admission.go,
-:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go, :plugin/namespace/lifecycle/admission.go;
+:plugin/pkg/admission/limitranger/admission.go,
+:staging/src/k8s.io/pod-security-admission/admission/admission.go,
+:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go,
+:plugin/namespace/lifecycle/admission.go;
 kubernetes/kubernetes:pkg/apis/core/validation/validation.go#validateContainerResourceRequirements;
 kubevirt/kubevirt:pkg/virt-api/webhooks/mutating-webhook/mutators/namespace-limits.go,
 :pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go;
@@ -20,7 +23,15 @@ from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import forbidden_pods
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    HCO,
+    KUBEVIRT,
+    LIMIT_RANGE,
+    NAMESPACE,
+    RESOURCE_QUOTA,
+    VM,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import limit_ranges
@@ -74,7 +85,10 @@ def _priority_class(refused: _Refused) -> str:
     known = sorted(each.name for each in refused.cluster.known(_PRIORITY_CLASS))
     others = [each for each in known if not each.startswith(_RESERVED)]
     instead = f" to one that exists ({names(others)})" if others else ""
-    words = f"create PriorityClass {name}, or correct priorityClassName of the VM{instead} and stop and start it"
+    words = (
+        f"create PriorityClass {name}, or correct priorityClassName of the VM{instead} and stop "
+        "and start it"
+    )
     return typed(words, refused.edit)
 
 
@@ -89,7 +103,9 @@ def _runtime_class(refused: _Refused) -> str:
 
 
 def _account(refused: _Refused) -> str:
-    create = shell("kubectl", "create", "serviceaccount", argument(refused.found[1]), "-n", refused.namespace)
+    create = shell(
+        "kubectl", "create", "serviceaccount", argument(refused.found[1]), "-n", refused.namespace
+    )
     return typed("create the service account, which a volume of the VM names", create)
 
 
@@ -98,7 +114,10 @@ def _pod_security(refused: _Refused) -> str:
 
 
 def _security_context(_: _Refused) -> str:
-    words = "let the service account kubevirt-controller use SecurityContextConstraints kubevirt-controller again"
+    words = (
+        "let the service account kubevirt-controller use SecurityContextConstraints "
+        "kubevirt-controller again"
+    )
     return typed(words, "kubectl describe securitycontextconstraints kubevirt-controller")
 
 
@@ -132,10 +151,13 @@ def _default_limit(refused: _Refused) -> str:
 
 
 def _quota(refused: _Refused) -> str:
-    # "limits.cpu for: compute,sidecar; limits.memory for: compute", and "limits.cpu,limits.memory" of older releases
+    # "limits.cpu for: compute,sidecar; limits.memory for: compute", and "limits.cpu,limits.memory"
+    # of older releases
     listed = (each.partition(" for: ")[0].split(",") for each in refused.found[2].split("; "))
     missing = names(dict.fromkeys(name.strip() for part in listed for name in part if name.strip()))
-    words = f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
+    words = (
+        f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
+    )
     if "limits." not in missing:
         return typed(words, refused.edit)
     own = _instancetype(refused)
@@ -143,7 +165,11 @@ def _quota(refused: _Refused) -> str:
     ways += [words] if not own else []
     gate = _automatic_limits(refused.cluster)
     if gate is not None:
-        ways.insert(0, f"{gate[0]}, so that KubeVirt sets {missing} as ResourceQuota {refused.found[1]} demands")
+        ways.insert(
+            0,
+            f"{gate[0]}, so that KubeVirt sets {missing} as ResourceQuota {refused.found[1]} "
+            "demands",
+        )
     shown = kubectl("describe", RESOURCE_QUOTA, refused.found[1], refused.namespace)
     command = gate[1] if gate is not None else shown if own else refused.edit
     why = f" (its own resources cannot have limits, as it uses instance type {own})" if own else ""
@@ -157,7 +183,9 @@ def _instancetype(refused: _Refused) -> str:
     Source: kubevirt/kubevirt:pkg/instancetype/apply (conflicts of the VMI spec).
     """
     obj = refused.obj
-    notes = (obj.annotations.get(f"kubevirt.io/{scope}instancetype-name") for scope in ("", "cluster-"))
+    notes = (
+        obj.annotations.get(f"kubevirt.io/{scope}instancetype-name") for scope in ("", "cluster-")
+    )
     return obj.at("spec", "instancetype", "name").text or next(filter(None, notes), "")
 
 
@@ -197,12 +225,17 @@ def _webhook(refused: _Refused) -> str:
     if name.endswith(".kubevirt.io"):
         return typed("correct in the VM what KubeVirt rejects", refused.edit)
     listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
-    return typed(f"let webhook {name} accept it in {refused.namespace}, or change in the VM what it rejects", listed)
+    return typed(
+        f"let webhook {name} accept it in {refused.namespace}, or change in the VM what it rejects",
+        listed,
+    )
 
 
 def _policy(refused: _Refused) -> str:
     shown = shell("kubectl", "describe", "validatingadmissionpolicy", argument(refused.found[1]))
-    return typed(f"change ValidatingAdmissionPolicy {refused.found[1]}, or in the VM what it rejects", shown)
+    return typed(
+        f"change ValidatingAdmissionPolicy {refused.found[1]}, or in the VM what it rejects", shown
+    )
 
 
 _NAME: Final = r"([\w.-]{1,253})"

@@ -1,7 +1,9 @@
-"""Pods as the webhook keeps them: what placement and the etcd rule read of a pod, in a few hundred bytes.
+"""Pods as the webhook keeps them: what placement and the etcd rule read of a pod,
+in a few hundred bytes.
 
-A cluster has tens of thousands of pods, and their containers and statuses are most of their text. Requests and limits
-are therefore summed up while a pod is stored. The result is again a pod with the same requests, labels and claims.
+A cluster has tens of thousands of pods, and their containers and statuses are most of their text.
+Requests and limits are therefore summed up while a pod is stored. The result is again a pod with
+the same requests, labels and claims.
 """
 
 from __future__ import annotations
@@ -19,21 +21,26 @@ from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import CPU, Resources, pod_requests
 
 _LIMITED: Final = (CPU, "memory", "ephemeral-storage")
-"""Resources of which a quota can limit the limits (k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go)."""
+"""Resources of which a quota can limit the limits (k8s.io/kubernetes
+pkg/quota/v1/evaluator/core/pods.go).
+"""
 
 
 def summarize(pod: dict[str, Any]) -> dict[str, Any] | None:
     """Return a pod with what placement reads; None for a finished pod, which holds nothing.
 
-    Affinity that is only preferred, node affinity, topology spread and the usual tolerations of a pod that runs already
-    restrict no other pod. Its node selector counts where it tells which CPU a migrating VM needs.
+    Affinity that is only preferred, node affinity, topology spread and the usual tolerations of a
+    pod that runs already restrict no other pod. Its node selector counts where it tells which CPU a
+    migrating VM needs.
     """
     whole = Field(pod)
     if whole.at("status", "phase").text in FINISHED:
         return None
     labels = whole.at("metadata", "labels").texts
     parts = {
-        "metadata": _filled({**whole["metadata"].map, "ownerReferences": list(_owners(whole["metadata"], labels))}),
+        "metadata": _filled(
+            {**whole["metadata"].map, "ownerReferences": list(_owners(whole["metadata"], labels))}
+        ),
         "spec": _filled(dict(_spec(whole["spec"], whole["status"]))),
         "status": _filled(dict(_status(whole["status"], labels))),
     }
@@ -47,7 +54,9 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _owners(metadata: Field, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield the VMI that owns a launcher pod, unless a label has its name already."""
     for owner in metadata["ownerReferences"].items():
-        if owner["kind"].text == "VirtualMachineInstance" and owner["name"].text != labels.get(NAME):
+        if owner["kind"].text == "VirtualMachineInstance" and owner["name"].text != labels.get(
+            NAME
+        ):
             yield {key: owner[key].value for key in ("kind", "name")}
 
 
@@ -58,15 +67,25 @@ def _spec(spec: Field, status: Field) -> Iterator[tuple[str, Any]]:
     resources = _filled(
         {
             "requests": _quantities(pod_requests(spec, status)),
-            "limits": _quantities({key: value for key, value in pod_size.read(spec).limits.items() if key in _LIMITED}),
+            "limits": _quantities(
+                {key: value for key, value in pod_size.read(spec).limits.items() if key in _LIMITED}
+            ),
         }
     )
     yield "containers", [{"resources": resources}] if resources else None
     yield (
         "affinity",
-        _filled({kind: _required(spec.at("affinity", kind)) for kind in ("podAffinity", "podAntiAffinity")}),
+        _filled(
+            {
+                kind: _required(spec.at("affinity", kind))
+                for kind in ("podAffinity", "podAntiAffinity")
+            }
+        ),
     )
-    yield "nodeSelector", {k: v for k, v in spec["nodeSelector"].texts.items() if CPU_FEATURE in k or TARGET in k}
+    yield (
+        "nodeSelector",
+        {k: v for k, v in spec["nodeSelector"].texts.items() if CPU_FEATURE in k or TARGET in k},
+    )
     yield "tolerations", [item.value for item in spec["tolerations"].items() if not _is_usual(item)]
     yield "volumes", [volume.value for volume in spec["volumes"].items() if volume.value]
 
@@ -80,7 +99,9 @@ def _required(affinity: Field) -> dict[str, Any]:
 
 
 def _is_usual(toleration: Field) -> bool:
-    """Return whether the API server, KubeVirt or the DaemonSet controller adds the toleration to pods."""
+    """Return whether the API server, KubeVirt or the DaemonSet controller adds the toleration to
+    pods.
+    """
     return (toleration["key"].text or "").startswith("node.kubernetes.io/")
 
 
@@ -88,23 +109,32 @@ def _status(status: Field, labels: Mapping[str, str]) -> Iterator[tuple[str, Any
     phase = status["phase"].value
     yield "phase", None if phase == "Running" else phase
     if labels.get("kubevirt.io") != "virt-launcher":
-        yield "conditions", [item.value for item in status["conditions"].items() if item["type"].text == "Ready"]
+        yield (
+            "conditions",
+            [item.value for item in status["conditions"].items() if item["type"].text == "Ready"],
+        )
 
 
 _USUAL: Final = (
-    b'"priority":2000001000,"preemptionPolicy":"Never","phase":"Pending","effect":"NoExecute","operator":"Exists","key":"tolerations":[{"conditions":[{"type":"Ready",'
-    b'"status":"True"}]}"podAffinity":{"volumes":[{"ephemeral":{},"name":"limits":{"cpu":"100m","memory":'
-    b'"ownerReferences":[{"kind":"VirtualMachineInstance","name":"k8s-app":"app.kubernetes.io/instance":"'
-    b'"app.kubernetes.io/name":"app.kubernetes.io/component":"pod-template-hash":"controller-revision-hash":"'
-    b'"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"labelSelector":{"matchExpressions"'
-    b':[{"key":"kubevirt.io/created-by","operator":"In","values":["matchLabels":{"topologyKey":"kubernetes.io/hostname"}]}}'
-    b'{"spec":{"nodeName":"worker-0.example.com","containers":[{"resources":{"requests":{"devices.kubevirt.io/kvm":1,'
-    b'"devices.kubevirt.io/tun":1,"devices.kubevirt.io/vhost-net":1,"cpu":"100m","memory":2147483648,"ephemeral-storage":'
-    b'50000000}}}],"nodeSelector":{"cpu-feature.node.kubevirt.io/":"true","cpu-model-migration.node.kubevirt.io/":"true"},'
-    b'"volumes":[{"persistentVolumeClaim":{"claimName":""}}]},"metadata":{"labels":{"kubevirt.io":"virt-launcher",'
-    b'"kubevirt.io/created-by":"","kubevirt.io/nodeName":"vm.kubevirt.io/name":"","vmi.kubevirt.io/id":"","app":""}}}'
+    b'"priority":2000001000,"preemptionPolicy":"Never","phase":"Pending","effect":"NoExecute",'
+    b'"operator":"Exists","key":"tolerations":[{"conditions":[{"type":"Ready",'
+    b'"status":"True"}]}"podAffinity":{"volumes":[{"ephemeral":{},"name":"limits":{"cpu":"100m",'
+    b'"memory":"ownerReferences":[{"kind":"VirtualMachineInstance",'
+    b'"name":"k8s-app":"app.kubernetes.io/instance":""app.kubernetes.io/name":"app.kubernetes.io/'
+    b'component":"pod-template-hash":"controller-revision-hash":""affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"labelSelector":{"matchExpressions":[{"key":"kubevirt.io/'
+    b'created-by","operator":"In","values":["matchLabels":{"topologyKey":"kubernetes.io/'
+    b'hostname"}]}}{"spec":{"nodeName":"worker-0.example.com",'
+    b'"containers":[{"resources":{"requests":{"devices.kubevirt.io/kvm":1,"devices.kubevirt.io/'
+    b'tun":1,"devices.kubevirt.io/vhost-net":1,"cpu":"100m","memory":2147483648,'
+    b'"ephemeral-storage":50000000}}}],"nodeSelector":{"cpu-feature.node.kubevirt.io/":"true",'
+    b'"cpu-model-migration.node.kubevirt.io/":"true"},'
+    b'"volumes":[{"persistentVolumeClaim":{"claimName":""}}]},'
+    b'"metadata":{"labels":{"kubevirt.io":"virt-launcher","kubevirt.io/created-by":"","kubevirt.io/'
+    b'nodeName":"vm.kubevirt.io/name":"","vmi.kubevirt.io/id":"","app":""}}}'
 )
-"""Text that most kept pods share: a preset dictionary of zlib. The most frequent is last, where references are short."""
+"""Text that most kept pods share: a preset dictionary of zlib. The most frequent is last, where
+references are short.
+"""
 
 _WINDOW: Final = -12
 """Raw deflate with 4 KiB: the dictionary and one pod."""

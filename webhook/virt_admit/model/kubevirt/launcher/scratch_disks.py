@@ -1,8 +1,9 @@
 """Disks of a VM that grow on the disk of its node, and the limit of its launcher pod for that.
 
-KubeVirt keeps empty disks, and what the guest writes to container disks and ephemeral disks, in volumes ``emptyDir`` of the
-launcher pod. It requests 50M of ``ephemeral-storage`` and sets no limit of its own. A LimitRange sets one for each container
-without. Sources: kubevirt/kubevirt:pkg/emptydisk/emptydisk.go, :pkg/ephemeral-disk/ephemeral-disk.go,
+KubeVirt keeps empty disks, and what the guest writes to container disks and ephemeral disks, in
+volumes ``emptyDir`` of the launcher pod. It requests 50M of ``ephemeral-storage`` and sets no limit
+of its own. A LimitRange sets one for each container without. Sources:
+kubevirt/kubevirt:pkg/emptydisk/emptydisk.go, :pkg/ephemeral-disk/ephemeral-disk.go,
 :pkg/virt-controller/services/renderresources.go#WithEphemeralStorageRequest.
 """
 
@@ -48,17 +49,23 @@ class StorageLimit(NamedTuple):
 
 
 def growing(spec: Field) -> Iterator[ScratchDisk]:
-    """Yield the disks of a VMI spec that grow on the disk of its node, empty disks first: only their size is known."""
+    """Yield the disks of a VMI spec that grow on the disk of its node, empty disks first: only
+    their size is known.
+    """
     volumes = list(spec["volumes"].items())
     for volume in volumes:
         capacity = volume.at("emptyDisk", "capacity")
         if volume["emptyDisk"].is_map:
             size = amount(STORAGE, capacity.value)
-            yield ScratchDisk(volume, f"emptyDisk {volume['name'].text or ''} ({show(STORAGE, size)})", size)
+            yield ScratchDisk(
+                volume, f"emptyDisk {volume['name'].text or ''} ({show(STORAGE, size)})", size
+            )
     for volume in volumes:
         for kind in _KINDS:
             if volume[kind].is_map:
-                yield ScratchDisk(volume, f"what the guest writes to {kind} {volume['name'].text or ''}", 0)
+                yield ScratchDisk(
+                    volume, f"what the guest writes to {kind} {volume['name'].text or ''}", 0
+                )
 
 
 def total(disks: Iterable[ScratchDisk]) -> int:
@@ -78,5 +85,7 @@ def limit(vmi: ExpandedVmi, cluster: Cluster) -> StorageLimit | None:
         return None
     if own.limits.get(STORAGE) == size:
         return StorageLimit(size, "")
-    sets = (found.name for found in ranges if limit_ranges.defaulted(own, [found]).limits.get(STORAGE))
+    sets = (
+        found.name for found in ranges if limit_ranges.defaulted(own, [found]).limits.get(STORAGE)
+    )
     return StorageLimit(size, next(sets, ""))

@@ -1,7 +1,9 @@
-"""The ledger of a cluster: what its nodes hold, and which of it starts again after the loss of a node.
+"""The ledger of a cluster: what its nodes hold,
+and which of it starts again after the loss of a node.
 
-It is kept by events of Nodes, Pods, VMIs and VMs in any order, or made from a cluster at once. Both give equal ledgers.
-The pods of a migrating VMI count once, on its node: a migration changes nothing.
+It is kept by events of Nodes, Pods, VMIs and VMs in any order, or made from a cluster at once. Both
+give equal ledgers. The pods of a migrating VMI count once, on its node: a migration changes
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.scheduler.ledger import Ledger, LedgerNode, Role, Shape, as_requests, ledger_node
+from virt_admit.model.scheduler.ledger import (
+    Ledger,
+    LedgerNode,
+    Role,
+    Shape,
+    as_requests,
+    ledger_node,
+)
 from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import amounts, pod_requests
 from virt_admit.model.scheduler.snapshot import read_node
@@ -28,11 +37,22 @@ KINDS: Final = (NODE, POD, VMI, VM)
 """The kinds whose objects make the ledger."""
 
 READS: Final[Reads] = {
-    NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
+    NODE: (
+        "metadata.labels",
+        "spec.unschedulable",
+        "spec.taints",
+        "status.allocatable",
+        *CONDITIONS,
+    ),
     POD: (
         *("metadata.labels", "metadata.ownerReferences"),
         *("spec.containers.name", "spec.containers.resources", "spec.initContainers.name"),
-        *("spec.initContainers.resources", "spec.initContainers.restartPolicy", "spec.nodeName", "spec.overhead"),
+        *(
+            "spec.initContainers.resources",
+            "spec.initContainers.restartPolicy",
+            "spec.nodeName",
+            "spec.overhead",
+        ),
         *("spec.priority", "spec.resources.requests", "spec.tolerations"),
         *(
             f"status.{kind}.{field}"
@@ -45,7 +65,9 @@ READS: Final[Reads] = {
     VM: ("spec.running", "spec.runStrategy"),
 }
 _USUAL: Final = "node.kubernetes.io/"
-"""Prefix of the taints that the API server, KubeVirt and the DaemonSet controller let pods tolerate."""
+"""Prefix of the taints that the API server,
+KubeVirt and the DaemonSet controller let pods tolerate.
+"""
 _STAYING_OWNERS: Final = ("DaemonSet", "Node")
 """Controllers whose pods are bound to their node."""
 
@@ -86,7 +108,9 @@ class PodFacts(NamedTuple):
 
 
 Facts = LedgerNode | PodFacts | LedgerVmi | bool | None
-"""What the ledger keeps of an object: of a VM whether it starts again after the loss of its node. None: it counts as gone."""
+"""What the ledger keeps of an object: of a VM whether it starts again after the loss of its node.
+None: it counts as gone.
+"""
 
 _ByName = dict[str, dict[str, Any]]
 """By namespace, then by name."""
@@ -100,7 +124,9 @@ class VmLedger:
         self._pods: _ByName = {}
         """Of ordinary pods the ``LedgerPod``, of launcher pods the name of the VMI."""
         self._launchers: _ByName = {}
-        """By VMI: name and ``LedgerPod`` of its pod, or several such pairs, as while it migrates."""
+        """By VMI: name and ``LedgerPod`` of its pod, or several such pairs,
+        as while it migrates.
+        """
         self._vmis: _ByName = {}
         self._returning: _ByName = {}
         """The VMs that start again after the loss of their node."""
@@ -113,7 +139,7 @@ class VmLedger:
         """A counter of the changes that a reader can see."""
         return self._generation + self.ledger.generation
 
-    # --- events ----------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def record(self, kind: Kind, namespace: str, name: str, facts: Facts) -> None:
         """Replace what is known of an object of one of ``KINDS``."""
@@ -143,10 +169,12 @@ class VmLedger:
             self.ledger.add(*after)
         _set(self._pods, namespace, name, vmi or after)
 
-    # --- what is known -----------------------------------------------------------------------------------------------
+    # --- what is known ----------------------------------------------------------------------------
 
     def names(self, kind: Kind, only: str | None = None) -> Iterator[tuple[str, str]]:
-        """Yield namespace and name of the objects of a kind that count, of all namespaces or of one."""
+        """Yield namespace and name of the objects of a kind that count,
+        of all namespaces or of one.
+        """
         if kind is NODE:
             yield from (("", name) for name in tuple(self.ledger.nodes))
             return
@@ -155,9 +183,14 @@ class VmLedger:
             yield from ((namespace, name) for name in tuple(known.get(namespace, ())))
 
     def taken(self, namespace: str, vmi: str) -> Taken:
-        """Return what a VMI takes of the room. It changes once its pod, or a larger one, is known."""
+        """Return what a VMI takes of the room.
+
+        It changes once its pod, or a larger one, is known.
+        """
         pod = self.booked(namespace, vmi)
-        return Taken(pod.shape.requests if pod is not None else None, (namespace, vmi) in self._without_pod)
+        return Taken(
+            pod.shape.requests if pod is not None else None, (namespace, vmi) in self._without_pod
+        )
 
     def booked(self, namespace: str, vmi: str) -> LedgerPod | None:
         """Return what counts for a VMI; None: it has no pod."""
@@ -186,7 +219,9 @@ class VmLedger:
                         yield namespace, name, pod.shape
 
     def without_pod(self) -> tuple[tuple[str, str], ...]:
-        """Return the VMIs on a node that have no pod there, sorted: what they take has to be computed."""
+        """Return the VMIs on a node that have no pod there, sorted:
+        what they take has to be computed.
+        """
         return tuple(sorted(self._without_pod))
 
     def node_of(self, namespace: str, vmi: str) -> str:
@@ -209,7 +244,12 @@ class VmLedger:
             pods = [each for each in self._pods_of(namespace, vmi) if each[0] != name]
             if pod is not None:
                 pods.append((name, pod))
-            _set(self._launchers, namespace, vmi, (pods[0] if len(pods) == 1 else tuple(pods)) or None)
+            _set(
+                self._launchers,
+                namespace,
+                vmi,
+                (pods[0] if len(pods) == 1 else tuple(pods)) or None,
+            )
 
     def _pods_of(self, namespace: str, vmi: str) -> tuple[tuple[str, LedgerPod], ...]:
         found = self._launchers.get(namespace, {}).get(vmi, ())
@@ -219,7 +259,12 @@ class VmLedger:
         return self._shared.setdefault(value, value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, VmLedger) and (self.ledger, self._without_pod, self._vmis, self._returning) == (
+        return isinstance(other, VmLedger) and (
+            self.ledger,
+            self._without_pod,
+            self._vmis,
+            self._returning,
+        ) == (
             other.ledger,
             other._without_pod,
             other._vmis,
@@ -262,11 +307,12 @@ def _set(known: _ByName, namespace: str, name: str, value: Any) -> None:
         del known[namespace]
 
 
-# --- objects -----------------------------------------------------------------------------------------------------
+# --- objects --------------------------------------------------------------------------------------
 
 
 def facts_of(kind: Kind, obj: Object, summary: Mapping[str, Any] | None = None) -> Facts:
-    """Return what the ledger keeps of an object; None: it counts as gone, such as a pod that has ended.
+    """Return what the ledger keeps of an object; None: it counts as gone,
+    such as a pod that has ended.
 
     ``summary``: the pod ``obj`` as ``pod_summary`` keeps it, whose requests are read faster.
     """
@@ -283,11 +329,14 @@ def facts_of(kind: Kind, obj: Object, summary: Mapping[str, Any] | None = None) 
 
 def vmi_name(pod: Object) -> str:
     """Return the name of the VMI of a launcher pod; empty for other pods."""
-    metadata = _map(pod.data.get("metadata"))  # without fields, because this runs for every pod of a cluster
+    # without fields, because this runs for every pod of a cluster
+    metadata = _map(pod.data.get("metadata"))
     labels = _map(metadata.get("labels"))
     if labels.get("kubevirt.io") != "virt-launcher":
         return ""
-    name = next((each.get("name") for each in _owners(metadata) if each.get("kind") == VMI.kind), None)
+    name = next(
+        (each.get("name") for each in _owners(metadata) if each.get("kind") == VMI.kind), None
+    )
     found = name if name is not None else labels.get(launcher_pod.NAME)
     return found if isinstance(found, str) else ""
 
@@ -298,13 +347,23 @@ def _map(value: Any) -> Mapping[str, Any]:
 
 def _owners(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     owners = metadata.get("ownerReferences")
-    yield from (each for each in (owners if isinstance(owners, list) else ()) if isinstance(each, dict))
+    yield from (
+        each for each in (owners if isinstance(owners, list) else ()) if isinstance(each, dict)
+    )
 
 
 def _ledger_pod(pod: Object, summary: Mapping[str, Any] | None) -> LedgerPod:
     spec = _map(pod.data.get("spec"))
-    node, priority, tolerations = spec.get("nodeName"), spec.get("priority"), spec.get("tolerations")
-    requests = _summed(summary) if summary is not None else as_requests(pod_requests(pod["spec"], pod["status"]))
+    node, priority, tolerations = (
+        spec.get("nodeName"),
+        spec.get("priority"),
+        spec.get("tolerations"),
+    )
+    requests = (
+        _summed(summary)
+        if summary is not None
+        else as_requests(pod_requests(pod["spec"], pod["status"]))
+    )
     shape = Shape(
         _role(_map(pod.data.get("metadata"))),
         requests,
@@ -349,13 +408,14 @@ def returns(vm: Object) -> bool:
     return outcomes is not None and outcomes.node_lost is Then.RESTARTED
 
 
-# --- a ledger at once ----------------------------------------------------------------------------------------------
+# --- a ledger at once -----------------------------------------------------------------------------
 
 
 def of(cluster: Cluster) -> VmLedger:
     """Return the ledger of a cluster. A live cluster provides the one that its informers keep.
 
-    Nodes from plain manifest files count as all nodes, and then the other objects of the files as all objects.
+    Nodes from plain manifest files count as all nodes, and then the other objects of the files as
+    all objects.
 
     Raises:
         Unseen: nodes, pods, VMIs or VMs cannot be read.

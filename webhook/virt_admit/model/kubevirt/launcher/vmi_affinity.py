@@ -1,6 +1,7 @@
 """Required pod affinity and anti-affinity of VMIs, judged without the pods that run just now.
 
-Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/interpodaffinity; kubevirt/kubevirt: docs, live migration.
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/interpodaffinity; kubevirt/kubevirt:
+docs, live migration.
 """
 
 from __future__ import annotations
@@ -73,13 +74,18 @@ def matches_itself(obj: Object, term: PodTerm) -> bool:
 
 
 def members(obj: Object, term: PodTerm, cluster: Cluster) -> int:
-    """Return how many VMs, this object included, have the same term and match it: no two share a domain.
+    """Return how many VMs, this object included, have the same term and match it:
+    no two share a domain.
 
     Raises:
         Unseen: VMs cannot be read.
     """
-    others = (other for namespace in sorted(term.namespaces) for other in cluster.list(VM, namespace))
-    return _size(obj) + sum(1 for other in others if not _same(other, obj) and _runs(other) and _joins(other, term))
+    others = (
+        other for namespace in sorted(term.namespaces) for other in cluster.list(VM, namespace)
+    )
+    return _size(obj) + sum(
+        1 for other in others if not _same(other, obj) and _runs(other) and _joins(other, term)
+    )
 
 
 def _size(obj: Object) -> int:
@@ -96,7 +102,11 @@ def _same(other: Object, obj: Object) -> bool:
 
 
 def _runs(vm: Object) -> bool:
-    return not vm.deleted and vms.run_strategy(vms.vm_spec(vm)) in ("Always", "RerunOnFailure", "Once")
+    return not vm.deleted and vms.run_strategy(vms.vm_spec(vm)) in (
+        "Always",
+        "RerunOnFailure",
+        "Once",
+    )
 
 
 def _joins(vm: Object, term: PodTerm) -> bool:
@@ -104,6 +114,8 @@ def _joins(vm: Object, term: PodTerm) -> bool:
 
 
 def domains(key: str, labels: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the number of values of a topology label on nodes; None: some node lacks it, where the term never binds."""
+    """Return the number of values of a topology label on nodes; None: some node lacks it,
+    where the term never binds.
+    """
     found = {value if isinstance(value := given.get(key), str) else None for given in labels}
     return None if None in found else len(found)

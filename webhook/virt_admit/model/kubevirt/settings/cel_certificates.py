@@ -30,7 +30,10 @@ def _value(path: str) -> str:
 
 def _written(group: str, role: str, path: str) -> str:
     least = 1 if role == DURATION else 0
-    return f"{{'group': dyn('{group}'), 'path': dyn('{path}'), 'value': {_value(path)}, 'least': dyn({least})}}"
+    return (
+        f"{{'group': dyn('{group}'), 'path': dyn('{path}'), 'value': {_value(path)}, 'least': "
+        f"dyn({least})}}"
+    )
 
 
 def _group(kind: Kind, name: str) -> str:
@@ -51,15 +54,23 @@ def _group(kind: Kind, name: str) -> str:
 _ROLES: Final = (DURATION, RENEW_BEFORE)
 _WRITTEN: Final = {
     kind: [
-        *(_written(name, role, f"{name}.{role}") for name in cert_settings.defaults(kind) for role in _ROLES),
+        *(
+            _written(name, role, f"{name}.{role}")
+            for name in cert_settings.defaults(kind)
+            for role in _ROLES
+        ),
         *(_written(*DEPRECATED[older], older) for older in DEPRECATED if kind is KUBEVIRT),
     ]
     for kind in (KUBEVIRT, CDI, HCO)
 }
 WRITTEN: Final = f"{_by_kind(_WRITTEN)}.filter(w, w.value != null)"
-"""Every duration that the object sets: ``group``, ``path``, ``value``, and the ``least`` nanoseconds that are valid."""
+"""Every duration that the object sets: ``group``, ``path``, ``value``, and the ``least``
+nanoseconds that are valid.
+"""
 
-VALID: Final = f"(!{is_invalid('item.value')} && {parsed('item.value')}.all(n, n >= int(item.least)))"
+VALID: Final = (
+    f"(!{is_invalid('item.value')} && {parsed('item.value')}.all(n, n >= int(item.least)))"
+)
 """Whether the ``item`` of ``WRITTEN`` is valid."""
 
 WRITTEN_IN_VALID_GROUPS: Final = (
@@ -67,13 +78,19 @@ WRITTEN_IN_VALID_GROUPS: Final = (
 )
 """What ``WRITTEN`` has of groups without a value that is not valid."""
 
-_RAW: Final = _by_kind({kind: [_group(kind, name) for name in cert_settings.defaults(kind)] for kind in _WRITTEN})
-_DURATION: Final = f"(g.duration == null ? [int(g.usual_duration)] : {parsed('g.duration')}.filter(n, n > 0))"
+_RAW: Final = _by_kind(
+    {kind: [_group(kind, name) for name in cert_settings.defaults(kind)] for kind in _WRITTEN}
+)
+_DURATION: Final = (
+    f"(g.duration == null ? [int(g.usual_duration)] : {parsed('g.duration')}.filter(n, n > 0))"
+)
 _RENEW: Final = f"(g.renew == null ? [int(g.usual_renew)] : {parsed('g.renew')}.filter(n, n >= 0))"
 GROUPS: Final = (
-    f"{_RAW}.map(g, {{'name': dyn(g.name), 'set': dyn(g.duration != null), 'renew_set': dyn(g.renew != null),"
-    " 'written': dyn(g.duration), 'duration_path': dyn(g.duration_path), 'renew_path': dyn(g.renew_path),"
-    f" 'duration': dyn({_DURATION}), 'renew': dyn({_RENEW})}})"
-    ".filter(g, g.duration.size() > 0 && g.renew.size() > 0)"
+    f"{_RAW}.map(g, {{'name': dyn(g.name), 'set': dyn(g.duration != null), 'renew_set': "
+    "dyn(g.renew != null), 'written': dyn(g.duration), 'duration_path': dyn(g.duration_path), "
+    f"'renew_path': dyn(g.renew_path), 'duration': dyn({_DURATION}), 'renew': "
+    f"dyn({_RENEW})}}).filter(g, g.duration.size() > 0 && g.renew.size() > 0)"
 )
-"""The groups whose values are valid, with the nanoseconds in force as lists of one: ``duration`` and ``renew``."""
+"""The groups whose values are valid, with the nanoseconds in force as lists of one:
+``duration`` and ``renew``.
+"""

@@ -1,4 +1,6 @@
-"""The settings of KubeVirt, HyperConverged and CDI in CEL, by the kind and version of the object."""
+"""The settings of KubeVirt, HyperConverged and CDI in CEL,
+by the kind and version of the object.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +37,10 @@ def _cel_choice(what: Setting, written: Callable[[str], str]) -> str:
     return f"(self.kind == 'KubeVirt' ? {of_kubevirt} : {of_cdi}{hyperconverged})"
 
 
-MIGRATION_LIMITS: Final = f"(self.kind == 'MigrationPolicy' ? self.?spec : {cel_setting(Setting.MIGRATIONS)})"
+MIGRATION_LIMITS: Final = (
+    f"(self.kind == 'MigrationPolicy' ? self.?spec : {cel_setting(Setting.MIGRATIONS)})"
+)
 """``migration_limits.block`` in CEL."""
-MIGRATION_PATH: Final = f"(self.kind == 'MigrationPolicy' ? 'spec' : {cel_path(Setting.MIGRATIONS)})"
+MIGRATION_PATH: Final = (
+    f"(self.kind == 'MigrationPolicy' ? 'spec' : {cel_path(Setting.MIGRATIONS)})"
+)

@@ -1,8 +1,8 @@
 """Lifetimes of the certificates of HyperConverged, KubeVirt and CDI.
 
-Each resource has groups (``ca``, ``server``, in CDI also ``client``) of two durations: the lifetime of a
-certificate, and the time before its end at which it is renewed. Durations that are not set have defaults. KubeVirt
-also has three deprecated fields, which override the newer ones.
+Each resource has groups (``ca``, ``server``, in CDI also ``client``) of two durations: the lifetime
+of a certificate, and the time before its end at which it is renewed. Durations that are not set
+have defaults. KubeVirt also has three deprecated fields, which override the newer ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ DEPRECATED: Final[Mapping[str, tuple[str, str]]] = {
 """KubeVirt's deprecated fields, and the group and duration that each one sets."""
 
 CDI_REFRESH_AGE: Final[Mapping[str, int]] = {CA: 24 * HOUR, SERVER: 12 * HOUR, CLIENT: 12 * HOUR}
-"""The age in nanoseconds at which CDI renews a certificate if ``renewBefore`` is not set (cert/factory.go)."""
+"""The age in nanoseconds at which CDI renews a certificate if ``renewBefore`` is not set
+(cert/factory.go).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +64,18 @@ class Written:
     group: str
     field: Field
     value: int | None
-    """Nanoseconds; None if the value is not a valid duration, is negative, or is a lifetime of zero."""
+    """Nanoseconds; None if the value is not a valid duration, is negative,
+    or is a lifetime of zero.
+    """
     problem: str = ""
     """What is wrong with the value, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The effective durations of one group of certificates in nanoseconds, and the fields that set them."""
+    """The effective durations of one group of certificates in nanoseconds,
+    and the fields that set them.
+    """
 
     name: str
     field: Field
@@ -85,7 +91,9 @@ def block(obj: Object) -> Field:
 
 
 def written(obj: Object) -> Iterator[Written]:
-    """Yield every duration that the object sets, including those that a deprecated field of KubeVirt overrides."""
+    """Yield every duration that the object sets,
+    including those that a deprecated field of KubeVirt overrides.
+    """
     kind, place = kinds.of(obj), block(obj)
     for name in defaults(kind):
         for role in (DURATION, RENEW_BEFORE):
@@ -98,7 +106,8 @@ def written(obj: Object) -> Iterator[Written]:
 
 
 def groups(obj: Object) -> Iterator[Group]:
-    """Yield the groups of a HyperConverged, KubeVirt or CDI, without groups that have an invalid value.
+    """Yield the groups of a HyperConverged, KubeVirt or CDI,
+    without groups that have an invalid value.
 
     In KubeVirt a deprecated field overrides its newer equivalent.
     """
@@ -112,7 +121,9 @@ def groups(obj: Object) -> Iterator[Group]:
         later = duration // 5 if default.renew_before is None else default.renew_before
         renew_before = _in_force(name, renew_before_field, RENEW_BEFORE, later)
         if renew_before is not None:
-            yield Group(name, place[name], duration_field, renew_before_field, duration, renew_before)
+            yield Group(
+                name, place[name], duration_field, renew_before_field, duration, renew_before
+            )
 
 
 def defaults(kind: Kind | None) -> Mapping[str, _Default]:
@@ -138,7 +149,9 @@ def _read(group: str, field: Field, role: str) -> Written:
     except ValueError as error:
         return Written(group, field, None, str(error))
     if value < 0:
-        return Written(group, field, None, f"{show(field.value)} is negative: write a duration such as 48h")
+        return Written(
+            group, field, None, f"{show(field.value)} is negative: write a duration such as 48h"
+        )
     if value == 0 and role == DURATION:
         return Written(
             group,

@@ -1,10 +1,10 @@
 """The settings of the cluster's KubeVirt and HyperConverged resources, with their defaults.
 
-A cluster has one KubeVirt and one HyperConverged. If a list contains several, the oldest counts. Source:
-kubevirt/kubevirt:pkg/virt-config/virt-config.go.
+A cluster has one KubeVirt and one HyperConverged. If a list contains several, the oldest counts.
+Source: kubevirt/kubevirt:pkg/virt-config/virt-config.go.
 
-Functions raise ``Unseen`` if a setting cannot be determined. A resource that does not exist (yet) is treated like
-one that cannot be read.
+Functions raise ``Unseen`` if a setting cannot be determined. A resource that does not exist (yet)
+is treated like one that cannot be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.nodes import WORKER
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import invalid_configuration
 
-# --- where a setting lives -----------------------------------------------------------------------------------------
+# --- where a setting lives ------------------------------------------------------------------------
 
 
 class Setting(enum.Enum):
@@ -72,10 +72,11 @@ CDI_PATHS: Final[Mapping[Setting, str]] = {
 
 
 def setting(obj: Object, what: Setting) -> Field:
-    """Return the field of a setting, by the kind and version of the object; absent if it has no such setting.
+    """Return the field of a setting, by the kind and version of the object;
+    absent if it has no such setting.
 
-    Field names inside the blocks are equal in all kinds. Only obsolete models differ: they are a list in HyperConverged
-    and a map in KubeVirt.
+    Field names inside the blocks are equal in all kinds. Only obsolete models differ: they are a
+    list in HyperConverged and a map in KubeVirt.
     """
     kind = kinds.of(obj)
     if kind is KUBEVIRT:
@@ -88,7 +89,7 @@ def setting(obj: Object, what: Setting) -> Field:
     return obj.at(*place.split(".")) if place else obj["-"]
 
 
-# --- the two resources ---------------------------------------------------------------------------------------------
+# --- the two resources ----------------------------------------------------------------------------
 
 
 def kubevirt(cluster: Cluster) -> Object | None:
@@ -134,7 +135,10 @@ def _oldest(cluster: Cluster, kind: Kind) -> Object | Unseen | None:
 
 
 def _age(obj: Object) -> tuple[str, str]:
-    """Return a sort key, oldest first. RFC 3339 in UTC sorts as text; objects not created yet sort last."""
+    """Return a sort key, oldest first.
+
+    RFC 3339 in UTC sorts as text; objects not created yet sort last.
+    """
     return obj.metadata["creationTimestamp"].text or "~", obj.full_name
 
 
@@ -142,7 +146,8 @@ def kubevirt_in_effect(cluster: Cluster) -> Object | None:
     """Return the KubeVirt resource whose settings apply, or None if it does not exist.
 
     Raises:
-        Unseen: none is known, or it is not valid, so that KubeVirt keeps the last valid one as a whole.
+        Unseen: none is known, or it is not valid, so that KubeVirt keeps the last valid one as a
+            whole.
     """
     return _seen(cluster.cached(_in_effect))
 
@@ -155,7 +160,10 @@ def _in_effect(cluster: Cluster) -> Object | Unseen | None:
 
 
 def is_unread(cluster: Cluster) -> bool:
-    """Return whether KubeVirt's settings cannot be determined. If it does not exist (yet), its defaults count."""
+    """Return whether KubeVirt's settings cannot be determined.
+
+    If it does not exist (yet), its defaults count.
+    """
     return isinstance(cluster.cached(_in_effect), Unseen)
 
 
@@ -178,7 +186,7 @@ def known_or_none(read: Callable[[Cluster], Object | None], cluster: Cluster) ->
         return None
 
 
-# --- eviction strategy, availability -------------------------------------------------------------------------------
+# --- eviction strategy, availability --------------------------------------------------------------
 
 
 class ClusterStrategy(NamedTuple):
@@ -199,13 +207,14 @@ BUILT_IN_STRATEGY: Final = ClusterStrategy("None", "", explicit=False)
 def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> ClusterStrategy:
     """Return the cluster's eviction strategy; never raises.
 
-    The first of these that sets one wins: ``subject``, KubeVirt, HyperConverged, the choice of HyperConverged by the
-    number of its nodes (``status.infrastructureHighlyAvailable``), and KubeVirt's built-in None. If neither resource is
-    known, the strategy is unknown.
+    The first of these that sets one wins: ``subject``, KubeVirt, HyperConverged, the choice of
+    HyperConverged by the number of its nodes (``status.infrastructureHighlyAvailable``), and
+    KubeVirt's built-in None. If neither resource is known, the strategy is unknown.
 
     Args:
         cluster: the cluster.
-        subject: a KubeVirt or HyperConverged under review, which replaces the stored object of its kind.
+        subject: a KubeVirt or HyperConverged under review, which replaces the stored object of its
+            kind.
     """
     if subject is None:
         return cluster.cached(_eviction_strategy)
@@ -244,15 +253,17 @@ def _infrastructure(hyperconverged_: Object) -> bool | None:
 def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
     """Return whether VMs have a second node to migrate to; None if unknown.
 
-    The status of HyperConverged has the answer. Otherwise at least two nodes are needed: those with KubeVirt's label
-    ``schedulable`` if any node has it, else the workers if any node has that role. virt-controller sets the label to
-    false while virt-handler is silent: such a node comes back.
+    The status of HyperConverged has the answer. Otherwise at least two nodes are needed: those with
+    KubeVirt's label ``schedulable`` if any node has it, else the workers if any node has that role.
+    virt-controller sets the label to false while virt-handler is silent: such a node comes back.
 
     Raises:
         Unseen: HyperConverged does not report it and no node is known, but nodes may exist.
     """
     hyperconverged_ = (
-        subject if subject is not None and kinds.of(subject) is HCO else known_or_none(hyperconverged, cluster)
+        subject
+        if subject is not None and kinds.of(subject) is HCO
+        else known_or_none(hyperconverged, cluster)
     )
     said = _infrastructure(hyperconverged_) if hyperconverged_ is not None else None
     if said is not None:
@@ -264,15 +275,18 @@ def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | 
     return workers >= 2 if workers else None
 
 
-# --- CPU models ----------------------------------------------------------------------------------------------------
+# --- CPU models -----------------------------------------------------------------------------------
 
 _OLD_MODELS: Final = (
-    "486", "pentium", "pentium2", "pentium3", "pentiumpro", "coreduo", "n270", "core2duo", "Conroe", "athlon",
+    "486", "pentium", "pentium2", "pentium3", "pentiumpro", "coreduo", "n270", "core2duo", "Conroe",
+    "athlon",
     "phenom", "qemu64", "qemu32", "kvm64", "kvm32", "Opteron_G1", "Opteron_G2",
 )  # fmt: skip
 
 PREDEFINED_OBSOLETE: Final = frozenset(_OLD_MODELS) | {f"{model}-v1" for model in _OLD_MODELS}
-"""kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels; compared exactly."""
+"""kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels;
+compared exactly.
+"""
 
 HOST_MODEL: Final = "host-model"
 HOST_PASSTHROUGH: Final = "host-passthrough"
@@ -281,8 +295,8 @@ HOST_PASSTHROUGH: Final = "host-passthrough"
 def own_obsolete_models(obj: Object) -> frozenset[str]:
     """Return the models that are obsolete if this KubeVirt or HyperConverged is applied.
 
-    HyperConverged adds to the predefined ones. The keys of KubeVirt's map *replace* them, whatever their values. An
-    empty map counts as absent.
+    HyperConverged adds to the predefined ones. The keys of KubeVirt's map *replace* them, whatever
+    their values. An empty map counts as absent.
     """
     models = setting(obj, Setting.OBSOLETE_CPU_MODELS)
     if kinds.of(obj) is KUBEVIRT:
@@ -292,7 +306,9 @@ def own_obsolete_models(obj: Object) -> frozenset[str]:
 
 @cached
 def obsolete_models(cluster: Cluster) -> frozenset[str]:
-    """Return the models that the node labeller removes from all nodes, as far as known; never raises."""
+    """Return the models that the node labeller removes from all nodes, as far as known;
+    never raises.
+    """
     kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
     if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
         return own_obsolete_models(kubevirt_)
@@ -312,7 +328,8 @@ def demand_obsolete_models(cluster: Cluster) -> None:
 
 
 def default_cpu_model(cluster: Cluster) -> str:
-    """Return the model of VMs that name none: KubeVirt's ``cpuModel``, else ``host-model`` (passthrough on arm64).
+    """Return the model of VMs that name none: KubeVirt's ``cpuModel``, else ``host-model``
+    (passthrough on arm64).
 
     Raises:
         Unseen: KubeVirt cannot be read.
@@ -320,20 +337,24 @@ def default_cpu_model(cluster: Cluster) -> str:
     return setting(require_kubevirt(cluster), Setting.DEFAULT_CPU_MODEL).text or HOST_MODEL
 
 
-# --- what decides on migrations ------------------------------------------------------------------------------------
+# --- what decides on migrations -------------------------------------------------------------------
 
 
 def default_binding(cluster: Cluster) -> str:
     """Return how VMs without networks are connected to the pod network.
 
-    It is KubeVirt's ``defaultNetworkInterface``, else ``bridge``. HyperConverged sets ``masquerade`` there.
+    It is KubeVirt's ``defaultNetworkInterface``, else ``bridge``. HyperConverged sets
+    ``masquerade`` there.
 
     Raises:
         Unseen: neither resource can be read.
     """
     kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
     if kubevirt_ is not None:
-        return kubevirt_.at("spec", "configuration", "network", "defaultNetworkInterface").text or "bridge"
+        return (
+            kubevirt_.at("spec", "configuration", "network", "defaultNetworkInterface").text
+            or "bridge"
+        )
     if known_or_none(hyperconverged, cluster) is not None:
         return "masquerade"
     raise Unseen(str(KUBEVIRT))
@@ -355,12 +376,15 @@ def mediated_devices(cluster: Cluster) -> frozenset[str]:
     Raises:
         Unseen: KubeVirt cannot be read.
     """
-    devices = require_kubevirt(cluster).at("spec", "configuration", "permittedHostDevices", "mediatedDevices")
+    devices = require_kubevirt(cluster).at(
+        "spec", "configuration", "permittedHostDevices", "mediatedDevices"
+    )
     return frozenset(name for item in devices.items() if (name := item["resourceName"].text))
 
 
 def minimum_tsc_frequency(cluster: Cluster) -> int | None:
-    """Return the configured minimum frequency in hertz of every node's time stamp counter, even an invalid one.
+    """Return the configured minimum frequency in hertz of every node's time stamp counter,
+    even an invalid one.
 
     Raises:
         Unseen: KubeVirt cannot be read.
@@ -370,7 +394,8 @@ def minimum_tsc_frequency(cluster: Cluster) -> int | None:
 
 
 def reported_architecture(cluster: Cluster) -> str | None:
-    """Return the architecture of VMs that name none, as KubeVirt's operator reports it; None: not reported (yet).
+    """Return the architecture of VMs that name none, as KubeVirt's operator reports it; None:
+    not reported (yet).
 
     Raises:
         Unseen: KubeVirt cannot be read.

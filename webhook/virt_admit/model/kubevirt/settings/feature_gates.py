@@ -63,7 +63,9 @@ def _patched(text: str | None) -> Iterator[tuple[str, bool]]:
     for operation in operations if isinstance(operations, list) else ():
         if not isinstance(operation, dict) or operation.get("op") not in ("add", "replace"):
             continue
-        _, _, place = str(operation.get("path")).partition("/spec/configuration/developerConfiguration/")
+        _, _, place = str(operation.get("path")).partition(
+            "/spec/configuration/developerConfiguration/"
+        )
         key, value = place.partition("/")[0], operation.get("value")
         if key in _LISTS:
             for name in value if isinstance(value, list) else [value]:

@@ -15,7 +15,10 @@ _INTERFACES: Final = ("bridge", "masquerade", "slirp")
 
 
 def invalid_settings(kubevirt: Object) -> Iterator[tuple[Field, str]]:
-    """Yield the invalid settings, each with the values to write. Empty text and zero count as absent."""
+    """Yield the invalid settings, each with the values to write.
+
+    Empty text and zero count as absent.
+    """
     settings = kubevirt.at("spec", "configuration")
     developer = settings["developerConfiguration"]
     if _unknown(settings["imagePullPolicy"], _PULL_POLICIES):

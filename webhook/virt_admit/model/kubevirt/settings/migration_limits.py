@@ -12,12 +12,19 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, MIGRATION_POLICY
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
-from virt_admit.model.kubevirt.settings.configuration import Setting, known_or_none, kubevirt, setting
+from virt_admit.model.kubevirt.settings.configuration import (
+    Setting,
+    known_or_none,
+    kubevirt,
+    setting,
+)
 from virt_admit.model.kubevirt.settings.versions import Version, hco_release
 
 PER_CLUSTER: Final = "parallelMigrationsPerCluster"
 PER_CLUSTER_UNSAID: Final = 5
-"""The default (kubevirt/kubevirt:pkg/virt-config/virt-config.go), the same as in HyperConverged's schema."""
+"""The default (kubevirt/kubevirt:pkg/virt-config/virt-config.go),
+the same as in HyperConverged's schema.
+"""
 PER_NODE: Final = "parallelOutboundMigrationsPerNode"
 PER_NODE_UNSAID: Final = 2
 """The default of KubeVirt; HyperConverged writes its own default into the field."""
@@ -87,7 +94,9 @@ def network(obj: Object) -> tuple[str, str] | None:
 
 _STALL: Final = "MigrationStallDetection"
 _DOWNTIME: Final = "MigrationDowntimeTuning"
-_CLUSTER_GATES: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {("maxDowntimeMs",): (_STALL, _DOWNTIME)}
+_CLUSTER_GATES: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("maxDowntimeMs",): (_STALL, _DOWNTIME)
+}
 _POLICY_GATES: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     **_CLUSTER_GATES,
     ("experimental", "downtimeTuning"): (_DOWNTIME,),
@@ -96,7 +105,8 @@ _POLICY_GATES: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def gated_fields(obj: Object) -> Iterator[tuple[Field, tuple[str, ...]]]:
-    """Yield the fields that alpha feature gates guard, set or not, each with the gates of which one must be on.
+    """Yield the fields that alpha feature gates guard, set or not,
+    each with the gates of which one must be on.
 
     Sources:
     kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateMigrationConfiguration,
@@ -109,7 +119,9 @@ def gated_fields(obj: Object) -> Iterator[tuple[Field, tuple[str, ...]]]:
 
 
 def open_gates(kubevirt: Object) -> frozenset[str]:
-    """Return the feature gates that a KubeVirt resource enables by name, as alpha features require."""
+    """Return the feature gates that a KubeVirt resource enables by name,
+    as alpha features require.
+    """
     gates = kubevirt.at("spec", "configuration", "developerConfiguration", "featureGates")
     return frozenset(item.text for item in gates.items() if item.text)
 
@@ -127,9 +139,11 @@ def post_copy(obj: Object) -> bool:
 
 
 def disruption(obj: Object) -> bool | None:
-    """Return whether ``allowWorkloadDisruption`` is in effect; None: absent, so it follows ``allowPostCopy``.
+    """Return whether ``allowWorkloadDisruption`` is in effect; None: absent,
+    so it follows ``allowPostCopy``.
 
-    HyperConverged v1 has the default false. Release 1.18 serves v1 without the field and its default.
+    HyperConverged v1 has the default false. Release 1.18 serves v1 without the field and its
+    default.
     """
     said = block(obj)["allowWorkloadDisruption"].boolean
     if said is None and kinds.of(obj) is HCO and obj.version == "v1" and not _lacks_disruption(obj):

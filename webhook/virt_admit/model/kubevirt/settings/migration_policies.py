@@ -21,7 +21,9 @@ def labels(policy: Object) -> Selectors:
 
 
 def nested(policy: Object) -> Iterator[Field]:
-    """Yield the maps and lists in the selectors, such as ``matchLabels``: the schema allows only strings."""
+    """Yield the maps and lists in the selectors, such as ``matchLabels``:
+    the schema allows only strings.
+    """
     for selector in _selectors(policy):
         yield from (field for _, field in selector.entries() if field.is_map or field.is_list)
 
@@ -32,5 +34,11 @@ def _selectors(policy: Object) -> tuple[Field, Field]:
 
 
 def _labels(selector: Field) -> Mapping[str, Any]:
-    """Return the labels, including values without quotes such as ``true``, which the API server rejects itself."""
-    return {key: value for key, value in selector.map.items() if isinstance(value, str | bool | int | float)}
+    """Return the labels, including values without quotes such as ``true``,
+    which the API server rejects itself.
+    """
+    return {
+        key: value
+        for key, value in selector.map.items()
+        if isinstance(value, str | bool | int | float)
+    }

@@ -39,7 +39,10 @@ def limits(cluster: Cluster) -> MigrationLimits:
         Unseen: neither KubeVirt nor HyperConverged can be read.
     """
     unseen: Unseen | None = None
-    for read, node in ((configuration.kubevirt, _PER_NODE_DEFAULT), (configuration.hyperconverged, _PER_NODE_HCO)):
+    for read, node in (
+        (configuration.kubevirt, _PER_NODE_DEFAULT),
+        (configuration.hyperconverged, _PER_NODE_HCO),
+    ):
         try:
             found = read(cluster)
         except Unseen as blind:
@@ -49,7 +52,9 @@ def limits(cluster: Cluster) -> MigrationLimits:
             return _of(found, node)
     if unseen is not None:
         raise unseen
-    return MigrationLimits(migration_limits.PER_CLUSTER_UNSAID, _PER_NODE_DEFAULT, "KubeVirt's defaults")
+    return MigrationLimits(
+        migration_limits.PER_CLUSTER_UNSAID, _PER_NODE_DEFAULT, "KubeVirt's defaults"
+    )
 
 
 def none_starts(cluster: Cluster) -> Problem | None:
@@ -70,7 +75,9 @@ def none_starts(cluster: Cluster) -> Problem | None:
 
 
 def _owner(found: MigrationLimits, cluster: Cluster) -> ProblemId:
-    """Return the problem of the object in which the limits are written: HyperConverged where it exists."""
+    """Return the problem of the object in which the limits are written:
+    HyperConverged where it exists.
+    """
     written = configuration.known_or_none(configuration.hyperconverged, cluster)
     owner = (written.namespace, written.name) if written is not None else found.owner
     return ProblemId(ProblemCause.NO_MIGRATION, *owner)

@@ -1,10 +1,15 @@
-"""Why an operator does not let the Operator Lifecycle Manager replace it: the sentence that names the object.
+"""Why an operator does not let the Operator Lifecycle Manager replace it:
+the sentence that names the object.
 
-An operator says so in its OperatorCondition, which has the name of its ClusterServiceVersion. HyperConverged hands on what the
-objects say that it deploys. Sources: operator-framework/operator-lifecycle-manager:pkg/controller/operators/olm/
-operatorconditions.go#isOperatorUpgradeable; kubevirt/hyperconverged-cluster-operator:controllers/operands/operand.go
-#handleOperandUpgradeableCond, :controllers/hyperconverged/hyperconverged_controller.go#setOperatorUpgradeableStatus;
-kubevirt/cluster-network-addons-operator:pkg/controller/statusmanager/status_manager.go, pull request #1334.
+An operator says so in its OperatorCondition, which has the name of its ClusterServiceVersion.
+HyperConverged hands on what the objects say that it deploys. Sources:
+operator-framework/operator-lifecycle-manager:pkg/controller/operators/olm/
+operatorconditions.go#isOperatorUpgradeable;
+kubevirt/hyperconverged-cluster-operator:controllers/operands/operand.go
+#handleOperandUpgradeableCond,
+:controllers/hyperconverged/hyperconverged_controller.go#setOperatorUpgradeableStatus;
+kubevirt/cluster-network-addons-operator:pkg/controller/statusmanager/status_manager.go, pull
+request #1334.
 """
 
 from __future__ import annotations
@@ -27,16 +32,20 @@ CONDITION: Final = kinds.guess("operators.coreos.com/v2", "OperatorCondition")
 _DEPLOYED: Final[Mapping[str, Kind]] = {
     "CDI": CDI,
     "KubeVirt": KUBEVIRT,
-    "NetworkAddonsConfig": kinds.guess("networkaddonsoperator.network.kubevirt.io/v1", "NetworkAddonsConfig")._replace(
-        namespaced=False
-    ),
+    "NetworkAddonsConfig": kinds.guess(
+        "networkaddonsoperator.network.kubevirt.io/v1", "NetworkAddonsConfig"
+    )._replace(namespaced=False),
     "SSP": kinds.guess("ssp.kubevirt.io/v1beta3", "SSP"),
     "AAQ": kinds.guess("aaq.kubevirt.io/v1alpha1", "AAQ")._replace(namespaced=False),
 }
 """What HyperConverged deploys and reports on, by the word that it uses."""
 _UPGRADEABLE: Final = "Upgradeable"
-_FRAMES: Final = re.compile(r"^(?:operator is not upgradeable: )?(?:The operator is not upgradeable: )?", re.IGNORECASE)
-_OF_PART: Final = re.compile(r"(\w{2,40}) is (not upgradeable|degraded|progressing|not available): (.+)\Z", re.DOTALL)
+_FRAMES: Final = re.compile(
+    r"^(?:operator is not upgradeable: )?(?:The operator is not upgradeable: )?", re.IGNORECASE
+)
+_OF_PART: Final = re.compile(
+    r"(\w{2,40}) is (not upgradeable|degraded|progressing|not available): (.+)\Z", re.DOTALL
+)
 _TYPES: Final = {
     "not upgradeable": _UPGRADEABLE,
     "degraded": "Degraded",
@@ -56,7 +65,9 @@ class RefusedUpgrade(NamedTuple):
     remedy: str
 
 
-def of_operator(namespace: str, installed: str, said: str, cluster: Cluster) -> RefusedUpgrade | None:
+def of_operator(
+    namespace: str, installed: str, said: str, cluster: Cluster
+) -> RefusedUpgrade | None:
     """Return why an operator does not let itself be replaced; None: nothing says that it does not.
 
     Args:
@@ -65,7 +76,9 @@ def of_operator(namespace: str, installed: str, said: str, cluster: Cluster) -> 
         said: what the ClusterServiceVersion says that is to replace it; empty: nothing.
         cluster: where the conditions are looked up.
     """
-    condition = next((each for each in cluster.known(CONDITION, namespace) if each.name == installed), None)
+    condition = next(
+        (each for each in cluster.known(CONDITION, namespace) if each.name == installed), None
+    )
     if condition is not None and (override := _override(condition)) is not None:
         return _overridden(condition, override)
     hco = next(iter(cluster.known(HCO, namespace)), None) if "hyperconverged" in installed else None
@@ -89,7 +102,14 @@ def _said(condition: Field) -> str:
 
 
 def _override(condition: Object) -> Field | None:
-    return next((each for each in condition.at("spec", "overrides").items() if each["type"].text == _UPGRADEABLE), None)
+    return next(
+        (
+            each
+            for each in condition.at("spec", "overrides").items()
+            if each["type"].text == _UPGRADEABLE
+        ),
+        None,
+    )
 
 
 def _overridden(condition: Object, override: Field) -> RefusedUpgrade | None:
@@ -99,7 +119,8 @@ def _overridden(condition: Object, override: Field) -> RefusedUpgrade | None:
     why = f": {cut_middle(_said(override), _LONGEST)}" if _said(override) else ""
     words = f"OperatorCondition {condition.full_name} overrides {_UPGRADEABLE} to False{why}"
     return RefusedUpgrade(
-        words, typed("Remove that override when its cause is over", about("edit", condition, CONDITION))
+        words,
+        typed("Remove that override when its cause is over", about("edit", condition, CONDITION)),
     )
 
 
@@ -112,13 +133,18 @@ def _followed(obj: Object, kind: Kind, words: str, cluster: Cluster) -> RefusedU
     if part is None or deployed is None:
         title = f"{obj.kind} {obj.full_name}"
         return RefusedUpgrade(
-            f"{title} says: {cut_middle(words, _LONGEST)}", _ends(words, title, about("describe", obj, kind))
+            f"{title} says: {cut_middle(words, _LONGEST)}",
+            _ends(words, title, about("describe", obj, kind)),
         )
     found = _of_part(cluster.known(deployed), _TYPES[part[2]])
     title = f"{part[1]} {found.full_name}" if found is not None else part[1]
     said = (_said(found.condition(_TYPES[part[2]])) if found is not None else "") or part[3]
-    command = about("describe", found, deployed) if found is not None else about("describe", obj, kind)
-    return RefusedUpgrade(f"{title} is {part[2]}: {cut_middle(said, _LONGEST)}", _ends(said, title, command))
+    command = (
+        about("describe", found, deployed) if found is not None else about("describe", obj, kind)
+    )
+    return RefusedUpgrade(
+        f"{title} is {part[2]}: {cut_middle(said, _LONGEST)}", _ends(said, title, command)
+    )
 
 
 def _of_part(known: Iterable[Object], condition: str) -> Object | None:

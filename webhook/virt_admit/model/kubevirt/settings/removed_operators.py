@@ -1,4 +1,5 @@
-"""KubeVirt, CDI or HyperConverged that is being deleted while its operator, which alone can end that, is gone already.
+"""KubeVirt, CDI or HyperConverged that is being deleted while its operator, which alone can end
+that, is gone already.
 
 The operator removes the finalizer of its object after everything else. Deleted first, it leaves
 webhooks that fail closed and APIServices without a Service: they refuse changes of VMs, and
@@ -84,7 +85,9 @@ class RemovedProduct(NamedTuple):
     lasts: str
     """Since when it is being deleted, as `` for 64 min``; empty: not known."""
     leftovers: tuple[tuple[str, Object], ...]
-    """Webhook configurations and APIServices without their Service, each with the word that kubectl knows."""
+    """Webhook configurations and APIServices without their Service,
+    each with the word that kubectl knows.
+    """
     terminating: bool
     """Whether its namespace is being deleted too."""
     idle: bool
@@ -112,7 +115,9 @@ class RemovedProduct(NamedTuple):
         """What follows for VMs; empty: nothing is known to."""
         if not self.idle:
             return ""
-        return f"No {', '.join(_PARTS)} runs: VMs run on, but cannot be changed, deleted or migrated"
+        return (
+            f"No {', '.join(_PARTS)} runs: VMs run on, but cannot be changed, deleted or migrated"
+        )
 
     def steps(self, width: int = 150) -> str:
         """Return what to do, in order. ``width``: of the names of what is left; 0: without them."""
@@ -121,7 +126,8 @@ class RemovedProduct(NamedTuple):
             refuses = f". What is left refuses requests: {left}" if left else ""
             return (
                 f"do not remove the finalizer: {_OWNED[self.kind]}. Check uninstallStrategy and "
-                f"ownerReferences before {self.operator} comes back: it goes on with the removal{refuses}"
+                f"ownerReferences before {self.operator} comes back: it goes on with the "
+                f"removal{refuses}"
             )
         listed = f" ({left})" if left else ""
         first = (
@@ -132,7 +138,9 @@ class RemovedProduct(NamedTuple):
         return f"{first}; then install KubeVirt again{_NOT_BEFORE}"
 
     def leaves(self, obj: Object) -> bool:
-        """Return whether an object is left of the product, and calls a Service that does not exist any more."""
+        """Return whether an object is left of the product,
+        and calls a Service that does not exist any more.
+        """
         return any((each.kind, each.name) == (obj.kind, obj.name) for _, each in self.leftovers)
 
     @property
@@ -156,16 +164,28 @@ class RemovedProduct(NamedTuple):
     def of_vms(self) -> Problem:
         """Why no VM is migrated or started."""
         name = f"{self.kind.kind} {self.obj.full_name}"
-        kept = f"{name} is being deleted{self.lasts}, and {self.operator} is gone, which alone removes its finalizer"
-        reason = f"nothing of KubeVirt runs, so no VM is migrated or started: {kept} {self.finalizers}"
-        remedy = typed(f"do not drain before KubeVirt is installed again: {self.steps(60)}", self.command)
-        return Problem(reason, remedy, id=problem_of(ProblemCause.COMPONENT, self.obj), command=self.command)
+        kept = (
+            f"{name} is being deleted{self.lasts}, and {self.operator} is gone, which alone "
+            "removes its finalizer"
+        )
+        reason = (
+            f"nothing of KubeVirt runs, so no VM is migrated or started: {kept} {self.finalizers}"
+        )
+        remedy = typed(
+            f"do not drain before KubeVirt is installed again: {self.steps(60)}", self.command
+        )
+        return Problem(
+            reason, remedy, id=problem_of(ProblemCause.COMPONENT, self.obj), command=self.command
+        )
 
 
 _NOT_BEFORE: Final = ", not before: virt-operator would delete all VMs"
 _SAFELY: Final[tuple[PatchVerb, ...]] = ("test", "remove")
 _OWNED: Final = {
-    CDI: "the definition of DataVolumes may then be deleted, with all DataVolumes, their PVCs and so the disks of VMs",
+    CDI: (
+        "the definition of DataVolumes may then be deleted, with all DataVolumes, their PVCs and "
+        "so the disks of VMs"
+    ),
     HCO: "KubeVirt, which it owns, is then deleted, and virt-operator deletes all VMs",
 }
 """What the garbage collector does once the finalizer is removed."""
@@ -179,8 +199,12 @@ _GOES_ON: Final = {
 
 @cached
 def kubevirt(cluster: Cluster) -> RemovedProduct | None:
-    """Return the KubeVirt of which nothing runs any more; None: something does, or that cannot be determined."""
-    for each in cluster.known(KUBEVIRT) if any(obj.deleted for obj in cluster.known(KUBEVIRT)) else ():
+    """Return the KubeVirt of which nothing runs any more; None: something does,
+    or that cannot be determined.
+    """
+    for each in (
+        cluster.known(KUBEVIRT) if any(obj.deleted for obj in cluster.known(KUBEVIRT)) else ()
+    ):
         try:
             found = of(each, KUBEVIRT, cluster)
         except Unseen:
@@ -191,7 +215,8 @@ def kubevirt(cluster: Cluster) -> RemovedProduct | None:
 
 
 def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
-    """Return that the deletion of an object cannot end; None: it is not being deleted, or its operator exists.
+    """Return that the deletion of an object cannot end; None: it is not being deleted,
+    or its operator exists.
 
     Raises:
         Unseen: it cannot be determined whether its operator exists.
@@ -203,7 +228,11 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
         if any(_is_operator(found, kind) for found in cluster.list(word)):
             return None
     pods = cluster.known(POD)
-    parts = {each.labels.get("kubevirt.io") for each in pods if each.at("status", "phase").text not in _FINISHED}
+    parts = {
+        each.labels.get("kubevirt.io")
+        for each in pods
+        if each.at("status", "phase").text not in _FINISHED
+    }
     space = find(cluster, NAMESPACE, "", obj.namespace) if kind.namespaced else None
     return RemovedProduct(
         obj,
@@ -217,7 +246,8 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
 
 
 def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
-    """Return that an object is being deleted while its operator exists and has no Ready pod; None: it has, or is gone.
+    """Return that an object is being deleted while its operator exists and has no Ready pod; None:
+    it has, or is gone.
 
     Raises:
         Unseen: its pods cannot be determined.
@@ -231,13 +261,20 @@ def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
     if any(each.condition("Ready")["status"].text == "True" for each in pods):
         return None
     by = f"{own.name}, which alone removes it, has no Ready pod"
-    reason = f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {_texts(held)}: {by}"
-    remedy = f"repair {own.name} only if that may happen: it goes on with the removal and {_GOES_ON[kind]}"
+    reason = (
+        f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {_texts(held)}: {by}"
+    )
+    remedy = (
+        f"repair {own.name} only if that may happen: it goes on with the removal and "
+        f"{_GOES_ON[kind]}"
+    )
     return Problem(reason, remedy, command=about("describe", own, DEPLOYMENT))
 
 
 def _held(obj: Object, kind: Kind) -> tuple[Field, ...]:
-    return tuple(each for each in obj.metadata["finalizers"].items() if each.text in _FINALIZERS[kind])
+    return tuple(
+        each for each in obj.metadata["finalizers"].items() if each.text in _FINALIZERS[kind]
+    )
 
 
 def _texts(held: Sequence[Field]) -> str:
@@ -252,7 +289,10 @@ def _is_operator(obj: Object, kind: Kind) -> bool:
 
 
 def _leftovers(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[tuple[str, Object]]:
-    """Yield what calls only Services of the product that do not exist any more. Others may still use the rest."""
+    """Yield what calls only Services of the product that do not exist any more.
+
+    Others may still use the rest.
+    """
     for each in (*webhook_requests.CONFIGURATIONS, API_SERVICE):
         for found in gather(cluster.list(each))[0]:
             services = _services(found)
@@ -261,7 +301,9 @@ def _leftovers(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[tuple[str,
 
 
 def _services(obj: Object) -> Sequence[tuple[str, str]]:
-    """Return the Service of each webhook or of the API, empty for one that calls none, such as a URL."""
+    """Return the Service of each webhook or of the API, empty for one that calls none,
+    such as a URL.
+    """
     fields = (
         [obj.at("spec", "service")]
         if obj.kind == API_SERVICE.kind
@@ -271,7 +313,9 @@ def _services(obj: Object) -> Sequence[tuple[str, str]]:
 
 
 def _is_gone(service: tuple[str, str], obj: Object, kind: Kind, cluster: Cluster) -> bool:
-    own = bool(service[1]) and (service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI)
+    own = bool(service[1]) and (
+        service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI
+    )
     try:
         return own and cluster.get(SERVICE, *service) is None
     except Unseen:

@@ -16,11 +16,16 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 def is_managed(obj: Object) -> bool:
     """Whether HyperConverged writes this KubeVirt, so that its next release writes it again."""
     owners = (owner["kind"].text for owner in obj.metadata["ownerReferences"].items())
-    return kinds.of(obj) is KUBEVIRT and (obj.labels.get(MANAGED_BY) == "hco-operator" or HCO.kind in owners)
+    return kinds.of(obj) is KUBEVIRT and (
+        obj.labels.get(MANAGED_BY) == "hco-operator" or HCO.kind in owners
+    )
 
 
 def may_be_managed(obj: Object, cluster: Cluster) -> bool:
-    """Whether HyperConverged may write this KubeVirt or CDI, and so undo a change of it. Unread is not absent."""
+    """Whether HyperConverged may write this KubeVirt or CDI, and so undo a change of it.
+
+    Unread is not absent.
+    """
     try:
         return is_managed(obj) or configuration.hyperconverged(cluster) is not None
     except Unseen:
@@ -39,13 +44,17 @@ def running_release(obj: Object, target: str) -> str:
 
 
 def running_hyperconverged(hco: Object, target: str) -> str:
-    """Return the release of HyperConverged that runs, as its status says, else the one before ``target``."""
+    """Return the release of HyperConverged that runs, as its status says,
+    else the one before ``target``.
+    """
     running = hco_release(hco) if kinds.of(hco) is HCO else None
     return _release(releases.HYPERCONVERGED, running, target)
 
 
 def _release(component: str, running: Version | None, target: str) -> str:
-    """Return a release that the table has: the nearest one if the running release is older or newer."""
+    """Return a release that the table has: the nearest one if the running release is older or
+    newer.
+    """
     known = releases.releases(component)
     if running is None:
         return releases.before(component, target) or known[0]

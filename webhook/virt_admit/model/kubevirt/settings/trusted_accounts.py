@@ -1,6 +1,7 @@
 """The namespaces from which the service accounts of KubeVirt and of HyperConverged are trusted.
 
-The name of an account proves nothing: every namespace can have a service account ``kubevirt-controller``.
+The name of an account proves nothing: every namespace can have a service account
+``kubevirt-controller``.
 """
 
 from __future__ import annotations
@@ -12,20 +13,32 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.configuration import hyperconverged, kubevirt
 
-TRUSTED_NAMESPACES: Final[tuple[str, ...]] = ("kubevirt", "kubevirt-hyperconverged", "openshift-cnv")
-"""The namespaces that the operators document. They count while the cluster has no such resource, or it is unseen."""
+TRUSTED_NAMESPACES: Final[tuple[str, ...]] = (
+    "kubevirt",
+    "kubevirt-hyperconverged",
+    "openshift-cnv",
+)
+"""The namespaces that the operators document. They count while the cluster has no such resource,
+or it is unseen.
+"""
 
 _RESOURCES: Final[Mapping[str, Callable[[Cluster], Object | None]]] = {
     "kubevirt": kubevirt,
     "hyperconverged": hyperconverged,
 }
-PLACEHOLDERS: Final = tuple(f"{{{name}{suffix}}}" for name in _RESOURCES for suffix in ("", "-unseen"))
-"""What may stand for the namespace in a policy: ``{kubevirt}`` is the namespace of the KubeVirt resource, and
-``{kubevirt-unseen}`` is any other one while that resource is unseen."""
+PLACEHOLDERS: Final = tuple(
+    f"{{{name}{suffix}}}" for name in _RESOURCES for suffix in ("", "-unseen")
+)
+"""What may stand for the namespace in a policy: ``{kubevirt}`` is the namespace of the KubeVirt
+resource, and ``{kubevirt-unseen}`` is any other one while that resource is unseen.
+"""
 
 
 def aliases(user: str, cluster: Cluster) -> tuple[str, ...]:
-    """Return the names of a service account with placeholders for its namespace. Empty for other users."""
+    """Return the names of a service account with placeholders for its namespace.
+
+    Empty for other users.
+    """
     if not user.startswith("system:serviceaccount:"):
         return ()
     namespace, _, account = user.removeprefix("system:serviceaccount:").partition(":")

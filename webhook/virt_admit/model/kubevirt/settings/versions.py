@@ -11,7 +11,12 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.settings.configuration import hyperconverged, known_or_none, kubevirt, require_kubevirt
+from virt_admit.model.kubevirt.settings.configuration import (
+    hyperconverged,
+    known_or_none,
+    kubevirt,
+    require_kubevirt,
+)
 
 
 class Version(NamedTuple):
@@ -32,20 +37,30 @@ NEWEST: Final = Version(1, 10)
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Parse a version (``v1.4.0-rc.1`` is 1.4.0); return None if the text does not start with one."""
+    """Parse a version (``v1.4.0-rc.1`` is 1.4.0);
+    return None if the text does not start with one.
+    """
     found = re.match(_VERSION, text or "")
     return Version(*(int(part or 0) for part in found.groups())) if found else None
 
 
 @cached
 def kubevirt_version(cluster: Cluster) -> Version | None:
-    """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown, treated as the newest."""
+    """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown,
+    treated as the newest.
+    """
     kubevirt_ = known_or_none(kubevirt, cluster)
-    return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
+    return (
+        parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text)
+        if kubevirt_ is not None
+        else None
+    )
 
 
 def hco_release(hyperconverged_: Object) -> Version | None:
-    """Return the release of the operator of a HyperConverged; None: unknown, treated as the newest."""
+    """Return the release of the operator of a HyperConverged; None: unknown,
+    treated as the newest.
+    """
     for item in hyperconverged_.at("status", "versions").items():
         if item["name"].text == "operator":
             return parse_version(item["version"].text)
@@ -57,16 +72,31 @@ class Feature(enum.Enum):
 
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
-    TSC_OF_SCHEDULABLE = ("the lowest TSC frequency is that of nodes with kubevirt.io/schedulable", Version(1, 0, 1))
+    TSC_OF_SCHEDULABLE = (
+        "the lowest TSC frequency is that of nodes with kubevirt.io/schedulable",
+        Version(1, 0, 1),
+    )
     RUNNING_DEPRECATED = ("the field running is deprecated", Version(1, 4))
-    PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
-    STATE_MOVES = ("a claim with the persistent state of a VM is moved with its volumes", Version(1, 4, 1))
+    PERSISTENT_STATE = (
+        "persistent vTPM and EFI on storage that is not shared can be migrated",
+        Version(1, 4),
+    )
+    STATE_MOVES = (
+        "a claim with the persistent state of a VM is moved with its volumes",
+        Version(1, 4, 1),
+    )
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
-    DATA_SOURCE_ARCHITECTURE = ("the architecture of a VM comes from its DataSource", Version(1, 6, 4))
+    DATA_SOURCE_ARCHITECTURE = (
+        "the architecture of a VM comes from its DataSource",
+        Version(1, 6, 4),
+    )
     EVACUATE_CANCEL = ("virtctl evacuate-cancel ends the evacuation of a VMI", Version(1, 7))
-    ATTACHMENTS_PROTECTED = ("pods that attach volumes of a running VMI are not evicted", Version(1, 7))
+    ATTACHMENTS_PROTECTED = (
+        "pods that attach volumes of a running VMI are not evicted",
+        Version(1, 7),
+    )
     PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
 
     @property
@@ -76,13 +106,17 @@ class Feature(enum.Enum):
 
 
 def has_release(cluster: Cluster, since: Version) -> bool:
-    """Whether the cluster's KubeVirt is of this release or later; an unknown release counts as the newest."""
+    """Whether the cluster's KubeVirt is of this release or later;
+    an unknown release counts as the newest.
+    """
     version = kubevirt_version(cluster)
     return version is None or version >= since
 
 
 def newer_than_known(cluster: Cluster) -> bool:
-    """Whether KubeVirt reports a release that may accept values which this package does not know."""
+    """Whether KubeVirt reports a release that may accept values which this package does not
+    know.
+    """
     version = kubevirt_version(cluster)
     return version is not None and version[:2] > NEWEST[:2]
 
@@ -90,20 +124,25 @@ def newer_than_known(cluster: Cluster) -> bool:
 def may_accept(cluster: Cluster, value: object, suggestion: str | None) -> bool:
     """Whether KubeVirt may accept a value that this package does not know.
 
-    A newer release may, and so may one that cannot be read: unseen never denies. Without a release a misspelt known
-    value (one with a suggestion), an empty one and one that is not text still count as mistakes.
+    A newer release may, and so may one that cannot be read: unseen never denies. Without a release
+    a misspelt known value (one with a suggestion), an empty one and one that is not text still
+    count as mistakes.
     """
     if kubevirt_version(cluster) is None:
         return isinstance(value, str) and value != "" and suggestion is None
     return newer_than_known(cluster)
 
 
-# --- defaults that a release changed ------------------------------------------------------------------------------
+# --- defaults that a release changed --------------------------------------------------------------
 
 _KUBEVIRT_COMPLETION_TIMEOUT: Final = ((Version(1, 4), 150), (Version(0, 0), 800))
-"""Seconds for each GB, newest first (pkg/virt-config/virt-config.go#MigrationCompletionTimeoutPerGiB)."""
+"""Seconds for each GB, newest first
+(pkg/virt-config/virt-config.go#MigrationCompletionTimeoutPerGiB).
+"""
 _HCO_COMPLETION_TIMEOUT: Final = ((Version(1, 19), 20), (Version(1, 14), 150), (Version(0, 0), 800))
-"""The same in HyperConverged's schema (kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go)."""
+"""The same in HyperConverged's schema
+(kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go).
+"""
 
 
 def kubevirt_completion_timeout(cluster: Cluster) -> int:
@@ -112,22 +151,29 @@ def kubevirt_completion_timeout(cluster: Cluster) -> int:
 
 
 def hco_completion_timeout(cluster: Cluster) -> int:
-    """Return the default of ``completionTimeoutPerGiB`` in the running HyperConverged, in seconds."""
+    """Return the default of ``completionTimeoutPerGiB`` in the running HyperConverged,
+    in seconds.
+    """
     found = known_or_none(hyperconverged, cluster)
     return _of_release(_HCO_COMPLETION_TIMEOUT, hco_release(found) if found is not None else None)
 
 
 def _of_release(defaults: tuple[tuple[Version, int], ...], release: Version | None) -> int:
-    return next((value for since, value in defaults if release is None or release >= since), defaults[-1][1])
+    return next(
+        (value for since, value in defaults if release is None or release >= since), defaults[-1][1]
+    )
 
 
-# --- feature gates -------------------------------------------------------------------------------------------------
+# --- feature gates --------------------------------------------------------------------------------
 
 
 class Gate(enum.Enum):
-    """A feature gate: its name, the first release with it, and the first release in which it is on by default."""
+    """A feature gate: its name, the first release with it,
+    and the first release in which it is on by default.
+    """
 
-    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)  # 1.8.0 to 1.8.4 migrate no GPU
+    # 1.8.0 to 1.8.4 migrate no GPU
+    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
     REBOOT_POLICY = ("RebootPolicy", Version(1, 8), Version(1, 9))
     MIGRATION_PRIORITY_QUEUE = ("MigrationPriorityQueue", Version(1, 7), Version(1, 9))
@@ -180,7 +226,10 @@ def gate_is_known_on(cluster: Cluster, gate: Gate) -> bool:
 
 
 def _said(kubevirt_: Object, gate: Gate) -> bool | None:
-    """Return the explicit state of a gate, or None. Enabling wins over disabling (featuregate#IsEnabled)."""
+    """Return the explicit state of a gate, or None.
+
+    Enabling wins over disabling (featuregate#IsEnabled).
+    """
     developer = kubevirt_.at("spec", "configuration", "developerConfiguration")
     for key, state in (("featureGates", True), ("disabledFeatureGates", False)):
         if any(item.value == gate.gate for item in developer[key].items()):

@@ -1,8 +1,10 @@
-"""Settings of KubeVirt and CDI that HyperConverged writes: the object that takes a change, and the path of it there.
+"""Settings of KubeVirt and CDI that HyperConverged writes: the object that takes a change,
+and the path of it there.
 
-HyperConverged restores the objects that it writes within minutes, and its own fields differ between its API versions. Sources:
-kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getKVSpec #hcoConfig2KvConfig, :controllers/handlers/
-cdi.go#NewCDI, :api/v1beta1/conversion.go.
+HyperConverged restores the objects that it writes within minutes, and its own fields differ between
+its API versions. Sources:
+kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getKVSpec
+#hcoConfig2KvConfig, :controllers/handlers/ cdi.go#NewCDI, :api/v1beta1/conversion.go.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ class WrittenSetting(enum.Enum):
         "spec.deployment.nodePlacements.workload",
     )
     INFRA = _Paths(
-        KUBEVIRT, "spec.infra.nodePlacement", "spec.infra.nodePlacement", "spec.deployment.nodePlacements.infra"
+        KUBEVIRT,
+        "spec.infra.nodePlacement",
+        "spec.infra.nodePlacement",
+        "spec.deployment.nodePlacements.infra",
     )
     SCRATCH = _Paths(
         CDI,

@@ -99,7 +99,9 @@ def failure(
     image = f"image {bundles[0].image.partition('@')[0]}" if bundles else "the image of the bundle"
     again = _deletion(subscription, plan)
     if not own or any(not _has_failed(job) for job in own):  # OLM takes one that has not failed
-        return _without_job(bundles if unseen else [], image, space, again, is_gone=not unseen and own == alike)
+        return _without_job(
+            bundles if unseen else [], image, space, again, is_gone=not unseen and own == alike
+        )
     cause = f"{_of_jobs(own)}{_older(own[0], plan)}, and OLM keeps its result"
     removed = own[0].at("spec", "ttlSecondsAfterFinished").present
     if not again and (removed or _retries(subscription, cluster)):

@@ -7,8 +7,8 @@ Cluster, so that its reaction to an eviction may go on. Sources:
 kubernetes-sigs/cluster-api:util/paused/paused.go,
 :cmd/clusterctl/client/cluster/mover.go#setClusterPause;
 kubernetes-sigs/cluster-api-provider-kubevirt:controllers/kubevirtmachine_controller.go#SetupWithManager;
-issues kubernetes-sigs/cluster-api#7407. HyperShift pauses what it makes as its own objects say,
-and sets it again (openshift/hypershift:hypershift-operator/controllers/nodepool/capi.go#Pause).
+issues kubernetes-sigs/cluster-api#7407. HyperShift pauses what it makes as its own objects say, and
+sets it again (openshift/hypershift:hypershift-operator/controllers/nodepool/capi.go#Pause).
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT, Kind
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    KUBEADM,
+    MACHINE_DEPLOYMENT,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -28,7 +34,9 @@ from virt_admit.model.messages import names
 from virt_admit.model.remediation import machine_drain
 from virt_admit.model.remediation.health_checks import PAUSED
 
-READS: Final[Reads] = union(clock.READS, dict.fromkeys((CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT), ()))
+READS: Final[Reads] = union(
+    clock.READS, dict.fromkeys((CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT), ())
+)
 _LABEL: Final = "cluster.x-k8s.io/cluster-name"
 _MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-namespace"
 """The label with the namespace of the KubevirtMachine of a VM, which is that of its Cluster."""
@@ -60,7 +68,9 @@ class PausedCluster(NamedTuple):
 
     @property
     def hosted(self) -> str:
-        """Return the object of HyperShift that pauses it, as ``NodePool clusters/np``; empty: none."""
+        """Return the object of HyperShift that pauses it, as ``NodePool clusters/np``; empty:
+        none.
+        """
         key = "cluster" if self._is_cluster else "nodePool"
         name = self.obj.annotations.get(f"hypershift.openshift.io/{key}")
         return f"{'HostedCluster' if self._is_cluster else 'NodePool'} {name}" if name else ""
@@ -72,7 +82,9 @@ class PausedCluster(NamedTuple):
             word, _, full = self.hosted.partition(" ")
             namespace, _, name = full.rpartition("/")
             resource = f"{word.lower()}s.hypershift.openshift.io"  # Karpenter has NodePools, too
-            shown = shell("kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml")
+            shown = shell(
+                "kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml"
+            )
             return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
         if self.age is None:
             return "see who has paused it, and since when; unpause it once that is over"
@@ -90,7 +102,9 @@ class PausedCluster(NamedTuple):
 
 
 def of(obj: Object, cluster: Cluster) -> PausedCluster | None:
-    """Return that a Cluster is paused, or its control plane or MachineDeployment; None: it is not."""
+    """Return that a Cluster is paused, or its control plane or MachineDeployment; None:
+    it is not.
+    """
     if obj.kind == CAPI_CLUSTER.kind:
         is_paused, waiting = obj.at("spec", "paused").boolean is True, _waiting(obj, cluster)
     else:
@@ -122,7 +136,9 @@ def of_member(obj: Object, cluster: Cluster) -> PausedCluster | None:
 
 def held(cluster: Cluster) -> tuple[PausedCluster, ...]:
     """Return the Clusters that are paused for longer than a move needs although something waits."""
-    known = (each for kind in (CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT) for each in cluster.known(kind))
+    known = (
+        each for kind in (CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT) for each in cluster.known(kind)
+    )
     found = (of(each, cluster) for each in sorted(known, key=lambda each: each.full_name))
     return tuple(each for each in found if each is not None and each.waiting and is_long(each))
 
@@ -145,7 +161,10 @@ def _waiting(owner: Object, cluster: Cluster) -> Iterator[str]:
 
 def _unseen_change(obj: Object) -> Iterator[str]:
     """Yield the change of an object that its controller has not seen."""
-    generation, seen = obj.metadata["generation"].integer, obj.at("status", "observedGeneration").integer
+    generation, seen = (
+        obj.metadata["generation"].integer,
+        obj.at("status", "observedGeneration").integer,
+    )
     if generation is None or seen is None or seen >= generation:
         return
     wanted, present = obj.at("spec", "version").text, obj.at("status", "version").text

@@ -1,9 +1,10 @@
 """MachineConfigPools that are paused, and the kubelets that stay old by it.
 
-In an update of the control plane alone, an administrator pauses a pool, updates the control plane by
-one or two minor releases, and resumes the pool afterwards, so that its nodes are drained once. Such a
-pool holds nothing, unless the operator of the nodes requires it. The operator of the API server says
-whether the next release still supports these kubelets. Sources: openshift/enhancements#585;
+In an update of the control plane alone, an administrator pauses a pool, updates the control plane
+by one or two minor releases, and resumes the pool afterwards, so that its nodes are drained once.
+Such a pool holds nothing, unless the operator of the nodes requires it. The operator of the API
+server says whether the next release still supports these kubelets. Sources:
+openshift/enhancements#585;
 openshift/cluster-kube-apiserver-operator:pkg/operator/kubeletversionskewcontroller/
 kubelet_version_skew_controller.go#sync; openshift/machine-config-operator:pkg/operator/sync.go
 #syncRequiredMachineConfigPools.
@@ -93,7 +94,9 @@ def _paused(cluster: Cluster) -> tuple[PausedPool, ...]:
 
 def _pools(cluster: Cluster) -> Iterator[PausedPool]:
     every = cluster.known(NODE)
-    newest = max(filter(None, (*map(_kubelet, every), _minor(cluster.server_version))), default=None)
+    newest = max(
+        filter(None, (*map(_kubelet, every), _minor(cluster.server_version))), default=None
+    )
     allowed = _is_supported(cluster)
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), every):
         if not own or not pool.at("spec", "paused").boolean or sriov_drains.has_paused(pool, own):
@@ -125,7 +128,9 @@ def _is_supported(cluster: Cluster) -> bool:
 
 
 def _is_updating(cluster: Cluster) -> bool:
-    """Return whether the control plane is being updated: a pool that is paused meanwhile follows later."""
+    """Return whether the control plane is being updated:
+    a pool that is paused meanwhile follows later.
+    """
     for version in cluster.known(CLUSTER_VERSION):
         last = next(iter(version.at("status", "history").items()), version["-"])
         return last["state"].text == "Partial"
@@ -184,7 +189,9 @@ def _last_release(cluster: Cluster) -> str:
 
 
 def effect(pool: Object, cluster: Cluster) -> str:
-    """Return what a pause means for the next release, as a clause; empty: nothing is known of it."""
+    """Return what a pause means for the next release, as a clause; empty:
+    nothing is known of it.
+    """
     operator = find(cluster, CLUSTER_OPERATOR, "", API_SERVER)
     for each in paused(cluster):
         if each.pool.name == pool.name and each.old:

@@ -22,7 +22,9 @@ from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
 from virt_admit.model.node_updates.operators import paused_pools, single_node_workloads
 
-READS: Final[Reads] = union(incompatible_operators.READS, paused_pools.READS, single_node_workloads.READS)
+READS: Final[Reads] = union(
+    incompatible_operators.READS, paused_pools.READS, single_node_workloads.READS
+)
 _LONGEST: Final = 600
 _BRIEF: Final = 180
 _MINOR: Final = re.compile(r"(\d{1,9})\.(\d{1,9})")

@@ -1,7 +1,9 @@
-"""Objects that Fleet applies from a chart: a change by hand makes its bundle Modified, and is lost with the next sync.
+"""Objects that Fleet applies from a chart: a change by hand makes its bundle Modified,
+and is lost with the next sync.
 
-Source: rancher/fleet:internal/cmd/agent/deployer/desiredset/plan.go#GetSetID (the bundle is part of the mark of its objects);
-rancher/rancher:pkg/controllers/provisioningv2/managedchart (the bundle of a ManagedChart begins with ``mcc-``).
+Source: rancher/fleet:internal/cmd/agent/deployer/desiredset/plan.go#GetSetID (the bundle is part of
+the mark of its objects); rancher/rancher:pkg/controllers/provisioningv2/managedchart (the bundle of
+a ManagedChart begins with ``mcc-``).
 """
 
 from __future__ import annotations

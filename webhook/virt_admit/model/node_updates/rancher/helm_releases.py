@@ -112,7 +112,9 @@ def _held(
         delete = kubectl("delete", _SECRET, last.secret.name, namespace)
         words = f"Delete the record of that revision, as none was deployed before, {then}"
         return HeldRelease(reason, typed(words, delete), known=True)
-    words = f"Roll it back to the last revision that was deployed, {then}. See which one in its history"
+    words = (
+        f"Roll it back to the last revision that was deployed, {then}. See which one in its history"
+    )
     return HeldRelease(reason, typed(words, _history(namespace, name)), known=True)
 
 

@@ -1,12 +1,16 @@
-"""Upgrades of Harvester that wait for a chart which Fleet does not get ready, or that cannot be started for it.
+"""Upgrades of Harvester that wait for a chart which Fleet does not get ready,
+or that cannot be started for it.
 
-The job of the upgrade waits for each ManagedChart without a limit. Fleet compares the objects of a chart with those in the
-cluster: a field that the schema of their CustomResourceDefinition does not have is dropped by the API server, so the
-object stays Modified. Helm never updates the definitions in the folder ``crds`` of a chart that is installed. Sources:
-harvester/harvester:package/upgrade/upgrade_manifests.sh#wait_managed_chart; rancher/fleet:pkg/apis/fleet.cattle.io/v1alpha1/
-bundle_types.go#NonReadyResource, :internal/cmd/agent/deployer/monitor/updatestatus.go#modified; harvester/docs#780;
-before an upgrade harvester/harvester:pkg/webhook/resources/upgrade/validator.go#checkManagedCharts, also charts that are
-paused. Helm compares two charts, and the live object only of kinds that it knows (helm/helm:pkg/kube/client.go#createPatch).
+The job of the upgrade waits for each ManagedChart without a limit. Fleet compares the objects of a
+chart with those in the cluster: a field that the schema of their CustomResourceDefinition does not
+have is dropped by the API server, so the object stays Modified. Helm never updates the definitions
+in the folder ``crds`` of a chart that is installed. Sources:
+harvester/harvester:package/upgrade/upgrade_manifests.sh#wait_managed_chart;
+rancher/fleet:pkg/apis/fleet.cattle.io/v1alpha1/ bundle_types.go#NonReadyResource,
+:internal/cmd/agent/deployer/monitor/updatestatus.go#modified; harvester/docs#780; before an upgrade
+harvester/harvester:pkg/webhook/resources/upgrade/validator.go#checkManagedCharts, also charts that
+are paused. Helm compares two charts, and the live object only of kinds that it knows
+(helm/helm:pkg/kube/client.go#createPatch).
 """
 
 from __future__ import annotations
@@ -56,7 +60,9 @@ READS: Final[Reads] = union(
 )
 _COMPARED: Final = (KUBEVIRT, CDI)
 """The kinds of which a live cluster tells whether the object has a field."""
-_DEFINITION: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(namespaced=False)
+_DEFINITION: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(
+    namespaced=False
+)
 """Only snapshots hold it."""
 _USUAL: Final = timedelta(minutes=30)
 """A chart with all its images is installed by then."""
@@ -65,7 +71,11 @@ _WORDS: Final = 200
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrade of Harvester that waits for a chart."""
-    under_way = {each.name for each in harvester_upgrades.upgrades(cluster) if each.kind == HARVESTER_UPGRADE.kind}
+    under_way = {
+        each.name
+        for each in harvester_upgrades.upgrades(cluster)
+        if each.kind == HARVESTER_UPGRADE.kind
+    }
     for upgrade in cluster.known(HARVESTER_UPGRADE) if under_way else ():
         stage, since = harvester_upgrades.stage(upgrade)
         lasts = clock.since(clock.stamp(since), cluster)
@@ -85,10 +95,15 @@ _RELEASES: Final = ((_FLEET, "fleet-crd"), (_FLEET, "fleet"), ("cattle-system", 
 
 
 def _waiting(cluster: Cluster) -> Sequence[Object]:
-    """Return the charts that are not ready for long. The upgrade pauses those whose turn has not come."""
+    """Return the charts that are not ready for long.
+
+    The upgrade pauses those whose turn has not come.
+    """
     known = {each.name: each for each in cluster.known(MANAGED_CHART, LOCAL)}
     own = (known[name] for name in _CHARTS if name in known)
-    return [each for each in own if not each.at("spec", "paused").boolean and _is_late(each, cluster)]
+    return [
+        each for each in own if not each.at("spec", "paused").boolean and _is_late(each, cluster)
+    ]
 
 
 def refusals(cluster: Cluster) -> Iterator[StandingOrder]:
@@ -146,7 +161,9 @@ def _described(chart: Object, then: str, cluster: Cluster) -> _Waits:
     return which, *_fault(chart, entry, bundle, then, cluster)
 
 
-def _fault(chart: Object, entry: Field, bundle: Object | None, then: str, cluster: Cluster) -> tuple[str, str]:
+def _fault(
+    chart: Object, entry: Field, bundle: Object | None, then: str, cluster: Cluster
+) -> tuple[str, str]:
     """Return why a chart is not ready, as a clause, and the remedy."""
     see = about("describe", chart, MANAGED_CHART)
     for each in entry["modifiedStatus"].items():
@@ -154,9 +171,13 @@ def _fault(chart: Object, entry: Field, bundle: Object | None, then: str, cluste
             return _modified(each, patch, chart, bundle, cluster)
         if each["missing"].boolean:
             held = "exists without the marks of Fleet" if each["exist"].boolean else "is missing"
-            return f": {_title(each)} {held}", typed("Let Fleet own it, or remove what deletes it", see)
+            return f": {_title(each)} {held}", typed(
+                "Let Fleet own it, or remove what deletes it", see
+            )
     for each in entry["nonReadyStatus"].items():
-        said = ", ".join(text for item in each.at("summary", "message").items() if (text := item.text))
+        said = ", ".join(
+            text for item in each.at("summary", "message").items() if (text := item.text)
+        )
         state = each.at("summary", "state").text or "not ready"
         words = f": {_title(each)} is {state}{f' ({cut_middle(said, _WORDS)})' if said else ''}"
         return words, typed(f"Repair that object, {then}", see)
@@ -169,11 +190,16 @@ def _fault(chart: Object, entry: Field, bundle: Object | None, then: str, cluste
 
 
 def _title(status: Field) -> str:
-    return f"{status['kind'].text} {'/'.join(filter(None, (status['namespace'].text, status['name'].text)))}"
+    return (
+        f"{status['kind'].text} "
+        f"{'/'.join(filter(None, (status['namespace'].text, status['name'].text)))}"
+    )
 
 
 def _patch(status: Field) -> dict[str, Any] | None:
-    """Return what Fleet would change in an object to get that of the chart; None: it would not change one."""
+    """Return what Fleet would change in an object to get that of the chart; None:
+    it would not change one.
+    """
     try:
         found = json.loads(status["patch"].text or "")
     except (ValueError, RecursionError):
@@ -188,7 +214,11 @@ def _modified(
     paths = list(_paths(patch))
     kind = _kind(status)
     is_read = kind in _COMPARED or kind not in kinds.ALL
-    live = find(cluster, kind, status["namespace"].text or "", status["name"].text or "") if is_read else None
+    live = (
+        find(cluster, kind, status["namespace"].text or "", status["name"].text or "")
+        if is_read
+        else None
+    )
     absent = live is not None and not any(live.at(*path).present for path in paths)
     custom = kind.group not in kinds.BUILT_IN_GROUPS
     known = live if custom and not absent else None
@@ -199,12 +229,27 @@ def _modified(
         drops = f"which the schema of {definition} does not have, so that the API server drops it"
         of_harvester = kind is KUBEVIRT and chart.name == "harvester"
         old = _HARVESTER_FILES if of_harvester else _APPLY
-        return f"{words}, {drops}", typed(f"{old}; then raise forceSyncGeneration of the Bundle", _sync(chart, bundle))
+        return f"{words}, {drops}", typed(
+            f"{old}; then raise forceSyncGeneration of the Bundle", _sync(chart, bundle)
+        )
     if absent and not definition:
-        field = shell("kubectl", "explain", f"{kind.plural}.{'.'.join(paths[0])}", f"--api-version={kind.api_version}")
-        see = "If the schema of its CustomResourceDefinition lacks that field, apply those of the new release"
-        return words, typed(f"{see}, then have Fleet apply it again (forceSyncGeneration). To see it", field)
-    other = "if a controller writes these fields, list them in spec.diff.comparePatches of the ManagedChart"
+        field = shell(
+            "kubectl",
+            "explain",
+            f"{kind.plural}.{'.'.join(paths[0])}",
+            f"--api-version={kind.api_version}",
+        )
+        see = (
+            "If the schema of its CustomResourceDefinition lacks that field, apply those of the "
+            "new release"
+        )
+        return words, typed(
+            f"{see}, then have Fleet apply it again (forceSyncGeneration). To see it", field
+        )
+    other = (
+        "if a controller writes these fields, list them in spec.diff.comparePatches of the "
+        "ManagedChart"
+    )
     if custom and len(status["patch"].text or "") <= _SHORT:
         back = merge_patch(kind, status["name"].text or "", status["namespace"].text or "", patch)
         return words, typed(f"If it was edited by hand, set what the chart has; {other}", back)
@@ -213,7 +258,9 @@ def _modified(
 
 
 def _compared(path: Sequence[str], patch: dict[str, Any], live: Object | None) -> str:
-    """Return a field, with its value and that of the chart if the object is known and they are short."""
+    """Return a field, with its value and that of the chart if the object is known and they are
+    short.
+    """
     wanted: Any = patch
     for step in path:
         wanted = wanted[step]
@@ -221,8 +268,15 @@ def _compared(path: Sequence[str], patch: dict[str, Any], live: Object | None) -
     if live is None or isinstance(wanted, (dict, list)):
         return field
     has = live.at(*path)
-    values = (show(has.value) if has.present else "none", "none" if wanted is None else show(wanted))
-    return field if max(map(len, values)) > _VALUE else f"{field} ({values[0]}, in the chart {values[1]})"
+    values = (
+        show(has.value) if has.present else "none",
+        "none" if wanted is None else show(wanted),
+    )
+    return (
+        field
+        if max(map(len, values)) > _VALUE
+        else f"{field} ({values[0]}, in the chart {values[1]})"
+    )
 
 
 _SHORT: Final = 300
@@ -250,29 +304,46 @@ def _kind(status: Field) -> Kind:
 
 
 _APPLY: Final = "Apply the CustomResourceDefinitions of the new release and its dependency charts"
-_HARVESTER_FILES: Final = "Apply dependency_charts/kubevirt-operator/crds and other CRDs of the new release"
+_HARVESTER_FILES: Final = (
+    "Apply dependency_charts/kubevirt-operator/crds and other CRDs of the new release"
+)
 """Below deploy/charts/harvester. Sources: harvester/docs, known issues of the upgrade from 1.4.2
 to 1.5.0; harvester/harvester#8163.
 
 It fits into a warning of ``scan``, too."""
 
 
-def _unknown(kind: Kind, version: str, paths: Sequence[tuple[str, ...]], cluster: Cluster) -> tuple[str, bool]:
-    """Return the definition of a kind if it is known, and whether its schema lacks one of these fields."""
+def _unknown(
+    kind: Kind, version: str, paths: Sequence[tuple[str, ...]], cluster: Cluster
+) -> tuple[str, bool]:
+    """Return the definition of a kind if it is known,
+    and whether its schema lacks one of these fields.
+    """
     for each in cluster.known(_DEFINITION):
         spec = each["spec"]
         if (spec["group"].text, spec.at("names", "kind").text) == (kind.group, kind.kind):
-            served = (item for item in spec["versions"].items() if item["name"].text == version.rpartition("/")[2])
+            served = (
+                item
+                for item in spec["versions"].items()
+                if item["name"].text == version.rpartition("/")[2]
+            )
             schemas = [item.at("schema", "openAPIV3Schema") for item in served]
-            lacks = any(schema.is_map and _lacks(schema, path) for schema in schemas for path in paths)
+            lacks = any(
+                schema.is_map and _lacks(schema, path) for schema in schemas for path in paths
+            )
             return f"CustomResourceDefinition {each.name}", lacks
     return "", False
 
 
 def _lacks(schema: Field, path: Sequence[str]) -> bool:
-    """Return whether a schema certainly has no field at a path, so that the API server drops its value."""
+    """Return whether a schema certainly has no field at a path,
+    so that the API server drops its value.
+    """
     for step in path:
-        if schema["x-kubernetes-preserve-unknown-fields"].boolean or schema["additionalProperties"].present:
+        if (
+            schema["x-kubernetes-preserve-unknown-fields"].boolean
+            or schema["additionalProperties"].present
+        ):
             return False
         properties = schema["properties"]
         if not properties.is_map:
@@ -284,8 +355,12 @@ def _lacks(schema: Field, path: Sequence[str]) -> bool:
 
 
 def _sync(chart: Object, bundle: Object | None) -> str:
-    """Return the command with which Fleet applies a bundle again (bundledeployment_types.go#ForceSyncGeneration)."""
+    """Return the command with which Fleet applies a bundle again
+    (bundledeployment_types.go#ForceSyncGeneration).
+    """
     if bundle is None:
         return about("describe", chart, MANAGED_CHART)
     last = bundle.at("spec", "forceSyncGeneration").integer or 0
-    return merge_patch(FLEET_BUNDLE, bundle.name, bundle.namespace, {"spec": {"forceSyncGeneration": last + 1}})
+    return merge_patch(
+        FLEET_BUNDLE, bundle.name, bundle.namespace, {"spec": {"forceSyncGeneration": last + 1}}
+    )

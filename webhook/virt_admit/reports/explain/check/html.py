@@ -1,4 +1,6 @@
-"""The page of ``explain``: what a health check does, with the time line from a lost node to its VMs running again."""
+"""The page of ``explain``: what a health check does,
+with the time line from a lost node to its VMs running again.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ class Check:
     unseen: tuple[str, ...]
 
 
-def page(checks: Sequence[Check], evidence: Iterable[tuple[str, str]] = (), subject: str = "") -> Page:
+def page(
+    checks: Sequence[Check], evidence: Iterable[tuple[str, str]] = (), subject: str = ""
+) -> Page:
     """Return the page of health checks."""
     return Page(
         title="Health check" if len(checks) == 1 else "Health checks",
@@ -83,7 +87,9 @@ def page(checks: Sequence[Check], evidence: Iterable[tuple[str, str]] = (), subj
         causes=worst_first(cause for check in checks for cause in _causes(check)),
         figures=tuple(_figure(check) for check in checks if check.timeline.moments),
         tables=tuple(table for check in checks for table in _tables(check)),
-        notes=tuple((f"Not available: {check.name}", check.unseen) for check in checks if check.unseen),
+        notes=tuple(
+            (f"Not available: {check.name}", check.unseen) for check in checks if check.unseen
+        ),
         evidence=tuple(evidence),
     )
 
@@ -92,16 +98,24 @@ def _verdict(checks: Sequence[Check]) -> PageVerdict:
     never = [check for check in checks if check.timeline.never]
     if never:
         return PageVerdict(
-            BAD, "Never", " ".join(f"{check.name}: VMs never restart: {check.timeline.never}." for check in never)
+            BAD,
+            "Never",
+            " ".join(
+                f"{check.name}: VMs never restart: {check.timeline.never}." for check in never
+            ),
         )
     blocked = [check for check in checks if check.obstacles]
     if blocked:
-        text = " ".join(f"{check.name} does nothing now: {'; '.join(check.obstacles)}." for check in blocked)
+        text = " ".join(
+            f"{check.name} does nothing now: {'; '.join(check.obstacles)}." for check in blocked
+        )
         return PageVerdict(SEVERE, "Not now", text)
     known = [check for check in checks if check.timeline.restart is not None]
     if len(known) < len(checks) or any(check.unseen for check in checks):
         return PageVerdict(
-            UNKNOWN, "Not certain", f"{_restarts(known)} Some data could not be read: see below.".strip()
+            UNKNOWN,
+            "Not certain",
+            f"{_restarts(known)} Some data could not be read: see below.".strip(),
         )
     fates = [fate for check in checks for fate in check.fates]
     off = sum(fate.comes is False for fate in fates)
@@ -109,7 +123,9 @@ def _verdict(checks: Sequence[Check]) -> PageVerdict:
     if off or waiting:
         costs = [f"{count(off, 'VM')} would stay off"] * bool(off)
         costs += [f"{count(waiting, 'VM')} would find no node"] * bool(waiting)
-        return PageVerdict(SEVERE, "Not all VMs restart", f"{_restarts(known)} {' and '.join(costs)}.")
+        return PageVerdict(
+            SEVERE, "Not all VMs restart", f"{_restarts(known)} {' and '.join(costs)}."
+        )
     unknown = sum(fate.comes is None for fate in fates)
     if unknown:
         text = f"{_restarts(known)} Of {count(unknown, 'VM')} it cannot be determined."
@@ -119,7 +135,9 @@ def _verdict(checks: Sequence[Check]) -> PageVerdict:
 
 def _restarts(checks: Sequence[Check]) -> str:
     return " ".join(
-        f"{check.name}: VMs restart after {check.timeline.restart.at}." for check in checks if check.timeline.restart
+        f"{check.name}: VMs restart after {check.timeline.restart.at}."
+        for check in checks
+        if check.timeline.restart
     )
 
 
@@ -129,9 +147,15 @@ def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
     waiting = sum(bool(fate.nowhere) for fate in fates)
     found = [fate for fate in fates if not fate.nowhere]
     tiles = [
-        Tile(level, sum(fate.comes is comes for fate in found), _TILE[comes]) for comes, (level, _) in _FATE.items()
+        Tile(level, sum(fate.comes is comes for fate in found), _TILE[comes])
+        for comes, (level, _) in _FATE.items()
     ]
-    return (Tile(BAD, never, "VMs never restart"), *tiles[:1], Tile(SEVERE, waiting, "VMs find no node"), *tiles[1:])
+    return (
+        Tile(BAD, never, "VMs never restart"),
+        *tiles[:1],
+        Tile(SEVERE, waiting, "VMs find no node"),
+        *tiles[1:],
+    )
 
 
 def _causes(check: Check) -> list[PageCause]:
@@ -142,8 +166,14 @@ def _causes(check: Check) -> list[PageCause]:
         never = check.timeline.never
         cause = (BAD, "never restarts", never) if never else (level, word, fate.why)
         groups.setdefault(cause, []).append(CauseItem(shown(_name, fate), place))
-    causes = [PageCause(level, word, "", why, "", tuple(items)) for (level, word, why), items in groups.items()]
-    return [*(PageCause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles), *causes]
+    causes = [
+        PageCause(level, word, "", why, "", tuple(items))
+        for (level, word, why), items in groups.items()
+    ]
+    return [
+        *(PageCause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles),
+        *causes,
+    ]
 
 
 def _name(fate: VmRestart) -> str:
@@ -168,7 +198,9 @@ def _figure(check: Check) -> Figure:
         )
         for moment in moments
     ]
-    caption = "Time after the node stops reporting. A long bar is the range in which the event happens."
+    caption = (
+        "Time after the node stops reporting. A long bar is the range in which the event happens."
+    )
     return Figure(f"Time line: {check.name}", caption, svg.lanes(lanes, end), _LEGEND)
 
 
@@ -177,10 +209,16 @@ def _tables(check: Check) -> list[Table]:
     if check.timeline.moments:
         moments = tuple((str(moment.at), moment.what) for moment in check.timeline.moments)
         tables.append(
-            Table("When a node stops reporting, and the limit lets the check act", ("After", "What happens"), moments)
+            Table(
+                "When a node stops reporting, and the limit lets the check act",
+                ("After", "What happens"),
+                moments,
+            )
         )
     if check.stages:
-        tables.append(Table("Remediation", ("Remediator", "Takes", "Next step after"), check.stages))
+        tables.append(
+            Table("Remediation", ("Remediator", "Takes", "Next step after"), check.stages)
+        )
     return tables
 
 
@@ -189,7 +227,9 @@ def split(checks: Sequence[Check], owners: Owners) -> dict[str, list[Check]]:
     named = sorted({owners.of(fate.vmi) for check in checks for fate in check.fates})
     return {
         owner: [
-            replace(check, fates=tuple(fate for fate in check.fates if owners.of(fate.vmi) == owner))
+            replace(
+                check, fates=tuple(fate for fate in check.fates if owners.of(fate.vmi) == owner)
+            )
             for check in checks
         ]
         for owner in named

@@ -1,6 +1,8 @@
-"""The report of ``explain`` about a health check as one value: its fields are the keys of the JSON, in order.
+"""The report of ``explain`` about a health check as one value: its fields are the keys of the JSON,
+in order.
 
-Times are seconds after the moment in which a node stops reporting. None means that the value cannot be determined.
+Times are seconds after the moment in which a node stops reporting. None means that the value cannot
+be determined.
 """
 
 from __future__ import annotations
@@ -137,7 +139,9 @@ class HealthCheckReport:
     conditions: tuple[UnhealthyCondition, ...]
     machineConditions: tuple[UnhealthyCondition, ...]  # noqa: N815 - the keys of the JSON
     startup: float | None
-    """The time in which a machine must become a node; 0: no limit. None: not valid, or not of this kind."""
+    """The time in which a machine must become a node; 0: no limit. None: not valid,
+    or not of this kind.
+    """
     unhealthy: tuple[UnhealthyTarget, ...]
     unhealthyComplete: bool  # noqa: N815
     obstacles: tuple[str, ...]
@@ -169,7 +173,10 @@ def report(explanation: Explanation) -> HealthCheckReport:
         notes=explanation.notes,
         overlaps=tuple(OverlappingCheck(other, shared) for other, shared in explanation.overlaps),
         steps=tuple(map(_step, explanation.stages)),
-        timeline=tuple(TimelineMoment(_span(one.at), one.event, one.what) for one in explanation.timeline.moments),
+        timeline=tuple(
+            TimelineMoment(_span(one.at), one.event, one.what)
+            for one in explanation.timeline.moments
+        ),
         restart=_restart(explanation.timeline),
         never=explanation.timeline.never or None,
         vms=tuple(map(_vm, explanation.fates)),
@@ -181,18 +188,28 @@ def _selected(explanation: Explanation) -> SelectedTargets:
     selection = explanation.selection
     kind: Literal["Node", "Machine"] = "Node" if explanation.check.kind is kinds.NHC else "Machine"
     return SelectedTargets(
-        kind, len(selection), not selection.unseen, tuple(target.name for target in selection.objects)
+        kind,
+        len(selection),
+        not selection.unseen,
+        tuple(target.name for target in selection.objects),
     )
 
 
 def _limit(budget: Budget) -> RemediationLimit:
     return RemediationLimit(
-        budget.limit, budget.least, budget.most, budget.never, budget.everything, budget.one_by_one > 1
+        budget.limit,
+        budget.least,
+        budget.most,
+        budget.never,
+        budget.everything,
+        budget.one_by_one > 1,
     )
 
 
 def _step(stage: Stage) -> RemediationStep:
-    return RemediationStep(stage.name, _span(stage.takes), _time(stage.timeout), stage.cut_off, stage.fails or None)
+    return RemediationStep(
+        stage.name, _span(stage.takes), _time(stage.timeout), stage.cut_off, stage.fails or None
+    )
 
 
 def _restart(timeline: Timeline) -> RestartTime | None:
@@ -209,7 +226,9 @@ def _restart(timeline: Timeline) -> RestartTime | None:
 
 def _vm(fate: VmRestart) -> VmAfterRemediation:
     node = fate.vmi.at("status", "nodeName").text
-    return VmAfterRemediation(fate.vmi.namespace, fate.vmi.name, node, fate.comes, fate.nowhere or None, fate.why)
+    return VmAfterRemediation(
+        fate.vmi.namespace, fate.vmi.name, node, fate.comes, fate.nowhere or None, fate.why
+    )
 
 
 def _condition(symptom: remediation_steps.Symptom) -> UnhealthyCondition:

@@ -94,7 +94,11 @@ def _sick(unhealthy: Sequence[tuple[str, str]], *, complete: bool) -> str:
 
 
 def _meaning(budget: Budget, noun: str) -> str:
-    one_by_one = f", on one control-plane {noun} at a time" if budget.one_by_one > 1 and not budget.never else ""
+    one_by_one = (
+        f", on one control-plane {noun} at a time"
+        if budget.one_by_one > 1 and not budget.never
+        else ""
+    )
     return f"{_allowed(budget)}{one_by_one}"
 
 
@@ -113,19 +117,30 @@ def _allowed(budget: Budget) -> str:
 
 
 def _raised(check: HealthCheck, total: int) -> str:
-    """Return the lowest limits that let a check act whose percentage rounds down to none; empty: it has another limit.
+    """Return the lowest limits that let a check act whose percentage rounds down to none; empty:
+    it has another limit.
 
     A limit of 0 may be meant, and one object needs none.
     """
     known = check.known_limit()
-    if check.range.present or check.kind is kinds.NHC or known is None or not known.percent or total < 2:
+    if (
+        check.range.present
+        or check.kind is kinds.NHC
+        or known is None
+        or not known.percent
+        or total < 2
+    ):
         return ""
     rounds_to_zero = known.number and not allowed_unhealthy(known, total, check.limit_of)
     return f". Set 1, or at least {math.ceil(100 / total)}%" if rounds_to_zero else ""
 
 
 def _condition(condition: remediation_steps.Symptom) -> str:
-    time = "a duration that is not valid" if condition.time is None else format_duration(condition.time)
+    time = (
+        "a duration that is not valid"
+        if condition.time is None
+        else format_duration(condition.time)
+    )
     return f"{condition.type or '?'}={condition.status or '?'} for {time}"
 
 
@@ -133,15 +148,26 @@ def _machine(check: HealthCheck) -> Iterator[str]:
     """Yield what makes a machine unhealthy independently of its node's conditions."""
     for symptom in remediation_steps.machine_symptoms(check):
         yield f"reports {_condition(symptom)}"
-    yield "its node does not exist" if check.kind is kinds.CAPI_MHC else "is Failed, or its node does not exist"
+    yield (
+        "its node does not exist"
+        if check.kind is kinds.CAPI_MHC
+        else "is Failed, or its node does not exist"
+    )
     startup = check.known_startup_time()
     if startup != 0:
-        yield f"has no node for {'a duration that is not valid' if startup is None else format_duration(startup)}"
+        yield (
+            "has no node for "
+            f"{'a duration that is not valid' if startup is None else format_duration(startup)}"
+        )
 
 
 def _stage(stage: Stage) -> tuple[str, str, str]:
     following = "" if stage.timeout is None else format_duration(stage.timeout)
-    return stage.name, _lasting(stage.takes), f"{following}: too short" if stage.cut_off else following
+    return (
+        stage.name,
+        _lasting(stage.takes),
+        f"{following}: too short" if stage.cut_off else following,
+    )
 
 
 def _lasting(span: Span) -> str:
@@ -156,11 +182,16 @@ def _restart(course: Timeline, *, acts: bool) -> str:
         return f"never: {course.never}"
     if not acts:  # the next lines say why
         return f"not while the check does nothing; else {_restart(course, acts=True)}"
-    parts = [f"{format_duration(restart.grace)} until noticed", f"{format_duration(restart.patience)} Ready=Unknown"]
+    parts = [
+        f"{format_duration(restart.grace)} until noticed",
+        f"{format_duration(restart.patience)} Ready=Unknown",
+    ]
     if restart.wasted:
         parts.append(f"{format_duration(restart.wasted)} wasted")
     remediator = (
-        "the time that the platform needs" if restart.takes.most is None else f"{_lasting(restart.takes)} remediator"
+        "the time that the platform needs"
+        if restart.takes.most is None
+        else f"{_lasting(restart.takes)} remediator"
     )
     return f"after {restart.at} = {' + '.join([*parts, remediator])}"
 

@@ -41,7 +41,11 @@ class NodeForecasts(NamedTuple):
 
 
 def report(
-    name: str, cluster: WholeCluster, opinion: Opinion, unreadable: Collection[str] = (), read: Read = no_events
+    name: str,
+    cluster: WholeCluster,
+    opinion: Opinion,
+    unreadable: Collection[str] = (),
+    read: Read = no_events,
 ) -> NodeForecasts:
     """Return the report about a node with what it rests on.
 
@@ -54,10 +58,17 @@ def report(
     unread_vms = [blind.what for blind in more_may_exist(cluster, VMI)]
     upgrade, unread_upgrade = rehearsed.rehearsal(cluster), rehearsed.unread(cluster)
     rules, unread_rules = _rules(name, cluster, opinion)
-    unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
+    unseen = tuple(
+        dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules))
+    )
     drained = drain_report.node_report(plan)
-    left, silent = machine_drain.is_left_to_machine(name, cluster), bool(node_health.silence_now(plan.name, cluster))
-    ordered = any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
+    left, silent = (
+        machine_drain.is_left_to_machine(name, cluster),
+        bool(node_health.silence_now(plan.name, cluster)),
+    )
+    ordered = (
+        any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
+    )
     drains = not (left or silent or plan.is_empty or plan.is_guarded or ordered)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
@@ -82,7 +93,9 @@ def report(
 
 
 def _cordon(name: str, cluster: Cluster) -> Cordon | None:
-    """Return what cordoned a node and empties it as far as that is needed: a drain by hand disturbs that."""
+    """Return what cordoned a node and empties it as far as that is needed:
+    a drain by hand disturbs that.
+    """
     node = find(cluster, NODE, "", name)
     return cordoners.of_node(node, cluster) if node is not None else None
 
@@ -100,16 +113,22 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
     others = (
-        f"{stop.node}: {stop.reason}" if stop.node else stop.reason for stop in upgrade.stops if stop.node != name
+        f"{stop.node}: {stop.reason}" if stop.node else stop.reason
+        for stop in upgrade.stops
+        if stop.node != name
     )
     reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
-    begun = upgrade.progress is not None and any(each.node == name for each in upgrade.progress.in_flight)
+    begun = upgrade.progress is not None and any(
+        each.node == name for each in upgrade.progress.in_flight
+    )
     begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)
     before = upgrade.before_nodes or None
     return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops, before)
 
 
-def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:
+def _rules(
+    name: str, cluster: Cluster, opinion: Opinion
+) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:
     """Return what the rules find about the node, and what could not be read."""
     try:
         node = cluster.get(NODE, "", name)
@@ -117,14 +136,20 @@ def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedR
         return None, (blind.what,)
     if opinion.policy is None:
         return None, ("the policy of the cluster",)
-    return judged_rules.judge([node] if node is not None else [], opinion.rules, cluster, opinion.policy), ()
+    return judged_rules.judge(
+        [node] if node is not None else [], opinion.rules, cluster, opinion.policy
+    ), ()
 
 
 def _commands(plan: NodePlan, *, drain: bool) -> Iterator[str]:
-    """Yield commands that can be typed, those first that show what keeps the node from becoming empty."""
+    """Yield commands that can be typed, those first that show what keeps the node from becoming
+    empty.
+    """
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
-            yield shell("virt-admit", "explain", f"vm/{row.vmi.name}", "-n", row.vmi.namespace or "default")
+            yield shell(
+                "virt-admit", "explain", f"vm/{row.vmi.name}", "-n", row.vmi.namespace or "default"
+            )
     for blocker in plan.pods.blockers[:_MOST_VMS]:
         where = ("-n", blocker.namespace) if blocker.namespace else ()
         yield shell("kubectl", "describe", blocker.kind.lower(), argument(blocker.name), *where)

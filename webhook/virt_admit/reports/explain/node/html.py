@@ -43,8 +43,13 @@ def page(
     """Return the page of the report: that of ``drain`` for this node, with the loss added."""
     plan, outage, report = found
     state = drain_html.placed(cluster) if cluster is not None else None
-    drained = drain_html.page(Plan((plan,), whole=False, methods=None, updates=(), unseen=()), state, evidence)
-    notes = (("Commands", report.commands), ("Not available", tuple(rights.lines(report.unseen, unreadable))))
+    drained = drain_html.page(
+        Plan((plan,), whole=False, methods=None, updates=(), unseen=()), state, evidence
+    )
+    notes = (
+        ("Commands", report.commands),
+        ("Not available", tuple(rights.lines(report.unseen, unreadable))),
+    )
     return replace(
         drained,
         title=f"Node {report.node.name}",
@@ -53,7 +58,9 @@ def page(
         tables=(
             *drained.tables,
             Table(
-                "Loss of the node", ("What follows",), tuple((line.strip(),) for line in outage_text.of_loss(outage))
+                "Loss of the node",
+                ("What follows",),
+                tuple((line.strip(),) for line in outage_text.of_loss(outage)),
             ),
             Table("Upgrade of the cluster", ("Fact", "Value"), tuple(text.upgrade(report))),
         ),
@@ -67,11 +74,18 @@ _SURVIVES: Final = {True: GOOD, False: SEVERE, None: UNKNOWN}
 def _verdict(drained: PageVerdict, outage: Outage, report: NodeReport) -> PageVerdict:
     """Return the verdict of the drain, with the color of the worse of drain and loss."""
     unread = report.node.vms is None or report.unseen
-    level = min(drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD, key=LEVELS.index)
-    words = {True: "The cluster survives its loss.", False: "The cluster does not survive its loss."}
+    level = min(
+        drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD, key=LEVELS.index
+    )
+    words = {
+        True: "The cluster survives its loss.",
+        False: "The cluster does not survive its loss.",
+    }
     lost = words.get(outage.survives, "Whether the cluster survives its loss cannot be determined.")  # type: ignore[arg-type]
     word = f"Drain: {drained.word[:1].lower()}{drained.word[1:]}"
-    return PageVerdict(level, word, " ".join((drained.text, lost, *(f"{sentence(why)}" for why in outage.because))))
+    return PageVerdict(
+        level, word, " ".join((drained.text, lost, *(f"{sentence(why)}" for why in outage.because)))
+    )
 
 
 def _lost(outage: Outage) -> Iterator[PageCause]:
@@ -81,4 +95,11 @@ def _lost(outage: Outage) -> Iterator[PageCause]:
 
 def _cause(vm: LostVm) -> PageCause:
     item, level = CauseItem(vm.vmi.full_name, vm.node), LEVEL_OF_LOSS[vm.outcome]
-    return PageCause(level, str(vm.outcome), "after the loss of the node", sentence(vm.reason), vm.remedy, (item,))
+    return PageCause(
+        level,
+        str(vm.outcome),
+        "after the loss of the node",
+        sentence(vm.reason),
+        vm.remedy,
+        (item,),
+    )

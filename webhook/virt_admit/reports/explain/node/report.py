@@ -28,7 +28,10 @@ class ExplainedNode:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeOfNode:
-    """The place of the node in an upgrade of the cluster. Times are whole seconds from its beginning."""
+    """The place of the node in an upgrade of the cluster.
+
+    Times are whole seconds from its beginning.
+    """
 
     possible: bool | None
     """Whether the upgrade of the whole cluster is possible, as ``upgrade`` says."""
@@ -40,7 +43,9 @@ class UpgradeOfNode:
     stops: tuple[str, ...]
     """Why this node stops the upgrade."""
     before_nodes: str | None = None
-    """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
+    """What an update under way does before the nodes. Times count from their begin. Null:
+    nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

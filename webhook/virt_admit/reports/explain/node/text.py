@@ -29,15 +29,23 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     """Return the report as text."""
     plan, outage, report = found
     drained = drain_text.text(
-        Plan((plan,), whole=False, methods=None, updates=(), unseen=()), clock.now(outage.loss.cluster)
+        Plan((plan,), whole=False, methods=None, updates=(), unseen=()),
+        clock.now(outage.loss.cluster),
     )
     lines = ["Drain", *(f"  {line}" if line else "" for line in drained.splitlines()), ""]
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
     cluster = outage.loss.cluster
-    lost = node_health.silent_for(plan.name, cluster) if virt_handlers.is_lost(cluster, plan.name) else ""
+    lost = (
+        node_health.silent_for(plan.name, cluster)
+        if virt_handlers.is_lost(cluster, plan.name)
+        else ""
+    )
     known = [f"{plan.name} {lost}: times count from its loss"] if lost and outage.vms else []
-    lines += titled("Loss: the node stops reporting and does not come back", (*known, *outage_text.of_loss(outage)))
+    lines += titled(
+        "Loss: the node stops reporting and does not come back",
+        (*known, *outage_text.of_loss(outage)),
+    )
     said = tuple(Said(ABOVE, line.strip().removeprefix(_TODO)) for line in lines)
     lines += _section("Upgrade of the cluster", table(upgrade(report, said)))
     lines += _section("Rules", table(rules(_shorter(report.rules, said))))
@@ -49,12 +57,16 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
 _TODO: Final = "to do: "
 
 
-def _shorter(judged: tuple[JudgedRule, ...] | None, said: Sequence[Said]) -> tuple[JudgedRule, ...] | None:
+def _shorter(
+    judged: tuple[JudgedRule, ...] | None, said: Sequence[Said]
+) -> tuple[JudgedRule, ...] | None:
     """Return what the rules say, without the causes and remedies that were told above."""
     if judged is None:
         return None
     remedies = [each.text for each in said]
-    return tuple(replace(rule, message=once(without_remedy(rule.message, remedies), said)) for rule in judged)
+    return tuple(
+        replace(rule, message=once(without_remedy(rule.message, remedies), said)) for rule in judged
+    )
 
 
 def _section(title: str, lines: Iterator[str]) -> list[str]:
@@ -74,7 +86,10 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
     found = report.upgrade
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
-        yield "because", once(found.because, (*said, *(Said(ABOVE, note) for note in report.drain.notes)))
+        yield (
+            "because",
+            once(found.because, (*said, *(Said(ABOVE, note) for note in report.drain.notes))),
+        )
     if found.before_nodes is not None:
         yield "first", found.before_nodes
     if found.end is not None:

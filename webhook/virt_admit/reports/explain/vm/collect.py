@@ -64,7 +64,9 @@ class _Move:
     events: tuple[EventForecast, ...]
 
 
-def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Collection[str] = ()) -> VmReport:
+def report(
+    found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Collection[str] = ()
+) -> VmReport:
     """Return the report about a VM.
 
     Args:
@@ -99,19 +101,26 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         control=around.control,
         drain=drain,
         upgrade=upgrade,
-        outage=outage_report.vm(loss.of_vm(move.row.vmi, move.outage), move.outage) if move is not None else None,
+        outage=outage_report.vm(loss.of_vm(move.row.vmi, move.outage), move.outage)
+        if move is not None
+        else None,
         events=events,
         rules=rules,
         problems=tuple(dict.fromkeys((*drain.problems, *judged_rules.problems(rules)))),
         commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
-        avoid=commands.avoid(state, move.row.vmi, cluster) if move is not None and state is not None else (),
+        avoid=commands.avoid(state, move.row.vmi, cluster)
+        if move is not None and state is not None
+        else (),
         notes=tuple(status_notes.notes(found, cluster, migrates=_migrates(events))),
         unseen=named,
     )
 
 
 def _short(placement: Placement | None, cluster: Cluster) -> tuple[MissingOnNode, ...] | None:
-    """Return why each other node refuses a VM; None: not known. Without KubeVirt the nodes are not why."""
+    """Return why each other node refuses a VM; None: not known.
+
+    Without KubeVirt the nodes are not why.
+    """
     if placement is None or removed_operators.kubevirt(cluster) is not None:
         return () if placement is not None else None
     return tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items()))
@@ -120,13 +129,23 @@ def _short(placement: Placement | None, cluster: Cluster) -> tuple[MissingOnNode
 def _places(
     found: FoundVm, move: _Move | None, cluster: Cluster, unseen: list[str]
 ) -> tuple[tuple[str, ...] | None, Placement | None]:
-    """Return the nodes where a VM could run next, and why the others refuse it; None: that cannot be determined."""
+    """Return the nodes where a VM could run next, and why the others refuse it; None:
+    that cannot be determined.
+    """
     bound = _bound(found, cluster, unseen) if move is None else None
-    placement = move.row.placement if move is not None else _start(found, cluster, unseen) if bound is None else None
+    placement = (
+        move.row.placement
+        if move is not None
+        else _start(found, cluster, unseen)
+        if bound is None
+        else None
+    )
     unseen += placement.unseen if placement is not None else ()
     if move is None and faulted_volumes.problem(found.obj, cluster) is not None:
         return (), placement
-    return _open(found, placement, cluster, unseen) if placement is not None else bound or None, placement
+    return _open(
+        found, placement, cluster, unseen
+    ) if placement is not None else bound or None, placement
 
 
 def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | None:
@@ -145,8 +164,12 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
         return None
 
 
-def _open(found: FoundVm, placement: Placement, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
-    """Return the nodes that take a VM, without those whose kubelets reject its pods; None: not known which these are."""
+def _open(
+    found: FoundVm, placement: Placement, cluster: Cluster, unseen: list[str]
+) -> tuple[str, ...] | None:
+    """Return the nodes that take a VM, without those whose kubelets reject its pods; None: not
+    known which these are.
+    """
     nodes = placement.certain
     rejected = rejected_pods.of_vm(found.vm, found.vmi, cluster) if found.vm is not None else None
     if nodes is None or rejected is None or (found.vmi is not None and vmis.running(found.vmi)):
@@ -158,13 +181,17 @@ def _open(found: FoundVm, placement: Placement, cluster: Cluster, unseen: list[s
 
 
 def _migrates(events: Sequence[EventForecast]) -> bool:
-    return any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
+    return any(
+        each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events
+    )
 
 
 def _bound(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
-    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; None: none yet.
+    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; None:
+    none yet.
 
-    Where the pod does not start for a fault of that node, the others; empty: that cannot be determined.
+    Where the pod does not start for a fault of that node, the others; empty: that cannot be
+    determined.
     """
     vmi = found.vmi
     if vmi is None or vmi.at("status", "phase").text not in STARTING_PHASES:
@@ -217,7 +244,7 @@ def _commands(
     return tuple(dict.fromkeys((*filter(None, (disks,)), *repairs, *own, *broken)))
 
 
-# --- where it is ---------------------------------------------------------------------------------------------------
+# --- where it is ----------------------------------------------------------------------------------
 
 
 def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
@@ -266,7 +293,7 @@ def _owner_kind(found: FoundVm) -> str:
     return VM.kind if vmis.owner(found.obj, VM.kind) else VMI.kind
 
 
-# --- what decides --------------------------------------------------------------------------------------------------
+# --- what decides ---------------------------------------------------------------------------------
 
 
 def _strategy(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str | None, str | None]:
@@ -280,14 +307,19 @@ def _strategy(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str 
 
 
 def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | None:
-    """Return KubeVirt's own answer for a running VM, else what the spec says. Without its pod it has nothing to migrate."""
+    """Return KubeVirt's own answer for a running VM, else what the spec says.
+
+    Without its pod it has nothing to migrate.
+    """
     if found.vmi is not None:
         if lost_launchers.is_gone(found.vmi, cluster):
             return False
         known = vmis.migratable(found.vmi)
         if known is None and found.vmi.at("status", "phase").text in STARTING_PHASES:
             return _assessed(found, cluster, unseen)  # KubeVirt says it after the start
-        unseen += [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
+        unseen += (
+            [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
+        )
         return known
     if VMI in resting.unread_kinds(found):
         return None
@@ -300,20 +332,35 @@ def _assessed(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | Non
     return {Migratable.YES: True, Migratable.NO: False}.get(assessed.migratable)
 
 
-def _upgrade(found: FoundVm, events: Sequence[EventForecast], cluster: Cluster, unseen: list[str]) -> UpgradeOfVm:
+def _upgrade(
+    found: FoundVm, events: Sequence[EventForecast], cluster: Cluster, unseen: list[str]
+) -> UpgradeOfVm:
     """Return what an upgrade does to the VM."""
     update = next(each for each in events if each.event is VmEvent.UPDATE)
     upgrade = rehearsed.rehearsal(cluster)
-    own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.obj.namespace, found.name)), None)
-    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(_own_begins(found, cluster)))
-    moves = own.moves if own is not None and upgrade.possible is not None else 0 if _rests(events) else None
+    own = next(
+        (vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.obj.namespace, found.name)),
+        None,
+    )
+    stops = tuple(
+        stop.reason for stop in upgrade.stops if stop.reason.startswith(_own_begins(found, cluster))
+    )
+    moves = (
+        own.moves
+        if own is not None and upgrade.possible is not None
+        else 0
+        if _rests(events)
+        else None
+    )
     outcome = str(own.outcome) if own is not None else events[0].outcome
     unseen += rehearsed.unread(cluster)
     return UpgradeOfVm(upgrade.possible, outcome, moves, update.outcome, update.reason, stops)
 
 
 def _own_begins(found: FoundVm, cluster: Cluster) -> tuple[str, ...]:
-    """Return how the reasons of stops begin that are about the VM, or about a pod of it that does not end."""
+    """Return how the reasons of stops begin that are about the VM,
+    or about a pod of it that does not end.
+    """
     pods = vm_states_motion.motion(cluster).pods.get((found.obj.namespace, found.name), ())
     return f"{found.obj.full_name}: ", *(f"{POD.kind} {pod.full_name}: " for pod in pods)
 
@@ -326,12 +373,18 @@ def _drain(found: FoundVm, move: _Move | None, events: Sequence[EventForecast]) 
     """Return the entry of the VM in the report of ``drain``."""
     if move is None:
         drained = events[0]
-        return DrainOfVm(found.namespace, found.name, str(drained.outcome), drained.reason, drained.remedy)
+        return DrainOfVm(
+            found.namespace, found.name, str(drained.outcome), drained.reason, drained.remedy
+        )
     own = drain_report.vm(move.row)
-    return DrainOfVm(**{field.name: getattr(own, field.name) for field in dataclasses.fields(DrainOfVm)})
+    return DrainOfVm(
+        **{field.name: getattr(own, field.name) for field in dataclasses.fields(DrainOfVm)}
+    )
 
 
-def _rules(found: FoundVm, cluster: Cluster, opinion: Opinion, unseen: list[str]) -> tuple[JudgedRule, ...] | None:
+def _rules(
+    found: FoundVm, cluster: Cluster, opinion: Opinion, unseen: list[str]
+) -> tuple[JudgedRule, ...] | None:
     if opinion.policy is None:
         unseen.append("the policy of the cluster")
         return None

@@ -1,4 +1,6 @@
-"""Commands about one VM that can be typed as they are, the most helpful first, and what to leave alone."""
+"""Commands about one VM that can be typed as they are, the most helpful first,
+and what to leave alone.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,21 @@ from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
 
 
 def of_problems(problems: Sequence[Problem]) -> Iterator[str]:
-    """Yield the commands that repair what keeps a VM on its node, without a restart that has to wait for its window."""
-    yield from (command for problem in problems if (command := problem.command.partition(_LATER)[0]))
+    """Yield the commands that repair what keeps a VM on its node, without a restart that has to
+    wait for its window.
+    """
+    yield from (
+        command for problem in problems if (command := problem.command.partition(_LATER)[0])
+    )
 
 
 _LATER: Final = "; then, "
 """What ``typed_remedies`` puts before a command for the maintenance window."""
 
 
-def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster) -> Iterator[str]:
+def of_running(
+    found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster
+) -> Iterator[str]:
     """Yield the commands about a VM that runs."""
     name, where = argument(found.name), ("-n", found.namespace)
     if state.state is State.STALE_MARK or way_to_stay(found.obj, state, cluster):
@@ -49,9 +57,14 @@ def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], 
             yield shell("kubectl", "describe", "pods", *where, "-l", f"{MIGRATION_JOB}={uid}")
         yield shell("kubectl", "get", "vmim", argument(state.migration.name), *where, "-o", "yaml")
     elif state.failure is not None and state.failure.migration:
-        yield shell("kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml")
-    starts = any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
-    if starts and not state.holders and not frozen_guests.is_frozen(found.obj):  # else it waits for the same places
+        yield shell(
+            "kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml"
+        )
+    starts = any(
+        each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events
+    )
+    # else it waits for the same places
+    if starts and not state.holders and not frozen_guests.is_frozen(found.obj):
         yield shell("virtctl", "migrate", name, *where)
     if state.state is State.QUOTA or any("Quota" in each.reason for each in events):
         yield shell("kubectl", "describe", "resourcequota", *where)
@@ -67,7 +80,12 @@ def _is_cordoned(node: str, cluster: Cluster) -> bool:
     return any(each.at("spec", "unschedulable").boolean is True for each in found)
 
 
-_OF_TARGET: Final = (State.UNSCHEDULABLE, State.TARGET_PENDING, State.TARGET_NOT_READY, State.PREPARING)
+_OF_TARGET: Final = (
+    State.UNSCHEDULABLE,
+    State.TARGET_PENDING,
+    State.TARGET_NOT_READY,
+    State.PREPARING,
+)
 """States in which the target pod tells why the migration does not go on."""
 
 
@@ -76,11 +94,18 @@ def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> It
     where = ("-n", found.namespace)
     known = lifecycle.VIRTCTL.get(run_strategy or "")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    may_start = found.vmi is None or phase == "Succeeded"  # with RerunOnFailure it fails while the VMI is Failed
+    # with RerunOnFailure it fails while the VMI is Failed
+    may_start = found.vmi is None or phase == "Succeeded"
     startable = known is not None and known.start is not None and may_start
     vm = found.vm
     kubevirt = removed_operators.kubevirt(cluster) is None
-    if startable and kubevirt and vm is not None and not vm.deleted and not vm_writes.refused_start(vm, cluster):
+    if (
+        startable
+        and kubevirt
+        and vm is not None
+        and not vm.deleted
+        and not vm_writes.refused_start(vm, cluster)
+    ):
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"
     yield shell("kubectl", "describe", kind, argument(found.name), *where)
@@ -100,19 +125,35 @@ def of_parts(
     """Yield the commands about what is broken around a VM."""
     for budget in budgets:
         if budget.blocks:
-            yield shell("kubectl", "describe", "poddisruptionbudget", argument(budget.name), "-n", namespace)
+            yield shell(
+                "kubectl", "describe", "poddisruptionbudget", argument(budget.name), "-n", namespace
+            )
     for volume in volumes:
         if volume.problem and volume.claim and not volume.problem.endswith(_ABSENT):
-            yield shell("kubectl", "describe", "persistentvolumeclaim", argument(volume.claim), "-n", namespace)
+            yield shell(
+                "kubectl",
+                "describe",
+                "persistentvolumeclaim",
+                argument(volume.claim),
+                "-n",
+                namespace,
+            )
     for part in control:
         if part.healthy is not True:
-            yield shell("kubectl", "get", "pods", "--all-namespaces", "-l", f"kubevirt.io={part.component}")
+            yield shell(
+                "kubectl", "get", "pods", "--all-namespaces", "-l", f"kubevirt.io={part.component}"
+            )
     yield from map(rights.command, forbidden)
 
 
 _AVOID: Final = {
-    State.POST_COPY: "leave the migration, its pods and both nodes alone until it ends: otherwise the guest is lost",
-    State.TWO_PODS: "leave both pods alone while the guest may run: two guests on one disk destroy its data",
+    State.POST_COPY: (
+        "leave the migration, its pods and both nodes alone until it ends: otherwise the guest is "
+        "lost"
+    ),
+    State.TWO_PODS: (
+        "leave both pods alone while the guest may run: two guests on one disk destroy its data"
+    ),
     State.STALE_MARK: "a new migration does not help: the mark stays",
     State.MARKED: "an uncordon does not end the evacuation",
     State.BACKOFF: "another migration by hand meets the same cause: remove that first",
@@ -128,7 +169,9 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
         return (f"do not delete the pod on {stale.here}: the guest runs in it",)
     if state.state is State.TWO_PODS and _is_left(state.detail, vmi, cluster):
         return (_OLD_POD,)
-    if state.state is State.RUNNING and (state.migration is None or not migrations.is_automatic(state.migration)):
+    if state.state is State.RUNNING and (
+        state.migration is None or not migrations.is_automatic(state.migration)
+    ):
         return ()
     if state.state is State.RUNNING and migrations.copies(vmi):
         return (_COPIES,)
@@ -136,13 +179,14 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
 
 
 _COPIES: Final = (
-    "do not cancel the migration, which starts again from the beginning: to give the copy of the disks up, name the former "
-    "claims in the VM again"
+    "do not cancel the migration, which starts again from the beginning: to give the copy of the "
+    "disks up, name the former claims in the VM again"
 )
 
 
 _OLD_POD: Final = (
-    "leave the old pod to its kubelet: its containers may still use the disk, and no deletion of the pod ends them"
+    "leave the old pod to its kubelet: its containers may still use the disk, and no deletion of "
+    "the pod ends them"
 )
 
 

@@ -39,7 +39,11 @@ LEVEL: Final[dict[str, str]] = {
     Reach.STOPPED: SEVERE,
     Reach.RETRIED: BAD,
     Reach.NEVER: NOTICE,
-    **{str(outcome): level for outcome, level in LEVEL_OF_LOSS.items() if outcome is not LossOutcome.OFF},
+    **{
+        str(outcome): level
+        for outcome, level in LEVEL_OF_LOSS.items()
+        if outcome is not LossOutcome.OFF
+    },
     EventEffect.RESTARTED: NOTICE,
     EventEffect.OFF: SEVERE,
     EventEffect.STAYS: GOOD,
@@ -53,14 +57,20 @@ _OF_ACTION: Final = {"deny": BAD, "warn": NOTICE, "audit": NOTICE, "off": GOOD}
 _UNDETERMINED: Final = "cannot be determined"
 
 
-def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[tuple[str, str]] = ()) -> Page:
+def page(
+    report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[tuple[str, str]] = ()
+) -> Page:
     """Return the page of the report."""
     return Page(
         title=f"VM {report.vm.name}",
         subject=text.headline(report),
         verdict=_verdict(report),
         leading=(
-            Table("What would happen", ("Event", "Outcome", "Reason and what to do"), tuple(_events(report))),
+            Table(
+                "What would happen",
+                ("Event", "Outcome", "Reason and what to do"),
+                tuple(_events(report)),
+            ),
             Table("Facts", ("Fact", "Value"), tuple(text.facts(report))),
             Table("Commands", ("Command",), tuple((command,) for command in report.commands)),
         ),
@@ -75,12 +85,18 @@ def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[
 def _verdict(report: VmReport) -> PageVerdict:
     """Return what a drain does, with the color of the worst outcome of all events and rules."""
     found = {LEVEL.get(event.outcome, UNKNOWN) for event in report.events}
-    found |= {_OF_ACTION.get(rule.action, UNKNOWN) if rule.unseen is None else UNKNOWN for rule in report.rules or ()}
+    found |= {
+        _OF_ACTION.get(rule.action, UNKNOWN) if rule.unseen is None else UNKNOWN
+        for rule in report.rules or ()
+    }
     found |= {UNKNOWN} if report.unseen or report.rules is None else set()
     level = min(found, key=LEVELS.index)
     drained = report.events[0]
     others = (event for event in report.events[1:] if LEVEL.get(event.outcome, UNKNOWN) == level)
-    said = [ended(drained.reason), *(f"{EVENTS[event.event]}: {event.outcome}." for event in others)]
+    said = [
+        ended(drained.reason),
+        *(f"{EVENTS[event.event]}: {event.outcome}." for event in others),
+    ]
     return PageVerdict(level, f"Drain: {drained.outcome}", " ".join(map(capital, said)))
 
 
@@ -98,28 +114,53 @@ def _todo(remedy: str) -> str:
 
 
 def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:
-    """Yield a cause for each finding of a rule, and one for the rules that could not read the same data."""
+    """Yield a cause for each finding of a rule,
+    and one for the rules that could not read the same data.
+    """
     unread: dict[str, list[CauseItem]] = {}
     for rule in rules or ():
         if rule.unseen is not None:
             unread.setdefault(rule.unseen, []).append(CauseItem(rule.rule))
         else:
             said = f"{rule.path}: {rule.message} Decided by: {rule.layer}."
-            yield PageCause(_OF_ACTION[rule.action], rule.action, rule.rule, said, items=(CauseItem(rule.object),))
+            yield PageCause(
+                _OF_ACTION[rule.action],
+                rule.action,
+                rule.rule,
+                said,
+                items=(CauseItem(rule.object),),
+            )
     for what, items in unread.items():
-        yield PageCause(UNKNOWN, _UNDETERMINED, "", f"These rules could not read {what}.", items=tuple(items))
+        yield PageCause(
+            UNKNOWN, _UNDETERMINED, "", f"These rules could not read {what}.", items=tuple(items)
+        )
 
 
 def _tables(report: VmReport) -> Iterator[Table]:
     refused = tuple((each.node, each.what) for each in report.short or ())
     yield Table(text.nodes_title(report), ("Node", "Why not"), refused)
     yield _table("Last migrations", _MIGRATION, text.migrations(report.migrations))
-    yield _table("Budgets that select its pod", ("Budget", "Disruptions", "Effect"), text.budgets(report.budgets))
+    yield _table(
+        "Budgets that select its pod",
+        ("Budget", "Disruptions", "Effect"),
+        text.budgets(report.budgets),
+    )
     yield _table("Volumes", ("Volume", "Kind", "Claim", "State"), text.volumes(report.volumes))
-    yield Table("Parts of KubeVirt that a move needs", ("Part", "State", "Reason"), tuple(text.control(report)))
+    yield Table(
+        "Parts of KubeVirt that a move needs",
+        ("Part", "State", "Reason"),
+        tuple(text.control(report)),
+    )
 
 
-_MIGRATION: Final = ("Created", "Migration", "Phase", "From and to", "Asked for by", "Failure and times")
+_MIGRATION: Final = (
+    "Created",
+    "Migration",
+    "Phase",
+    "From and to",
+    "Asked for by",
+    "Failure and times",
+)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:

@@ -1,4 +1,6 @@
-"""Parts of the report about one VM that come straight from its objects: migrations, queue, budgets, volumes."""
+"""Parts of the report about one VM that come straight from its objects: migrations, queue, budgets,
+volumes.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,17 @@ def _record(past: PastMigration) -> MigrationRecord:
 
 
 def queue(state: VmState | None, known: bool) -> QueuePlace | None:
-    """Return the place of a VM among the migrations that wait. ``known``: whether every migration was read."""
+    """Return the place of a VM among the migrations that wait.
+
+    ``known``: whether every migration was read.
+    """
     if state is not None and state.holders:
-        return QueuePlace(True, state.detail, state.others, tuple(f"{where}/{name}" for where, name in state.holders))
+        return QueuePlace(
+            True,
+            state.detail,
+            state.others,
+            tuple(f"{where}/{name}" for where, name in state.holders),
+        )
     return QueuePlace(False, "", 0, ()) if known else None
 
 
@@ -66,7 +76,10 @@ def budgets(obj: Object, cluster: Cluster) -> tuple[tuple[BudgetOfVm, ...] | Non
     covering = sorted(disruption_budgets.covering(obj, cluster), key=lambda each: each.name)
     refuses = disruption_budgets.blocking(obj, cluster) is not None
     several = len(covering) > 1
-    found = tuple(_budget(each, refuses and (several or disruption_budgets.forbids(each))) for each in covering)
+    found = tuple(
+        _budget(each, refuses and (several or disruption_budgets.forbids(each)))
+        for each in covering
+    )
     return (None if unseen and not found else found), unseen
 
 
@@ -83,11 +96,15 @@ def volumes(
     if not spec.is_map:
         return None, (f"the spec of {obj.kind} {obj.full_name}",)
     unseen: list[str] = []
-    found = tuple(_volume(each, obj, cluster, migratable, unseen) for each in spec["volumes"].items())
+    found = tuple(
+        _volume(each, obj, cluster, migratable, unseen) for each in spec["volumes"].items()
+    )
     return found, tuple(unseen)
 
 
-def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | None, unseen: list[str]) -> VolumeOfVm:
+def _volume(
+    volume: Field, obj: Object, cluster: Cluster, migratable: bool | None, unseen: list[str]
+) -> VolumeOfVm:
     name = volume["name"].text or ""
     kind = next((key for key in volume.map if key != "name"), "")
     claim = next(launcher_pod.claims_of(volume), None)
@@ -102,7 +119,11 @@ def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | Non
         return VolumeOfVm(name, kind, claim, None, None, None, f"claim {claim} does not exist")
     modes = tuple(item.text for item in found.at("spec", "accessModes").items() if item.text)
     apart = hotplug_phases.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
-    why, remedy = ((apart.reason,), changed_disks.safe(apart.remedy, obj, cluster)) if apart is not None else ((), "")
+    why, remedy = (
+        ((apart.reason,), changed_disks.safe(apart.remedy, obj, cluster))
+        if apart is not None
+        else ((), "")
+    )
     problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text
     copied = {each.volume: each.source for each in copies(obj)}.get(name, "")
@@ -111,7 +132,12 @@ def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | Non
 
 
 def _problems(
-    obj: Object, claim: str, modes: tuple[str, ...], cluster: Cluster, migratable: bool | None, unseen: list[str]
+    obj: Object,
+    claim: str,
+    modes: tuple[str, ...],
+    cluster: Cluster,
+    migratable: bool | None,
+    unseen: list[str],
 ) -> Iterator[str]:
     """Yield why another node cannot use a claim."""
     try:

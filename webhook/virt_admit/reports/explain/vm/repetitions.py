@@ -56,7 +56,9 @@ def causes(report: VmReport) -> tuple[Said, ...]:
     if rests(report):
         return (Said(ABOVE, report.events[0].reason),)
     told = (Said(f"as for {EVENTS[event.event]}", event.reason) for event in report.events)
-    volumes = (Said("see Volumes", volume.problem) for volume in report.volumes or () if volume.problem)
+    volumes = (
+        Said("see Volumes", volume.problem) for volume in report.volumes or () if volume.problem
+    )
     return (*told, *volumes)
 
 
@@ -109,7 +111,9 @@ def _repeats(note: str, report: VmReport, said: Sequence[Said]) -> bool:
     disk = _DATA_VOLUME.match(note)
     if disk is not None and f"disk {disk[1]} " in why:
         return True
-    return _tells(why, note) or (shorter != note and _tells(why, _without_references(shorter, said)))
+    return _tells(why, note) or (
+        shorter != note and _tells(why, _without_references(shorter, said))
+    )
 
 
 _PENDING: Final = " is Pending: "
@@ -140,9 +144,16 @@ def _tells(reason: str, words: str) -> bool:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the names of objects and words of an API: those with a mark, a digit or a capital inside."""
+    """Yield the names of objects and words of an API: those with a mark,
+    a digit or a capital inside.
+    """
     for name in _NAME.findall(_COMMAND.sub("", text)):
-        if name in _PARTS or name.startswith(_POD) or name.isdigit() or name in ("KubeVirt", "VMI", "VM"):
+        if (
+            name in _PARTS
+            or name.startswith(_POD)
+            or name.isdigit()
+            or name in ("KubeVirt", "VMI", "VM")
+        ):
             continue
         if any(each in "-./=_" or each.isdigit() or each.isupper() for each in name[1:]):
             yield name

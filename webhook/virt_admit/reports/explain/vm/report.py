@@ -31,13 +31,19 @@ class ExplainedVm:
     """The phase of its VMI."""
     run_strategy: str | None
     status: str | None
-    """What KubeVirt itself says of the VM (``printableStatus``): ``Running``, ``ErrorUnschedulable``."""
+    """What KubeVirt itself says of the VM (``printableStatus``): ``Running``,
+    ``ErrorUnschedulable``.
+    """
     node_reports: bool | None
     """Whether the kubelet of its node reports. None: it has no node."""
     node_lost: bool | None
-    """Whether its virt-handler does not report either: it is not known whether the guest runs. None: it has no node."""
+    """Whether its virt-handler does not report either: it is not known whether the guest runs.
+    None: it has no node.
+    """
     paused: str | None = None
-    """Why its guest is paused, by KubeVirt's condition: ``PausedByUser``, ``PausedIOError``. None: it is not paused."""
+    """Why its guest is paused, by KubeVirt's condition: ``PausedByUser``, ``PausedIOError``. None:
+    it is not paused.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,9 @@ class VolumeOfVm:
     access_modes: tuple[str, ...] | None
     storage_class: str | None
     problem: str
-    """Why it is not attached, or why another node cannot use it; empty: nothing is known to be wrong."""
+    """Why it is not attached, or why another node cannot use it; empty:
+    nothing is known to be wrong.
+    """
     remedy: str = ""
     """What attaches it; empty: it is attached, or nothing says so."""
     copied_from: str = ""
@@ -110,7 +118,9 @@ class VolumeOfVm:
 
 @dataclass(frozen=True, slots=True)
 class DrainOfVm:
-    """The entry of the VM in the report of ``drain``; of a VM on no node only the outcome and the reason are known."""
+    """The entry of the VM in the report of ``drain``;
+    of a VM on no node only the outcome and the reason are known.
+    """
 
     namespace: str
     name: str

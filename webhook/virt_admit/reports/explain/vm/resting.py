@@ -1,4 +1,6 @@
-"""Why a VM does not run: the nearest cause that the forecasts know, else what its own status says."""
+"""Why a VM does not run: the nearest cause that the forecasts know,
+else what its own status says.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     if VMI in unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    if found.vm is not None and found.vm.deleted and (phase is None or phase in migrations.FINAL_PHASES):
+    if (
+        found.vm is not None
+        and found.vm.deleted
+        and (phase is None or phase in migrations.FINAL_PHASES)
+    ):
         return vm_events.not_running(*_deleted(found.vm, cluster))
     stuck = start_obstacles.of_vm(found.vm or found.obj, found.vmi, cluster)
     if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
@@ -45,7 +51,9 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
         return vm_events.not_running(*_absent(found, cluster))
-    why, remedy = (stuck.reason, stuck.remedy) if stuck is not None else (_waits(found, cluster), "")
+    why, remedy = (
+        (stuck.reason, stuck.remedy) if stuck is not None else (_waits(found, cluster), "")
+    )
     because = f", because {why}" if why else ""
     return vm_events.not_running(f"it does not run yet (its VMI is {phase}){because}", remedy)
 
@@ -55,7 +63,9 @@ def _deleted(vm: Object, cluster: Cluster) -> tuple[str, str]:
     stuck = stuck_deletions.of_vm(vm, cluster)
     if stuck is None:
         return f"{vm_events.NOT_RUNNING}, and is being deleted", ""
-    return f"{vm_events.NOT_RUNNING}: {stuck.reason}", typed(stuck.problem.remedy, stuck.problem.command)
+    return f"{vm_events.NOT_RUNNING}: {stuck.reason}", typed(
+        stuck.problem.remedy, stuck.problem.command
+    )
 
 
 def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
@@ -66,7 +76,10 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     if without := _without_type(vm, cluster):
         return without
     if (removed := removed_operators.kubevirt(cluster)) is not None:
-        return f"{vm_events.NOT_RUNNING}, and could not start: {removed.of_vms.reason}", removed.of_vms.remedy
+        return (
+            f"{vm_events.NOT_RUNNING}, and could not start: {removed.of_vms.reason}",
+            removed.of_vms.remedy,
+        )
     if down_vms.should_run(vm) and (waits := _failed(vm, cluster) or _waits(found, cluster)):
         return f"{vm_events.NOT_RUNNING}: {waits}", ""
     lacks = start_obstacles.of_stopped(vm, cluster)
@@ -82,26 +95,39 @@ _OFF: Final = {
     "Halted": "with run strategy Halted KubeVirt does not start it",
     "Manual": "with run strategy Manual KubeVirt starts it only when a user asks for that",
     "RerunOnFailure": (
-        "its guest was shut down or it was stopped, and RerunOnFailure starts a VM again only after a failure"
+        "its guest was shut down or it was stopped, and RerunOnFailure starts a VM again only "
+        "after a failure"
     ),
 }
-"""Why a VM without a VMI is off as it is meant to be: kubevirt/user-guide:docs/compute/run_strategies.md."""
+"""Why a VM without a VMI is off as it is meant to be:
+kubevirt/user-guide:docs/compute/run_strategies.md.
+"""
 
 
 def _as_wanted(vm: Object, cluster: Cluster) -> str:
-    """Return that a VM is off as its run strategy wants it, and since when; empty: that is not certain."""
+    """Return that a VM is off as its run strategy wants it, and since when; empty:
+    that is not certain.
+    """
     why = _OFF.get(vms.run_strategy(vms.vm_spec(vm)) or "", "")
     ready, asked = vm.condition("Ready"), any(vm.at("status", "stateChangeRequests").items())
     fails = migrations.condition_is_true(vm, "Failure") or vm.at("status", "startFailure").present
     if not why or fails or asked or down_vms.should_run(vm):
         return ""
-    since = clock.lasting(ready["lastTransitionTime"].text, cluster) if ready["status"].text == "False" else ""
+    since = (
+        clock.lasting(ready["lastTransitionTime"].text, cluster)
+        if ready["status"].text == "False"
+        else ""
+    )
     return f"it is off{since}, as it is meant to be: {why}"
 
 
 def _without_type(vm: Object, cluster: Cluster) -> tuple[str, str] | None:
-    """Return that the instance type or the preference of a VM does not exist, and what to do; None: that is not known."""
-    missing = next((each for each in expand.absent(vm, cluster) if not isinstance(each, Unseen)), None)
+    """Return that the instance type or the preference of a VM does not exist, and what to do; None:
+    that is not known.
+    """
+    missing = next(
+        (each for each in expand.absent(vm, cluster) if not isinstance(each, Unseen)), None
+    )
     if missing is None:
         return None
     begin = ":" if down_vms.should_run(vm) else ", and could not start:"
@@ -122,53 +148,92 @@ def _failed(vm: Object, cluster: Cluster) -> str:
 
 
 def next_start(vm: Object, cluster: Cluster) -> str:
-    """Return when KubeVirt starts a VM again whose starts fail; empty: not known, or the time has passed."""
+    """Return when KubeVirt starts a VM again whose starts fail; empty: not known,
+    or the time has passed.
+    """
     again = vm.at("status", "startFailure", "retryAfterTimestamp").text or ""
     return "" if vm_states_times.is_over(clock.instant(again), cluster) else again
 
 
 def _waits(found: FoundVm, cluster: Cluster) -> str:
     """Return which disk a VM that starts waits for; empty: none is known to be unfinished."""
-    volumes = (volume.at("dataVolume", "name").text for volume in vms.vmi_spec(found.obj)["volumes"].items())
+    volumes = (
+        volume.at("dataVolume", "name").text
+        for volume in vms.vmi_spec(found.obj)["volumes"].items()
+    )
     words = (waiting_disks.words(found.obj, volume, cluster) for volume in volumes if volume)
     return next(filter(None, words), "")
 
 
 def _maintained(found: FoundVm, cluster: Cluster) -> str:
-    """Return that a VM which does not run was shut down for a maintenance; empty: nothing shows it."""
+    """Return that a VM which does not run was shut down for a maintenance; empty:
+    nothing shows it.
+    """
     rests = found.vmi is None or found.vmi.at("status", "phase").text in migrations.FINAL_PHASES
-    return harvester_maintenance.stopped(found.vm, cluster) if rests and found.vm is not None else ""
+    return (
+        harvester_maintenance.stopped(found.vm, cluster) if rests and found.vm is not None else ""
+    )
 
 
 def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
-    """Return why a VM whose VMI has ended does not run, and what starts it; no remedy: KubeVirt does, or no command does."""
+    """Return why a VM whose VMI has ended does not run, and what starts it; no remedy: KubeVirt
+    does, or no command does.
+    """
     phase, strategy = vmi.at("status", "phase").text or "", run_strategy(found) or ""
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
-    then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
+    then = (
+        (outcomes.shutdown if phase == "Succeeded" else outcomes.crash)
+        if outcomes is not None
+        else None
+    )
     killed = start_obstacles.ended(found.vm or found.obj, vmi, cluster)
-    because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
+    because, avoid = (
+        (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
+    )
     if then is not Then.OFF:
         return f"it is not running: its VMI is {phase}{because}", avoid
-    if found.vm is not None and (down := start_obstacles.stays_off(found.vm, vmi, cluster)) is not None:
+    if (
+        found.vm is not None
+        and (down := start_obstacles.stays_off(found.vm, vmi, cluster)) is not None
+    ):
         return down.reason, down.remedy
     entered = clock.instant(migrations.entered(vmi, phase))
-    since = f" {vm_states_times.clock_words(entered, cluster)} ago" if entered and clock.now(cluster) else ""
-    ended = f"shut down{since}{_by(vmi, cluster)}" if phase == "Succeeded" else f"ended with an error{since}"
-    reason = (
-        f"it is not running: its guest {ended} (its VMI is {phase}){because}, and {strategy} does not start it again"
+    since = (
+        f" {vm_states_times.clock_words(entered, cluster)} ago"
+        if entered and clock.now(cluster)
+        else ""
     )
-    start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
+    ended = (
+        f"shut down{since}{_by(vmi, cluster)}"
+        if phase == "Succeeded"
+        else f"ended with an error{since}"
+    )
+    reason = (
+        f"it is not running: its guest {ended} (its VMI is {phase}){because}, and {strategy} does "
+        "not start it again"
+    )
+    start = (
+        virtctl("start", found.name, found.namespace)
+        if lifecycle.VIRTCTL[strategy].start is not None
+        else ""
+    )
     again = f"{START}; with runStrategy Always KubeVirt would do that"
     return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
 
 
 def _by(vmi: Object, cluster: Cluster) -> str:
-    """Return what shuts a guest down; empty: its eviction strategy leaves the guest itself alone."""
+    """Return what shuts a guest down; empty:
+    its eviction strategy leaves the guest itself alone.
+    """
     try:
         drained = vmi_evictions.eviction(vmi, cluster) is Eviction.SHUTS_DOWN
     except Unseen:
         return ""
-    return f", by itself or by a drain of {vmi.at('status', 'nodeName').text or 'its node'}" if drained else ""
+    return (
+        f", by itself or by a drain of {vmi.at('status', 'nodeName').text or 'its node'}"
+        if drained
+        else ""
+    )
 
 
 def unread_kinds(found: FoundVm) -> set[Kind]:

@@ -1,4 +1,5 @@
-"""What is noted of a VM besides its forecasts: operations under way, failed starts, conditions that wait for a person.
+"""What is noted of a VM besides its forecasts: operations under way, failed starts,
+conditions that wait for a person.
 
 Sources: kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineStatus,
 #VirtualMachineInstanceStatus; pkg/virt-controller/watch/vm/vm.go#startVMI;
@@ -11,8 +12,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
-from virt_admit.forecasts.drain.guests import changed_disks, frozen_guests, paused_guests, refusing_storage
-from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
+from virt_admit.forecasts.drain.guests import (
+    changed_disks,
+    frozen_guests,
+    paused_guests,
+    refusing_storage,
+)
+from virt_admit.forecasts.drain.starts import (
+    evicted_launchers,
+    hotplug_phases,
+    unattached_volumes,
+    waiting_disks,
+)
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers
@@ -35,11 +46,14 @@ NO_NODE: Final = "kube-scheduler finds no node for its pod"
 """How the note begins that has the words of kube-scheduler."""
 
 FAILS: Final = "kube-scheduler fails with its pod"
-"""The same where it fails with the node that it chose (kubernetes/api:core/v1/types.go#PodReasonSchedulerError)."""
+"""The same where it fails with the node that it chose
+(kubernetes/api:core/v1/types.go#PodReasonSchedulerError).
+"""
 
 
 def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
-    """Yield what the statuses of a VM, its VMI, their pod and their data volumes say, each with the command that shows more.
+    """Yield what the statuses of a VM, its VMI, their pod and their data volumes say, each with the
+    command that shows more.
 
     Args:
         migrates: whether a migration that is asked for now starts, by its forecast.
@@ -50,7 +64,9 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _operations(found.vm, cluster)
         yield from (held_copies.words(*copy) for copy in held_copies.about_vm(found.vm, cluster))
         yield from _starts(found.vm, cluster)
-        refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
+        refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(
+            found.vm, cluster
+        )
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
@@ -68,7 +84,9 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
 
 
 def _storage(vmi: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that the storage of a guest that runs takes no writes: its VMI reports nothing of it."""
+    """Yield that the storage of a guest that runs takes no writes:
+    its VMI reports nothing of it.
+    """
     if vmi.at("status", "phase").text != "Running" or paused_guests.reason(vmi):
         return
     claims = launcher_pod.claims(vmi["spec"])
@@ -84,15 +102,23 @@ def _operations(vm: Object, cluster: Cluster) -> Iterator[str]:
     snapshot = vm.at("status", "snapshotInProgress").text
     if snapshot:
         command = kubectl("describe", VM_SNAPSHOT, snapshot, namespace)
-        yield f"snapshot {snapshot} is in progress{_error(snapshot, namespace, cluster)}, and locks the VM: {command}"
+        yield (
+            f"snapshot {snapshot} is in progress{_error(snapshot, namespace, cluster)}, and locks "
+            f"the VM: {command}"
+        )
     restore = vm.at("status", "restoreInProgress").text
     if restore:
         command = shell("kubectl", "describe", "vmrestore", argument(restore), "-n", namespace)
-        yield f"restore {restore} is in progress: KubeVirt does not start the VM before it ends: {command}"
+        yield (
+            f"restore {restore} is in progress: KubeVirt does not start the VM before it ends: "
+            f"{command}"
+        )
 
 
 def _error(snapshot: str, namespace: str, cluster: Cluster) -> str:
-    """Return since when a snapshot is under way and what failed last, as far as that can be read."""
+    """Return since when a snapshot is under way and what failed last,
+    as far as that can be read.
+    """
     try:
         obj = cluster.get(VM_SNAPSHOT, namespace, snapshot)
     except Unseen:
@@ -111,13 +137,21 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
         again = resting.next_start(vm, cluster)
         why = vm.condition("Failure")["message"].text
         words = f": {cut(why, _LONGEST)}" if why else ""
-        yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
+        yield (
+            f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
+        )
     elif (failure := vm.condition("Failure"))["status"].text == "True" and failure["message"].text:
-        yield f"virt-controller fails with it ({failure['reason'].text or 'Failure'}): {cut(failure['message'].text, _LONGEST)}"
+        yield (
+            f"virt-controller fails with it ({failure['reason'].text or 'Failure'}): "
+            f"{cut(failure['message'].text, _LONGEST)}"
+        )
     required = vm.condition("RestartRequired")["status"].text == "True"
     if changed:
         refused = changed_disks.refusal(vm, cluster) if required else ""
-        yield f"{changed_disks.words(changed)}{f', because nothing is copied: {refused}' if refused else ''}: do not restart it"
+        yield (
+            f"{changed_disks.words(changed)}"
+            f"{f', because nothing is copied: {refused}' if refused else ''}: do not restart it"
+        )
     elif required:
         yield "changes of its VM wait for a restart (RestartRequired)"
 
@@ -139,31 +173,45 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
         f"volume {name}: {apart.reason.removeprefix('it ')}"
         for _, name, apart in unattached_volumes.hotplugged(vmi, cluster)
     )
-    if (said := stuck_starts.unsynchronized(vmi)) and not any(unattached_volumes.hotplugged(vmi, cluster)):
+    if (said := stuck_starts.unsynchronized(vmi)) and not any(
+        unattached_volumes.hotplugged(vmi, cluster)
+    ):
         yield f"{stuck_starts.synchronizer(vmi)}: {cut_middle(said, _LONGEST)}"
     if frozen := frozen_guests.words(vmi, cluster):
         yield frozen
     if vmis.OUTDATED in vmi.labels:
         restart = "" if changed_disks.brief(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
-        way = f"a migration replaces it: {move}" if migrates else f"a migration that completes{restart} replaces it"
+        way = (
+            f"a migration replaces it: {move}"
+            if migrates
+            else f"a migration that completes{restart} replaces it"
+        )
         yield f"its launcher is older than KubeVirt; {way}"
 
 
 def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield why the pod of a VMI that starts has no node yet."""
-    pod = stuck_starts.starting_pod(vmi, cluster) if vmi.at("status", "phase").text in STARTING_PHASES else None
+    pod = (
+        stuck_starts.starting_pod(vmi, cluster)
+        if vmi.at("status", "phase").text in STARTING_PHASES
+        else None
+    )
     if pod is None:
         return
     node, placed = pod.at("spec", "nodeName").text, pod.condition("PodScheduled")
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         why = scheduler_words(placed["message"].text or "?", _LONGEST)
-        yield f"{FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
+        yield (
+            f"{FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
+        )
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
-    """Yield that kubelets evicted earlier pods of a VM that runs again: its guest may end in the same way."""
+    """Yield that kubelets evicted earlier pods of a VM that runs again:
+    its guest may end in the same way.
+    """
     if found.vmi is None or found.vmi.at("status", "phase").text != "Running":
         return
     if ended := evicted_launchers.problem(found.vm or found.vmi, None, cluster):
@@ -173,31 +221,52 @@ def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
 def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what a migration under way looks like, because it resembles a fault."""
     state = vmi.at("status", "migrationState")
-    target, ended = state["targetNode"].text, state["completed"].boolean or state["endTimestamp"].present
+    target, ended = (
+        state["targetNode"].text,
+        state["completed"].boolean or state["endTimestamp"].present,
+    )
     elsewhere = target != vmi.at("status", "nodeName").text
-    if target and elsewhere and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
+    if (
+        target
+        and elsewhere
+        and state["targetPod"].text
+        and not ended
+        and vmi.at("status", "phase").text == "Running"
+    ):
         known = cluster.known(PDB, vms.namespace_of(vmi))
         own = next((each.name for each in known if _counts_both(each, vmi)), "")
         budget = f", and its PodDisruptionBudget {own} demands both pods" if own else ""
         copies = migrations.copies(vmi)
         left = {*launcher_pod.claims(vmi["spec"])} - {each.destination for each in copies}
-        shared = ("its volumes are" if not copies else f"claim {names(sorted(left))} is") if left else ""
+        shared = (
+            ("its volumes are" if not copies else f"claim {names(sorted(left))} is") if left else ""
+        )
         volumes = f", {shared} attached to both nodes" if shared else ""
         what = f" and copies {migrations.copy_words(vmi)}" if copies else ""
-        yield f"it migrates to {target}{what}: until that ends it has two launcher pods{volumes}{budget}"
+        yield (
+            f"it migrates to {target}{what}: until that ends it has two launcher "
+            f"pods{volumes}{budget}"
+        )
         if copies:
             yield _UNFINISHED.format(claims=names(each.source for each in copies))
 
 
 _UNFINISHED: Final = (
-    "until its copy is complete the guest runs on {claims}, although its spec names the copy. If the guest ends before, "
-    "KubeVirt does not start it (ManualRecoveryRequired) until the VM names {claims} again; keep {claims} until then"
+    "until its copy is complete the guest runs on {claims}, although its spec names the copy. If "
+    "the guest ends before, KubeVirt does not start it (ManualRecoveryRequired) until the VM names "
+    "{claims} again; keep {claims} until then"
 )
 
 
 def _counts_both(budget: Object, vmi: Object) -> bool:
-    """Return whether KubeVirt demands both pods of a migration by a budget. Later releases write none (kubevirt#13764)."""
-    return vmis.owner(budget, VMI.kind) == vmi.name and budget.at("spec", "minAvailable").integer == _BOTH
+    """Return whether KubeVirt demands both pods of a migration by a budget.
+
+    Later releases write none (kubevirt#13764).
+    """
+    return (
+        vmis.owner(budget, VMI.kind) == vmi.name
+        and budget.at("spec", "minAvailable").integer == _BOTH
+    )
 
 
 _BOTH: Final = 2
@@ -205,7 +274,11 @@ _BOTH: Final = 2
 
 def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which volumes that are unplugged do not leave the node."""
-    here = {volume["name"].text for kind in ("volumes", "utilityVolumes") for volume in vmi.at("spec", kind).items()}
+    here = {
+        volume["name"].text
+        for kind in ("volumes", "utilityVolumes")
+        for volume in vmi.at("spec", kind).items()
+    }
     stuck = {each.name: each.problem for each in hotplug_phases.stuck(vmi, cluster)}
     for status in vmi.at("status", "volumeStatus").items():
         name, phase = status["name"].text or "", status["phase"].text or "?"
@@ -242,12 +315,16 @@ def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that the node of a VMI does not report: whether the guest runs is not known, and it starts nowhere else.
+    """Yield that the node of a VMI does not report: whether the guest runs is not known, and it
+    starts nowhere else.
 
     Without its kubelet a guest runs on, and virt-handler reports it (kubevirt/kubevirt#8104).
     """
     node = vmi.at("status", "nodeName").text or ""
-    if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+    if (
+        not node_health.silence_now(node, cluster)
+        or vmi.at("status", "phase").text in migrations.FINAL_PHASES
+    ):
         return
     if pending := certificate_requests.of_node(node, cluster):
         yield f"its node {node} {pending.reason}"
@@ -257,17 +334,19 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
         stop = virtctl("stop", vmi.name, vms.namespace_of(vmi)) if vmis.owner(vmi, VM.kind) else ""
         decision = f". Or, as a decision, let virt-handler stop the guest: {stop}" if stop else ""
         yield (
-            f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on{gone}. A "
-            f"second guest would destroy its data, so KubeVirt starts none while the first one is reported. Repair the "
-            f"kubelet: {kubectl('describe', NODE, node)}{decision}"
+            f"the kubelet of {node} does not report, but virt-handler there does, so its guest "
+            f"probably runs on{gone}. A second guest would destroy its data, so KubeVirt starts "
+            "none while the first one is reported. Repair the kubelet: "
+            f"{kubectl('describe', NODE, node)}{decision}"
         )
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)
     ends = pod.metadata["deletionTimestamp"].text if pod is not None else None
     late = f". {_end_of(pod, ends, cluster)}" if pod is not None and ends else ""
     yield (
-        f"its node {node} does not report, so whether its guest still runs is not known, and it starts nowhere else before "
-        f"the end of its pod is certain{late}: {kubectl('describe', NODE, node)}"
+        f"its node {node} does not report, so whether its guest still runs is not known, and it "
+        f"starts nowhere else before the end of its pod is certain{late}: "
+        f"{kubectl('describe', NODE, node)}"
     )
 
 
@@ -275,7 +354,9 @@ def _end_of(pod: Object, ends: str, cluster: Cluster) -> str:
     """Say when a pod on a silent node was to end, or still has time for that."""
     moment, now = clock.instant(ends), clock.now(cluster)
     if moment is not None and now is not None and moment > now:
-        return f"Its pod {pod.name} has until {ends} to end, and no kubelet would confirm that it has"
+        return (
+            f"Its pod {pod.name} has until {ends} to end, and no kubelet would confirm that it has"
+        )
     return f"Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
 
 
@@ -294,8 +375,8 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         why = next((each["message"].text or "" for each in said if each["message"].text), "")
         if phase in waiting_disks.FIRST_START and not _starts_now(found):
             yield (
-                f"data volume {name} waits for the first start of the VM ({phase}), because its storage class binds then. "
-                "That is as designed"
+                f"data volume {name} waits for the first start of the VM ({phase}), because its "
+                "storage class binds then. That is as designed"
             )
             continue
         if filling := waiting_disks.being_filled(obj, cluster):
@@ -304,7 +385,10 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         copied = waiting_disks.source(obj, cluster)
         waits = _copied(copied) if copied is not None and waiting_disks.waits(obj, cluster) else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
-        yield f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: {command}"
+        yield (
+            f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: "
+            f"{command}"
+        )
 
 
 def _starts_now(found: FoundVm) -> bool:
@@ -313,6 +397,8 @@ def _starts_now(found: FoundVm) -> bool:
 
 
 def _copied(source: waiting_disks.CopySource) -> str:
-    """Return which claim a data volume copies, and who uses it: CDI waits until nothing does (CloneSourceInUse)."""
+    """Return which claim a data volume copies, and who uses it:
+    CDI waits until nothing does (CloneSourceInUse).
+    """
     users = f": stop {names(source.who)}, else it never begins" if source.users else ""
     return f", a copy of claim {source.words}, which waits while a pod uses that claim{users}"

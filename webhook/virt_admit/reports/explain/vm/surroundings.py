@@ -1,4 +1,6 @@
-"""What objects around a VM that does not run, does not move or lacks a volume report as wrong: notes of its report."""
+"""What objects around a VM that does not run, does not move or lacks a volume report as wrong:
+notes of its report.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ from virt_admit.reports.explain.vm.report import VmReport
 _HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN, EventEffect.FAILS, EventEffect.REFUSED)
 
 
-def with_reported(report: VmReport, found: FoundVm, cluster: WholeCluster, read: Read = no_events) -> VmReport:
-    """Return a report with what the objects around its VM report as wrong, if something is wrong with it.
+def with_reported(
+    report: VmReport, found: FoundVm, cluster: WholeCluster, read: Read = no_events
+) -> VmReport:
+    """Return a report with what the objects around its VM report as wrong,
+    if something is wrong with it.
 
     ``read`` adds events about some objects to the cluster, as in ``reported.around``.
     """

@@ -28,7 +28,13 @@ from virt_admit.reports.explain.vm.repetitions import (
     rests,
     starts_again,
 )
-from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, UpgradeOfVm, VmReport, VolumeOfVm
+from virt_admit.reports.explain.vm.report import (
+    BudgetOfVm,
+    MigrationRecord,
+    UpgradeOfVm,
+    VmReport,
+    VolumeOfVm,
+)
 
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
@@ -90,7 +96,9 @@ def headline(report: VmReport) -> str:
     if vm.node is None:
         status = f" ({vm.status})" if vm.status else ""
         return (
-            f"{called}: not running{status}" if report.state == STOPPED else f"{called}: {vm.phase}, does not run yet"
+            f"{called}: not running{status}"
+            if report.state == STOPPED
+            else f"{called}: {vm.phase}, does not run yet"
         )
     silent = (
         ", which does not report"
@@ -129,7 +137,10 @@ def _stays(report: VmReport) -> bool:
 
 
 def _migratable(report: VmReport) -> str:
-    """Return whether the VM can migrate. KubeVirt's condition does not know whether one succeeds."""
+    """Return whether the VM can migrate.
+
+    KubeVirt's condition does not know whether one succeeds.
+    """
     if report.migratable is None:
         return UNKNOWN
     if not report.migratable:
@@ -190,7 +201,9 @@ def _upgrade(report: VmReport) -> str:
     if upgrade.stops:
         drain = Said(f"as for {EVENTS[VmEvent.DRAIN]}", report.drain.reason)
         own = upgrade.stops[0].removeprefix(f"{report.vm.namespace}/{report.vm.name}: ")
-        return f"this VM stops it: {once(own, (drain,))}".replace(f": {drain.reference}", f", {drain.reference}")
+        return f"this VM stops it: {once(own, (drain,))}".replace(
+            f": {drain.reference}", f", {drain.reference}"
+        )
     blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
     why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
     possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
@@ -230,7 +243,10 @@ def _why_off(report: VmReport) -> str:
 
 
 def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each event with its outcome, reason and remedy. What several have in common is said once."""
+    """Yield each event with its outcome, reason and remedy.
+
+    What several have in common is said once.
+    """
     said: list[Said] = []
     for event in report.events:
         told = Said(f"as for {EVENTS[event.event]}", event.reason)
@@ -241,17 +257,25 @@ def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
-    """Return the remedies of all events and parts, each once: the longest that begins with the same words.
+    """Return the remedies of all events and parts, each once:
+    the longest that begins with the same words.
 
     What only a loss of its node needs says so, unless that is lost already.
     """
     control = (part.remedy for part in report.control or () if part.healthy is not True)
     found: dict[str, str] = {}
-    now = [volume.remedy for volume in report.volumes or ()]  # what does not work now goes before what would not
-    now += [event.remedy for event in report.events if report.vm.node_lost or event.event is not VmEvent.LOSS]
+    # what does not work now goes before what would not
+    now = [volume.remedy for volume in report.volumes or ()]
+    now += [
+        event.remedy
+        for event in report.events
+        if report.vm.node_lost or event.event is not VmEvent.LOSS
+    ]
     now.sort(key=lambda remedy: not remedy.startswith(changed_disks.DO_NOT))
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
-    for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
+    for remedy in filter(
+        None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)
+    ):
         words = remedy.partition(": ")[0].rstrip(".").lower()
         found[words] = max(found.get(words, ""), remedy, key=len)
     return tuple(
@@ -269,11 +293,17 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
         if not what:
             continue
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
-        taint = next((each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), "")
-        without = f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
+        taint = next(
+            (each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), ""
+        )
+        without = (
+            f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
+        )
         if elsewhere and not _READY.isdisjoint(refusal.what.split("; ")):
             without = "not Ready, so virt-handler does not work there"
-        by_reason.setdefault(without if elsewhere else _unless_failed(what, report), []).append(refusal.node)
+        by_reason.setdefault(without if elsewhere else _unless_failed(what, report), []).append(
+            refusal.node
+        )
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
@@ -282,11 +312,15 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
 
 def _untold(refusal: MissingOnNode, report: VmReport) -> str:
     """Return why a node does not take the VM, without what the report tells above."""
-    return "; ".join(each for each in refusal.what.split("; ") if not refusal_is_told(each, refusal.node, report))
+    return "; ".join(
+        each for each in refusal.what.split("; ") if not refusal_is_told(each, refusal.node, report)
+    )
 
 
 def _unless_failed(what: str, report: VmReport) -> str:
-    """Return why a node does not take the VM without the words of a failure, which stand with its migration."""
+    """Return why a node does not take the VM without the words of a failure,
+    which stand with its migration.
+    """
     failures = ((each.name, each.failure.text) for each in report.migrations or () if each.failure)
     said = ((name, text) for name, text in failures if text and len(text) > _SHORT and text in what)
     name, text = next(said, ("", ""))
@@ -298,7 +332,9 @@ _READY: Final = frozenset(("not Ready", "taint node.kubernetes.io/unreachable"))
 _UNINITIALIZED: Final = "/uninitialized"
 """The end of the taint of a new node that its controller has not initialized."""
 _WITHOUT_KUBEVIRT: Final = (launcher_pod.UNSERVED, "devices.kubevirt.io/")
-"""What a node lacks without virt-handler. Its other reasons, such as CPU features, only follow from that."""
+"""What a node lacks without virt-handler. Its other reasons, such as CPU features,
+only follow from that.
+"""
 
 
 def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str, ...]]:
@@ -308,15 +344,30 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         return
     said: dict[str, str] = {}
     for each in found:
-        way = f"{each.source or '?'} to {each.target or '?'}" if each.source or each.target else "no target"
+        way = (
+            f"{each.source or '?'} to {each.target or '?'}"
+            if each.source or each.target
+            else "no target"
+        )
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
         why = (each.failure.text if each.failure else "") or "no reason given"
         first = said.setdefault(why, each.name)
         why = f"as {first}" if first != each.name and len(why) > _SHORT else why
-        again = "fails again between these nodes: " if each.failure and each.failure.class_ == FailureClass.PAIR else ""
+        again = (
+            "fails again between these nodes: "
+            if each.failure and each.failure.class_ == FailureClass.PAIR
+            else ""
+        )
         failed = f"{again}{why}" if each.failure else ""
         by = _ASKED_BY.get(each.asked_by, each.asked_by)
-        yield each.created or "?", each.name, each.phase, way, by, "; ".join(filter(None, (failed, took)))
+        yield (
+            each.created or "?",
+            each.name,
+            each.phase,
+            way,
+            by,
+            "; ".join(filter(None, (failed, took))),
+        )
 
 
 def budgets(found: tuple[BudgetOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
@@ -326,7 +377,11 @@ def budgets(found: tuple[BudgetOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
         return
     for budget in found:
         allowed = UNKNOWN if budget.allowed is None else str(budget.allowed)
-        yield f"{budget.namespace}/{budget.name}", f"disruptions allowed: {allowed}", "blocks" if budget.blocks else ""
+        yield (
+            f"{budget.namespace}/{budget.name}",
+            f"disruptions allowed: {allowed}",
+            "blocks" if budget.blocks else "",
+        )
 
 
 def volumes(found: tuple[VolumeOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
@@ -345,7 +400,9 @@ def _claim(volume: VolumeOfVm) -> tuple[str, str]:
         return volume.claim, volume.problem or UNKNOWN
     storage = " ".join(filter(None, (volume.phase, *volume.access_modes, volume.storage_class)))
     unbound = f"claim {volume.claim} is not bound"
-    problem = "; ".join(each for each in volume.problem.split("; ") if each != unbound or volume.phase != "Pending")
+    problem = "; ".join(
+        each for each in volume.problem.split("; ") if each != unbound or volume.phase != "Pending"
+    )
     copied = f", not complete: the guest runs on {volume.copied_from}" if volume.copied_from else ""
     return volume.claim, f"{storage}{copied}{f': {problem}' if problem else ''}"
 
@@ -358,11 +415,16 @@ def control(report: VmReport) -> Iterator[tuple[str, str, str]]:
 
 
 def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each finding, the strongest first, and one for the rules that could not read their data."""
+    """Yield a row for each finding, the strongest first,
+    and one for the rules that could not read their data.
+    """
     if judged is None:
         yield (UNKNOWN,)
         return
-    found = sorted((rule for rule in judged if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
+    found = sorted(
+        (rule for rule in judged if rule.unseen is None),
+        key=lambda rule: ACTIONS.index(rule.action),
+    )
     by_words: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     for action, rule, words in map(
         _rule, found

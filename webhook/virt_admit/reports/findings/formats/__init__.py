@@ -12,7 +12,10 @@ from virt_admit.reports.findings.report import Report
 
 
 def _render(name: str, report: Report) -> str:
-    """Return the report in a format. Its module is imported on first use, because one run prints one or two formats."""
+    """Return the report in a format.
+
+    Its module is imported on first use, because one run prints one or two formats.
+    """
     render: Callable[[Report], str] = importlib.import_module(f"{__name__}.{name}").render
     return render(report)
 
@@ -49,5 +52,7 @@ def parse_output(options: Sequence[str]) -> list[tuple[str, str | None]]:
             raise ValueError(f"unknown output format {name}. {remedy}")
         outputs.append((name, file or None))
     if sum(file is None for _, file in outputs) > 1:
-        raise ValueError("several outputs go to stdout. Write all but one to a file: -o json=report.json")
+        raise ValueError(
+            "several outputs go to stdout. Write all but one to a file: -o json=report.json"
+        )
     return outputs

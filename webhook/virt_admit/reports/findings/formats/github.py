@@ -1,6 +1,7 @@
 """Workflow commands of GitHub Actions: annotations at the lines of a pull request.
 
-GitHub shows ten annotations of each level for a step. The job summary (``$GITHUB_STEP_SUMMARY``) has all results.
+GitHub shows ten annotations of each level for a step. The job summary (``$GITHUB_STEP_SUMMARY``)
+has all results.
 """
 
 from __future__ import annotations
@@ -35,14 +36,22 @@ def _commands(report: Report) -> Iterator[str]:
 def _command(level: str, row: ReportRow) -> str:
     place = row.location
     if not place:
-        return f"::{level} title={_property(row.rule)}::{_data(f'{row.result.called}: {row.advice}')}"
-    where = f"file={_property(relative(place.file))},line={place.line},col={place.column},endLine={place.end_line}"
+        return (
+            f"::{level} title={_property(row.rule)}::{_data(f'{row.result.called}: {row.advice}')}"
+        )
+    where = (
+        f"file={_property(relative(place.file))},line={place.line},col={place.column},endLine="
+        f"{place.end_line}"
+    )
     return f"::{level} {where},title={_property(row.rule)}::{_data(row.advice)}"
 
 
 def _unreadable(error: DocumentError) -> str:
     place = f",line={error.line},col={error.column}" if error.line else ""
-    return f"::error file={_property(relative(error.file))}{place},title=unreadable::{_data(error.message)}"
+    return (
+        "::error "
+        f"file={_property(relative(error.file))}{place},title=unreadable::{_data(error.message)}"
+    )
 
 
 def _data(text: str) -> str:

@@ -35,7 +35,10 @@ def _issues(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def _issue(row: ReportRow, file: str, identity: str) -> dict[str, Any]:
-    """Return an issue. ``identity`` has to be unique: GitLab drops issues with the same fingerprint."""
+    """Return an issue.
+
+    ``identity`` has to be unique: GitLab drops issues with the same fingerprint.
+    """
     return {
         "description": row.advice,
         "check_name": row.rule,

@@ -12,4 +12,7 @@ from virt_admit.reports.values import as_data
 
 def render(report: Report) -> str:
     """Return the report as one JSON object (docs/check.schema.json)."""
-    return escape_json(json.dumps(as_data(findings_report(report)), indent=2, ensure_ascii=False)) + "\n"
+    return (
+        escape_json(json.dumps(as_data(findings_report(report)), indent=2, ensure_ascii=False))
+        + "\n"
+    )

@@ -1,7 +1,8 @@
-"""JUnit XML, for the test pages of Jenkins, GitLab and others; valid by the schema of Jenkins' xUnit plugin.
+"""JUnit XML, for the test pages of Jenkins, GitLab and others;
+valid by the schema of Jenkins' xUnit plugin.
 
-A suite for each file, with a test for each rule and object. The messages of a test are in one element, because some
-readers use only the first one.
+A suite for each file, with a test for each rule and object. The messages of a test are in one
+element, because some readers use only the first one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from virt_admit.rule import Action
 CLUSTER: Final = "cluster"
 """The suite of objects that are not from a file."""
 
-_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
+_ESCAPES: Final = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"}
+)
 _ESCAPED_SPACE: Final = str.maketrans({"\t": "&#9;", "\n": "&#10;"})
 """Readers replace these characters in attributes by spaces."""
 
@@ -38,9 +41,14 @@ class TestCase(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the report as one ``testsuites`` element."""
-    suites = [(file, [*tests]) for file, tests in groupby(sorted(_tests(report), key=_file), key=_file)]
+    suites = [
+        (file, [*tests]) for file, tests in groupby(sorted(_tests(report), key=_file), key=_file)
+    ]
     every = [test for _, tests in suites for _, test in tests]
-    out = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="virt-admit"{_counts(every)}>']
+    out = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites name="virt-admit"{_counts(every)}>',
+    ]
     for file, tests in suites:
         of_suite = [test for _, test in tests]
         skipped = sum(test.outcome == "skipped" for test in of_suite)
@@ -84,13 +92,22 @@ def _tests_of(result: ObjectResult) -> Iterator[TestCase]:
 
 
 def _test(rule: str, where: str, rows: Iterable[ReportRow]) -> TestCase:
-    """Return the test of a rule on an object. The worst row is its outcome, the others are notes."""
+    """Return the test of a rule on an object.
+
+    The worst row is its outcome, the others are notes.
+    """
     texts: dict[str, list[str]] = {}
     for row in rows:
         texts.setdefault(_outcome(row), []).append(_text(row))
     outcome = min(texts, key=_STRONGEST.index, default="")
     messages = texts.pop(outcome) if outcome else []
-    return TestCase(rule, where, outcome, tuple(messages), tuple(text for rest in texts.values() for text in rest))
+    return TestCase(
+        rule,
+        where,
+        outcome,
+        tuple(messages),
+        tuple(text for rest in texts.values() for text in rest),
+    )
 
 
 _STRONGEST: Final = ("error", "failure", "", "skipped")
@@ -118,7 +135,10 @@ def _element(test: TestCase) -> str:
     inside = []
     if test.outcome:
         message, text = attribute(test.messages[0]), _content(test.messages)
-        inside.append(f'      <{test.outcome} type="{_TYPE[test.outcome]}" message={message}>{text}</{test.outcome}>')
+        inside.append(
+            f'      <{test.outcome} type="{_TYPE[test.outcome]}" '
+            f"message={message}>{text}</{test.outcome}>"
+        )
     if test.notes:
         inside.append(f"      <system-out>{_content(test.notes)}</system-out>")
     return "\n".join((head + ">", *inside, "    </testcase>")) if inside else head + "/>"

@@ -21,7 +21,8 @@ _ACTIVE: Final = re.compile(r"[\\`*_\[\]<>|~&$]")
 
 
 def render(report: Report, *, grouped: bool = True) -> str:
-    """Return a table of unreadable files and findings, the strictest first, and a sentence about missing data.
+    """Return a table of unreadable files and findings, the strictest first,
+    and a sentence about missing data.
 
     Args:
         report: the report.

@@ -1,6 +1,8 @@
-"""The report formats OpenReports and PolicyReport (its predecessor), which other cluster tools read.
+"""The report formats OpenReports and PolicyReport (its predecessor),
+which other cluster tools read.
 
-One report for each object, named by its uid and owned by it, so that the garbage collector deletes it with the object.
+One report for each object, named by its uid and owned by it, so that the garbage collector deletes
+it with the object.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ MAX_RESULTS: Final = 500
 MAX_SIZE: Final = 1_200_000
 """Bytes of the results in one report, because etcd limits objects to 1.5 MiB."""
 _FEW: Final = 100
-"""Results that fit, whatever their texts are: three of ``MAX_MESSAGE`` characters, with 4 bytes each."""
+"""Results that fit, whatever their texts are: three of ``MAX_MESSAGE`` characters,
+with 4 bytes each.
+"""
 MAX_MESSAGE: Final = 1024
 """Maximum length of a message in characters."""
 
@@ -55,7 +59,13 @@ OPENREPORTS: Final = Format(
 )
 POLICYREPORT: Final = Format(
     Kind("wgpolicyk8s.io", ("v1alpha2",), "policyreports", "PolicyReport"),
-    Kind("wgpolicyk8s.io", ("v1alpha2",), "clusterpolicyreports", "ClusterPolicyReport", namespaced=False),
+    Kind(
+        "wgpolicyk8s.io",
+        ("v1alpha2",),
+        "clusterpolicyreports",
+        "ClusterPolicyReport",
+        namespaced=False,
+    ),
 )
 WRITTEN: Final = {"openreports": OPENREPORTS, "policyreport": POLICYREPORT}
 
@@ -89,14 +99,24 @@ class Subject:
 
 
 def render(form: Format, run: Report) -> str:
-    """Return the reports as one List in JSON, for ``kubectl apply -f -``. Equal findings give equal bytes."""
+    """Return the reports as one List in JSON, for ``kubectl apply -f -``.
+
+    Equal findings give equal bytes.
+    """
     subjects = map(subject, run.results)
     items = sorted((report(form, about) for about in subjects if about.results), key=_order)
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False
+        )
+        + "\n"
+    )
 
 
 def subject(result: ObjectResult) -> Subject:
-    """Return the content of the report about one object; what is being deleted has none, as it goes with its object."""
+    """Return the content of the report about one object; what is being deleted has none,
+    as it goes with its object.
+    """
     kind = result.request.kind
     if result.obj.deleted:
         return Subject(result.obj, kind is None or kind.namespaced, ())
@@ -108,9 +128,19 @@ def subject(result: ObjectResult) -> Subject:
     return Subject(result.obj, kind is None or kind.namespaced, (*found, *passed))
 
 
-_SEVERITY: Final = {Action.DENY: "high", Action.WARN: "medium", Action.AUDIT: "low", Action.OFF: "low"}
+_SEVERITY: Final = {
+    Action.DENY: "high",
+    Action.WARN: "medium",
+    Action.AUDIT: "low",
+    Action.OFF: "low",
+}
 """The values that older definitions of PolicyReport accept."""
-_OUTCOME: Final = {Action.DENY: "fail", Action.WARN: "warn", Action.AUDIT: "warn", Action.OFF: "skip"}
+_OUTCOME: Final = {
+    Action.DENY: "fail",
+    Action.WARN: "warn",
+    Action.AUDIT: "warn",
+    Action.OFF: "skip",
+}
 
 
 def _policy_result(row: ReportRow, defaults: Mapping[str, Action]) -> PolicyResult:
@@ -127,7 +157,13 @@ def _policy_result(row: ReportRow, defaults: Mapping[str, Action]) -> PolicyResu
 
 def _order(item: dict[str, Any]) -> tuple[str, ...]:
     scope = item["scope"]
-    return scope["kind"], scope.get("namespace", ""), scope["name"], scope["apiVersion"], item["metadata"]["name"]
+    return (
+        scope["kind"],
+        scope.get("namespace", ""),
+        scope["name"],
+        scope["apiVersion"],
+        item["metadata"]["name"],
+    )
 
 
 def report(form: Format, subject: Subject, seconds: int | None = None) -> dict[str, Any]:
@@ -168,7 +204,9 @@ def _metadata(obj: Object) -> dict[str, Any]:
 
 
 def name(obj: Object) -> str:
-    """Return the name of the report about an object: its uid, or in files a digest of group, kind, namespace and name."""
+    """Return the name of the report about an object: its uid, or in files a digest of group, kind,
+    namespace and name.
+    """
     key = "/".join((obj.group, obj.kind, obj.namespace, obj.name))
     return uid(obj) or hashlib.sha256(key.encode(errors="replace")).hexdigest()[:32]
 
@@ -188,7 +226,11 @@ def reference(obj: Object) -> dict[str, str]:
         "name": obj.name,
         "uid": uid(obj),
     }
-    return {key: line(value) for key, value in fields.items() if value or key in ("apiVersion", "kind", "name")}
+    return {
+        key: line(value)
+        for key, value in fields.items()
+        if value or key in ("apiVersion", "kind", "name")
+    }
 
 
 def _result_data(result: PolicyResult, seconds: int | None) -> dict[str, Any]:
@@ -199,7 +241,9 @@ def _result_data(result: PolicyResult, seconds: int | None) -> dict[str, Any]:
         "result": result.outcome,
         "severity": result.severity,
         "message": cut(line(result.message), MAX_MESSAGE),
-        "properties": {key: cut(line(value), MAX_MESSAGE) for key, value in properties.items() if value},
+        "properties": {
+            key: cut(line(value), MAX_MESSAGE) for key, value in properties.items() if value
+        },
         "timestamp": None if seconds is None else {"seconds": seconds, "nanos": 0},
     }
     return {key: value for key, value in data.items() if value}

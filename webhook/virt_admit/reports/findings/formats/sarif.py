@@ -1,7 +1,7 @@
 """SARIF 2.1.0, for code scanning: GitHub, Azure DevOps, editors.
 
-Exempt findings are left out, because GitHub opens alerts even for suppressed results. Missing data, unreadable files
-and crashed rules are notifications: they are not problems of the manifests.
+Exempt findings are left out, because GitHub opens alerts even for suppressed results. Missing data,
+unreadable files and crashed rules are notifications: they are not problems of the manifests.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from virt_admit.reports.findings.report import DUPLICATE_KEY, Report, ReportRow
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import load_rules
 
-SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA: Final = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 ROOT: Final = "%SRCROOT%"
-LEVEL: Final = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note", Action.OFF: "none"}
+LEVEL: Final = {
+    Action.DENY: "error",
+    Action.WARN: "warning",
+    Action.AUDIT: "note",
+    Action.OFF: "none",
+}
 
 
 def render(report: Report) -> str:
@@ -39,7 +46,9 @@ def render(report: Report) -> str:
             }
         },
         "columnKind": "unicodeCodePoints",
-        "originalUriBaseIds": {ROOT: {"description": {"text": "The directory in which virt-admit was run."}}},
+        "originalUriBaseIds": {
+            ROOT: {"description": {"text": "The directory in which virt-admit was run."}}
+        },
         "invocations": [
             {
                 "executionSuccessful": not (report.unreadable or report.crashed),
@@ -52,7 +61,11 @@ def render(report: Report) -> str:
         "results": [_result(row, index) for row in rows if row.action],
     }
     return (
-        escape_json(json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False))
+        escape_json(
+            json.dumps(
+                {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False
+            )
+        )
         + "\n"
     )
 
@@ -76,8 +89,8 @@ def _described(rule: str, page: str, action: Action) -> dict[str, Any]:
 
 def _duplicate_key() -> dict[str, Any]:
     page = (
-        "A map contains a key twice.\n\n**Why.** kubectl uses the last value. The first one has no effect.\n\n"
-        "**Fix.** Remove one of the two."
+        "A map contains a key twice.\n\n**Why.** kubectl uses the last value. The first one has no "
+        "effect.\n\n**Fix.** Remove one of the two."
     )
     return _described(DUPLICATE_KEY, page, Action.WARN)
 
@@ -97,7 +110,9 @@ def _result(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 def _location(row: ReportRow) -> dict[str, Any]:
     obj = row.result.obj
     location: dict[str, Any] = {
-        "logicalLocations": [{"name": line(obj.name), "fullyQualifiedName": row.result.called, "kind": "resource"}]
+        "logicalLocations": [
+            {"name": line(obj.name), "fullyQualifiedName": row.result.called, "kind": "resource"}
+        ]
     }
     return location | ({"physicalLocation": _place(row.location)} if row.location else {})
 
@@ -140,6 +155,12 @@ def _notification(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 
 
 def _unreadable(error: DocumentError) -> dict[str, Any]:
-    region = {"region": {"startLine": error.line, "startColumn": error.column}} if error.line else {}
+    region = (
+        {"region": {"startLine": error.line, "startColumn": error.column}} if error.line else {}
+    )
     place = {"artifactLocation": _artifact(error.file), **region}
-    return {"level": "error", "message": {"text": line(error.message)}, "locations": [{"physicalLocation": place}]}
+    return {
+        "level": "error",
+        "message": {"text": line(error.message)},
+        "locations": [{"physicalLocation": place}],
+    }

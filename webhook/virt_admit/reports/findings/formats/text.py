@@ -17,7 +17,9 @@ Paint = Callable[[str, Action | None], str]
 """Colors a word by its action."""
 
 
-def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped: bool = False) -> str:
+def render(
+    report: Report, paint: Paint = lambda word, _action: word, *, grouped: bool = False
+) -> str:
     """Return ``file:line:column: action: path: message [rule]`` and a line for each fix.
 
     Args:
@@ -26,7 +28,9 @@ def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped
         grouped: begin with counts and print each problem once.
     """
     rows = _merge_unseen(report.rows())
-    out = [report.heading, f"{grouping.counted(report)}\n"] if grouped and rows else [report.heading]
+    out = (
+        [report.heading, f"{grouping.counted(report)}\n"] if grouped and rows else [report.heading]
+    )
     for row in grouping.problems(rows) if grouped else rows:
         place = row.location
         where = f"{name(place.file)}:{place.line}:{place.column}" if place else grouping.called(row)
@@ -47,7 +51,9 @@ def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped
 
 
 def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Replace the unseen rows of each object by one row that lists all missing data and the rules that need it."""
+    """Replace the unseen rows of each object by one row that lists all missing data and the rules
+    that need it.
+    """
     out: list[ReportRow] = []
     unseen: dict[int, list[ReportRow]] = {}
     for row in rows:
@@ -60,4 +66,5 @@ def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
         every = {row.unseen for row in group}
         what = ", ".join(sorted(every))
         out.append(group[0]._replace(rule=rules, message=cell(lacks(every)), unseen=what))
-    return sorted(out, key=lambda row: (row.place[0], bool(row.unseen)))  # within these it is sorted already
+    # within these it is sorted already
+    return sorted(out, key=lambda row: (row.place[0], bool(row.unseen)))

@@ -1,1 +1,3 @@
-"""Devices that a VM asks for and does not get: who should report them, and what KubeVirt permits."""
+"""Devices that a VM asks for and does not get: who should report them,
+and what KubeVirt permits.
+"""

@@ -31,7 +31,9 @@ _PAGES: Final = "hugepages-"
 
 
 def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return which resource of a VM or VMI no node has; None: each is somewhere, or that is not known."""
+    """Return which resource of a VM or VMI no node has; None: each is somewhere,
+    or that is not known.
+    """
     refusals = no_target.kubevirt_refusals(target, cluster)
     absent = no_target.absent(refusals, cluster) if refusals else ""
     if not refusals or not absent or not _is_known_nowhere(absent, refusals, cluster):
@@ -44,10 +46,17 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
         asks = f"instance type {called} of the VM asks for {needed}"
     else:
         asks = f"the VM asks for {needed}{f' ({own.path})' if own is not None else ''}"
-    reason = f"no node with KubeVirt has any {absent} (allocatable is 0), and {asks}. Waiting does not help"
-    remedy = f"{_other(expanded, absent, called if given else '', cluster)}, or {_added(absent, target)}"
+    reason = (
+        f"no node with KubeVirt has any {absent} (allocatable is 0), and {asks}. Waiting does not "
+        "help"
+    )
+    remedy = (
+        f"{_other(expanded, absent, called if given else '', cluster)}, or {_added(absent, target)}"
+    )
     name, namespace = expanded.obj.name, vms.namespace_of(expanded.obj)
-    command = kubectl("edit", VM, name, namespace) if kinds.of(expanded.obj) is VM else shell(*_NODES)
+    command = (
+        kubectl("edit", VM, name, namespace) if kinds.of(expanded.obj) is VM else shell(*_NODES)
+    )
     return Problem(reason, typed(remedy, command), ProblemCause.NO_TARGET)
 
 
@@ -55,7 +64,9 @@ _NODES: Final = ("kubectl", "describe", "nodes")
 
 
 def _is_known_nowhere(resource: str, refusals: dict[str, str], cluster: Cluster) -> bool:
-    """Return whether nothing is known that may offer a resource: what offers a device may not work, or be about to."""
+    """Return whether nothing is known that may offer a resource: what offers a device may not work,
+    or be about to.
+    """
     if resource.startswith(_PAGES):
         return True
     nodes = candidates.scheduler(cluster).state.nodes
@@ -100,7 +111,10 @@ def _named(devices: Field, resource: str) -> Iterator[Field]:
 
 
 def _other(vmi: ExpandedVmi, resource: str, instancetype: str, cluster: Cluster) -> str:
-    """Return how the VM does without a resource. A VM that waits has its old VMI until it is restarted."""
+    """Return how the VM does without a resource.
+
+    A VM that waits has its old VMI until it is restarted.
+    """
     what = "huge pages" if resource.startswith(_PAGES) else resource
     if not instancetype:
         return f"remove {what} from the VM and restart it"
@@ -112,7 +126,9 @@ def _other(vmi: ExpandedVmi, resource: str, instancetype: str, cluster: Cluster)
 
 
 def _same_size(vmi: ExpandedVmi, cluster: Cluster) -> str:
-    """Return an instance type of the same kind with as many CPUs and as much memory, but no huge pages; empty: none."""
+    """Return an instance type of the same kind with as many CPUs and as much memory,
+    but no huge pages; empty: none.
+    """
     if vmi.instancetype is None:
         return ""
     named = vms.vm_spec(vmi.obj)["instancetype"]["kind"].text or ""

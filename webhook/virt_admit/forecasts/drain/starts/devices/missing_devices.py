@@ -1,8 +1,11 @@
-"""Host devices and other extended resources that a VM needs, and that no node which could take it has left.
+"""Host devices and other extended resources that a VM needs,
+and that no node which could take it has left.
 
-A device plugin offers them on its node. One that offers none, as after a reboot that it did not survive, looks to
-kube-scheduler like devices in use. Sources: kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
-kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins; harvester/pcidevices.
+A device plugin offers them on its node. One that offers none, as after a reboot that it did not
+survive, looks to kube-scheduler like devices in use. Sources:
+kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
+kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins;
+harvester/pcidevices.
 """
 
 from __future__ import annotations
@@ -11,7 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
-from virt_admit.forecasts.drain.starts.devices.unreported_devices import HARVESTER, OF_KUBEVIRT, UnreportedDevice
+from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
+    HARVESTER,
+    OF_KUBEVIRT,
+    UnreportedDevice,
+)
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model import node_bridges
@@ -35,7 +42,9 @@ _WORDS: Final = 120
 
 
 def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return which device keeps a pod off every node that could take it; None: none does, or that is not known."""
+    """Return which device keeps a pod off every node that could take it; None: none does,
+    or that is not known.
+    """
     placement = target.placement
     if placement.has_candidate or not placement.is_certain:
         return None
@@ -44,9 +53,16 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         return None
     scheduler = candidates.scheduler(cluster)
     absent = [(node, device) for node, some in sorted(lacking.items()) for device in some]
-    if any(_offered(scheduler, *each) == 0 and unreported_devices.may_start(*each, cluster) for each in absent):
+    if any(
+        _offered(scheduler, *each) == 0 and unreported_devices.may_start(*each, cluster)
+        for each in absent
+    ):
         return None  # that node may take it soon
-    lost = {node: some for node, devices in sorted(lacking.items()) if (some := _lost(node, devices, cluster))}
+    lost = {
+        node: some
+        for node, devices in sorted(lacking.items())
+        if (some := _lost(node, devices, cluster))
+    }
     none = [(node, device) for node, device in absent if not _offered(scheduler, node, device)]
     none = [each for each in none if each[0] not in lost]
     none = [each for each in none if _had(scheduler, *each)] or ([] if lost else none)
@@ -59,12 +75,20 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     ]
     others = _others(placement.refusals, lacking, scheduler)
     elsewhere = (
-        f"; no other node can run it ({others}), and waiting does not help" if others else "; waiting does not help"
+        f"; no other node can run it ({others}), and waiting does not help"
+        if others
+        else "; waiting does not help"
     )
     if lost:
-        return Problem(names(said, 3 * _WORDS), unreported_devices.remedy(*next(iter(lost.items())), cluster), _CAUSE)
+        return Problem(
+            names(said, 3 * _WORDS),
+            unreported_devices.remedy(*next(iter(lost.items())), cluster),
+            _CAUSE,
+        )
     remedy = (
-        _repair(none, elsewhere, cluster) if none else "stop one of these VMs, or add a node that has such a device"
+        _repair(none, elsewhere, cluster)
+        if none
+        else "stop one of these VMs, or add a node that has such a device"
     )
     return Problem(names(said, 2 * _WORDS), remedy, _CAUSE)
 
@@ -79,7 +103,9 @@ def _lost(node: str, devices: Sequence[str], cluster: Cluster) -> tuple[Unreport
 
 
 def _had(scheduler: FilterPipeline, node: str, device: str) -> bool:
-    """Return whether a node ever had a device: its kubelet goes on to report 0 of it when its plugin is gone."""
+    """Return whether a node ever had a device:
+    its kubelet goes on to report 0 of it when its plugin is gone.
+    """
     return device in (scheduler.state.nodes[node].allocatable or {})
 
 
@@ -95,13 +121,17 @@ def _offered(scheduler: FilterPipeline, node: str, device: str) -> int:
     return (scheduler.state.nodes[node].allocatable or {}).get(device, 0)
 
 
-def _none_offered(absent: Sequence[tuple[str, str]], scheduler: FilterPipeline, cluster: Cluster) -> list[str]:
+def _none_offered(
+    absent: Sequence[tuple[str, str]], scheduler: FilterPipeline, cluster: Cluster
+) -> list[str]:
     by_device: dict[str, list[str]] = {}
     for node, device in absent:
         by_device.setdefault(device, []).append(node)
     return [
-        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device, nodes, scheduler, cluster)})"
-        f"{_rebooted(nodes, cluster)}"
+        (
+            f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} "
+            f"({_who(device, nodes, scheduler, cluster)}){_rebooted(nodes, cluster)}"
+        )
         for device, nodes in by_device.items()
     ]
 
@@ -114,11 +144,15 @@ def _who(device: str, nodes: Sequence[str], scheduler: FilterPipeline, cluster: 
     plugin = _ready_plugin(nodes[0], device, cluster) if len(nodes) == 1 else None
     if plugin is not None:
         return f"its device plugin {plugin.full_name} runs there, and offers none"
-    return f"{'virt-handler' if device.startswith(OF_KUBEVIRT) else 'its device plugin'} offers none"
+    return (
+        f"{'virt-handler' if device.startswith(OF_KUBEVIRT) else 'its device plugin'} offers none"
+    )
 
 
 def _ready_plugin(node: str, device: str, cluster: Cluster) -> Object | None:
-    """Return the pod of a device plugin that works on a node, and finds no device there; None: it is not known to."""
+    """Return the pod of a device plugin that works on a node, and finds no device there; None:
+    it is not known to.
+    """
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         return None
     pod = next(unreported_devices.plugins(node, device, cluster), None)
@@ -128,9 +162,11 @@ def _ready_plugin(node: str, device: str, cluster: Cluster) -> Object | None:
 
 
 def _rebooted(nodes: Sequence[str], cluster: Cluster) -> str:
-    """Return when one of these nodes was rebooted, as far as an event tells; empty: none was lately.
+    """Return when one of these nodes was rebooted, as far as an event tells; empty:
+    none was lately.
 
-    A driver that was bound by hand is not bound any more then (NVIDIA/kubevirt-gpu-device-plugin#18).
+    A driver that was bound by hand is not bound any more then
+    (NVIDIA/kubevirt-gpu-device-plugin#18).
     """
     current = clock.now(cluster)
     for event in events.known(NODE.kind, "Rebooted", cluster):
@@ -141,9 +177,11 @@ def _rebooted(nodes: Sequence[str], cluster: Cluster) -> str:
 
 
 def _without_kvm(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -> bool:
-    """Return whether the device plugin of virt-handler works on these nodes, and has no ``/dev/kvm`` there.
+    """Return whether the device plugin of virt-handler works on these nodes,
+    and has no ``/dev/kvm`` there.
 
-    Source: kubevirt/kubevirt:pkg/virt-handler/device-manager/generic_device.go#healthCheck, issue 4748.
+    Source: kubevirt/kubevirt:pkg/virt-handler/device-manager/generic_device.go#healthCheck,
+    issue 4748.
     """
     return device == _KVM and all(
         any(
@@ -160,17 +198,25 @@ _KVM: Final = f"{OF_KUBEVIRT}kvm"
 def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> str:
     offered = _offered(scheduler, node, device)
     if offered < needed:
-        return f"{node} offers {show(device, offered)} of {device}, and it needs {show(device, needed)}"
+        return (
+            f"{node} offers {show(device, offered)} of {device}, and it needs "
+            f"{show(device, needed)}"
+        )
     users = [pod for pod in scheduler.state.pods.get(node, ()) if pod.requests.get(device)]
     names_of = sorted(map(unreported_devices.user, users))
     left = offered - sum(pod.requests[device] for pod in users)
-    free = f", {show(device, left)} left of which it needs {show(device, needed)}" if left > 0 else ""
+    free = (
+        f", {show(device, left)} left of which it needs {show(device, needed)}" if left > 0 else ""
+    )
     return (
-        f"{'' if free else 'all '}{show(device, offered)} of {device} on {node} are in use by {names(names_of)}{free}"
+        f"{'' if free else 'all '}{show(device, offered)} of {device} on {node} are in use by "
+        f"{names(names_of)}{free}"
     )
 
 
-def _others(refusals: Mapping[str, str], lacking: Mapping[str, object], scheduler: FilterPipeline) -> str:
+def _others(
+    refusals: Mapping[str, str], lacking: Mapping[str, object], scheduler: FilterPipeline
+) -> str:
     """Return what keeps the pod off the other nodes that run KubeVirt, apart from room."""
     nodes = scheduler.state.nodes
     causes = (
@@ -183,22 +229,29 @@ def _others(refusals: Mapping[str, str], lacking: Mapping[str, object], schedule
     return names(dict.fromkeys(causes), _WORDS)
 
 
-# --- what offers a device ------------------------------------------------------------------------------------------
+# --- what offers a device -------------------------------------------------------------------------
 
 
 def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster) -> str:
-    """Return what makes a node offer a device again, by what offers it. ``elsewhere``: what does not help."""
+    """Return what makes a node offer a device again, by what offers it.
+
+    ``elsewhere``: what does not help.
+    """
     node, device = absent[0]
     if bridge := node_bridges.bridge(device):
-        return f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}{elsewhere}"
+        return (
+            f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}"  # noqa: E501
+            f"{elsewhere}"
+        )
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         logs = virt_handlers.logs(cluster, node)
         nodes = [name for name, other in absent if other == device]
         if _without_kvm(device, nodes, candidates.scheduler(cluster)):
             words = (
-                f"switch on hardware virtualization for {names(nodes)}: in the firmware, with module kvm_intel or kvm_amd, and "
-                "nested in the hypervisor below if they are VMs themselves; for tests alone, set developerConfiguration."
-                f"useEmulation of KubeVirt instead{elsewhere}"
+                f"switch on hardware virtualization for {names(nodes)}: in the firmware, with "
+                "module kvm_intel or kvm_amd, and nested in the hypervisor below if they are VMs "
+                "themselves; for tests alone, set developerConfiguration.useEmulation of KubeVirt "
+                f"instead{elsewhere}"
             )
             return typed(words, logs)
         needs = (
@@ -210,14 +263,19 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         return typed(words, logs)
     plugin = next(unreported_devices.plugins(node, device, cluster), None)
     if plugin is None:
-        listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
-        return typed(f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}", listed)
+        listed = shell(
+            "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
+        )
+        return typed(
+            f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}",
+            listed,
+        )
     if _ready_plugin(node, device, cluster) is not None:
         words = (
-            f"see on {node} whether the device{_selected(device, cluster)} is bound to the driver that the plugin looks "
-            "for, vfio-pci for passthrough (lspci -nnk), or exists as a mediated device; bind it by kernel "
-            "arguments, so that a reboot keeps it, then "
-            f"restart {plugin.name}{elsewhere}"
+            f"see on {node} whether the device{_selected(device, cluster)} is bound to the driver "
+            "that the plugin looks for, vfio-pci for passthrough (lspci -nnk), or exists as a "
+            "mediated device; bind it by kernel arguments, so that a reboot keeps it, then restart "
+            f"{plugin.name}{elsewhere}"
         )
         return typed(words, logs_of(plugin))
     passthrough = (
@@ -225,14 +283,25 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         if HARVESTER in plugin.name
         else ""
     )
-    words = f"repair or restart the device plugin {plugin.name} on {node}, which then offers it again{passthrough}{elsewhere}"
+    words = (
+        f"repair or restart the device plugin {plugin.name} on {node}, which then offers it "
+        f"again{passthrough}{elsewhere}"
+    )
     return typed(words, logs_of(plugin))
 
 
 def _selected(device: str, cluster: Cluster) -> str:
-    """Return in brackets the vendor and device id by which KubeVirt permits a device; empty: it is not known."""
+    """Return in brackets the vendor and device id by which KubeVirt permits a device; empty:
+    it is not known.
+    """
     found = configuration.known_or_none(configuration.kubevirt, cluster)
-    permitted = found.at("spec", "configuration", "permittedHostDevices", "pciHostDevices").items() if found else ()
-    ids = (each["pciVendorSelector"].text for each in permitted if each["resourceName"].text == device)
+    permitted = (
+        found.at("spec", "configuration", "permittedHostDevices", "pciHostDevices").items()
+        if found
+        else ()
+    )
+    ids = (
+        each["pciVendorSelector"].text for each in permitted if each["resourceName"].text == device
+    )
     known = next(filter(None, ids), "")
     return f" ({known.lower()})" if known else ""

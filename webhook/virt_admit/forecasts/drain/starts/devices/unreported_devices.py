@@ -1,10 +1,12 @@
-"""Devices of a node that its pods use, and that it reports no more: what offers them there has stopped.
+"""Devices of a node that its pods use, and that it reports no more:
+what offers them there has stopped.
 
-A kubelet admits no pod beyond what it reports, so none where its pods use some means that their device plugin is gone, and
-fewer that some are not healthy. The pods keep their devices, and no further one is given out. Sources:
+A kubelet admits no pod beyond what it reports, so none where its pods use some means that their
+device plugin is gone, and fewer that some are not healthy. The pods keep their devices, and no
+further one is given out. Sources:
 kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
-kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins, issue 16602;
-harvester/pcidevices.
+kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins,
+issue 16602; harvester/pcidevices.
 """
 
 from __future__ import annotations
@@ -49,9 +51,13 @@ OF_KUBEVIRT: Final = "devices.kubevirt.io/"
 HARVESTER: Final = "pcidevices"
 """In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
 _PLUGINS: Final = (HARVESTER, "device-plugin", "gpu-dp", "gpu-plugin")
-"""In the names of device plugins; ``gpu-dp`` is that of NVIDIA for KubeVirt, ``gpu-plugin`` that of Intel."""
+"""In the names of device plugins; ``gpu-dp`` is that of NVIDIA for KubeVirt,
+``gpu-plugin`` that of Intel.
+"""
 _SETTLES_WITHIN: Final = timedelta(minutes=5)
-"""How long a kubelet waits for a device plugin that was replaced (types.go of its devicemanager: endpointStopGracePeriod)."""
+"""How long a kubelet waits for a device plugin that was replaced (types.go of its devicemanager:
+endpointStopGracePeriod).
+"""
 
 
 class UnreportedDevice(NamedTuple):
@@ -66,7 +72,9 @@ class UnreportedDevice(NamedTuple):
 
     @property
     def unhealthy(self) -> int:
-        """How many devices are known not to be healthy, at least, while their plugin reports them; 0: it reports none."""
+        """How many devices are known not to be healthy, at least, while their plugin reports them;
+        0: it reports none.
+        """
         if self.capacity > self.reported:
             return self.capacity - self.reported
         return self.used - self.reported if self.reported else 0
@@ -78,7 +86,10 @@ class UnreportedDevice(NamedTuple):
 
 
 def of_node(node: str, cluster: Cluster) -> tuple[UnreportedDevice, ...]:
-    """Return the devices that the pods of a node use, and that it no longer reports. None while what offers them starts."""
+    """Return the devices that the pods of a node use, and that it no longer reports.
+
+    None while what offers them starts.
+    """
     state = candidates.scheduler(cluster).state
     allocatable = state.nodes[node].allocatable if node in state.nodes else None
     if allocatable is None:
@@ -93,7 +104,9 @@ def of_node(node: str, cluster: Cluster) -> tuple[UnreportedDevice, ...]:
         used, reported = sum(pod.requests[device] for pod in pods), allocatable.get(device, 0)
         if used > reported and not may_start(node, device, cluster):
             users_of = tuple(sorted(map(user, pods)))
-            found.append(UnreportedDevice(device, reported, used, users_of, _capacity(node, device, cluster)))
+            found.append(
+                UnreportedDevice(device, reported, used, users_of, _capacity(node, device, cluster))
+            )
     return tuple(found)
 
 
@@ -103,7 +116,9 @@ def _capacity(node: str, device: str, cluster: Cluster) -> int:
 
 
 def may_start(node: str, device: str, cluster: Cluster) -> bool:
-    """Return whether a node came back, or what offers a device there was replaced, so short ago that it may still report it."""
+    """Return whether a node came back, or what offers a device there was replaced, so short ago
+    that it may still report it.
+    """
     if (back := virt_handlers.returned(cluster, node)) is not None and back < _SETTLES_WITHIN:
         return True
     pod = _offerer(node, device, cluster)
@@ -111,8 +126,13 @@ def may_start(node: str, device: str, cluster: Cluster) -> bool:
         return False
     if is_offered_by_kubevirt(device, cluster) and virt_handlers.is_starting(cluster, node):
         return True
-    times = pod.metadata["creationTimestamp"].text, pod.condition("Ready")["lastTransitionTime"].text
-    return any((age := clock.since(time, cluster)) is not None and age < _SETTLES_WITHIN for time in times)
+    times = (
+        pod.metadata["creationTimestamp"].text,
+        pod.condition("Ready")["lastTransitionTime"].text,
+    )
+    return any(
+        (age := clock.since(time, cluster)) is not None and age < _SETTLES_WITHIN for time in times
+    )
 
 
 def _offerer(node: str, device: str, cluster: Cluster) -> Object | None:
@@ -129,9 +149,16 @@ def user(pod: Pod) -> str:
 
 def words(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
     """Return which devices a node no longer reports, and what should report them."""
-    gone, ill = [each for each in found if not each.unhealthy], [each for each in found if each.unhealthy]
+    gone, ill = (
+        [each for each in found if not each.unhealthy],
+        [each for each in found if each.unhealthy],
+    )
     what = names([each.words for each in gone], 300)
-    said = [f"{node} offers {what}: {who(gone[0].name, cluster)} there no longer reports them"] if gone else []
+    said = (
+        [f"{node} offers {what}: {who(gone[0].name, cluster)} there no longer reports them"]
+        if gone
+        else []
+    )
     said += [f"{node} offers {each.words}: {_not_healthy(each.unhealthy)}" for each in ill]
     return "; ".join(said)
 
@@ -146,33 +173,46 @@ def who(device: str, cluster: Cluster) -> str:
 
 
 def remedy(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
-    """Return what makes a node report its devices again. To restart what reports some of them does not heal the others."""
+    """Return what makes a node report its devices again.
+
+    To restart what reports some of them does not heal the others.
+    """
     lost = next((each for each in found if not each.unhealthy), None)
     device = lost.name if lost is not None else found[0].name
     pod = _offerer(node, device, cluster)
     if pod is None:
-        listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
+        listed = shell(
+            "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
+        )
         begin = "restart" if lost is not None else "see the log of"
         return typed(f"{begin} {who(device, cluster)} for {device} on {node}", listed)
     if lost is None or pod.condition("Ready")["status"].text == "False":
         what = "is not ready" if lost is not None else f"finds devices of {device} not healthy"
         return typed(f"see why {pod.name} on {node} {what}", logs_of(pod))
     again = "which reports its devices again when it starts; VMs that run go on"
-    return typed(f"restart {pod.name} on {node}, {again}", kubectl("delete", POD, pod.name, pod.namespace))
+    return typed(
+        f"restart {pod.name} on {node}, {again}", kubectl("delete", POD, pod.name, pod.namespace)
+    )
 
 
 def note(node: str, cluster: Cluster) -> str:
-    """Return in a sentence that a node no longer reports devices which its pods use; empty: it reports all."""
+    """Return in a sentence that a node no longer reports devices which its pods use; empty:
+    it reports all.
+    """
     found = of_node(node, cluster)
     if not found:
         return ""
-    effect = "No further VM that needs them starts here, and one that stops does not start here again"
+    effect = (
+        "No further VM that needs them starts here, and one that stops does not start here again"
+    )
     advice = remedy(node, found, cluster)
     return f"{words(node, found, cluster)}. {effect}. {advice[:1].upper()}{advice[1:]}"
 
 
 def is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:
-    """Return whether virt-handler offers a device itself: for a permitted one ``externalResourceProvider`` is not set."""
+    """Return whether virt-handler offers a device itself: for a permitted one
+    ``externalResourceProvider`` is not set.
+    """
     if device.startswith(OF_KUBEVIRT):
         return True
     found = configuration.known_or_none(configuration.kubevirt, cluster)
@@ -189,7 +229,10 @@ def is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:
 def plugins(node: str, device: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the device plugins on a node that may offer a device, the most likely first."""
     vendor = device.partition(".")[0].lower()
-    of_network = any(nad.annotation("k8s.v1.cni.cncf.io/resourceName").text == device for nad in cluster.known(NAD))
+    of_network = any(
+        nad.annotation("k8s.v1.cni.cncf.io/resourceName").text == device
+        for nad in cluster.known(NAD)
+    )
     here = [
         pod
         for pod in cluster.known(POD)
@@ -198,4 +241,8 @@ def plugins(node: str, device: str, cluster: Cluster) -> Iterator[Object]:
     likely = ("sriov", vendor) if of_network else (HARVESTER, vendor)
     foreign = () if of_network else ("sriov",)
     for word in (*likely, "device-plugin"):
-        yield from (pod for pod in here if word in pod.name and not any(other in pod.name for other in foreign))
+        yield from (
+            pod
+            for pod in here
+            if word in pod.name and not any(other in pod.name for other in foreign)
+        )

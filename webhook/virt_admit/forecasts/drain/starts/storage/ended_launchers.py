@@ -45,7 +45,10 @@ def of(vmi: Object, cluster: Cluster) -> EndedLaunchers | None:
     named = (argument(pod.name) for pod in ended)
     delete = shell("kubectl", "delete", "pod", *named, "-n", vms.namespace_of(vmi))
     pods = "pod that has" if len(ended) == 1 else "pods that have"
-    ways = f"delete only the launcher {pods} ended; KubeVirt with kubevirt#18287 does not name such pods"
+    ways = (
+        f"delete only the launcher {pods} ended; KubeVirt with kubevirt#18287 does not name such "
+        "pods"
+    )
     return EndedLaunchers(words, typed(ways, delete))
 
 
@@ -56,5 +59,7 @@ def _ended(vmi: Object, cluster: Cluster) -> Sequence[Object]:
     return [
         pod
         for pod in own
-        if not vm_states_motion.lives(pod) and not pod.deleted and (pod.metadata["uid"].text or "-") in active
+        if not vm_states_motion.lives(pod)
+        and not pod.deleted
+        and (pod.metadata["uid"].text or "-") in active
     ]

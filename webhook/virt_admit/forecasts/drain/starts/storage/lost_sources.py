@@ -78,7 +78,9 @@ def of(claim: Object, said: str, cluster: Cluster) -> LostSource | None:
         claimed = kubectl("describe", PVC, claim.name, claim.namespace)
         return LostSource(words, typed(_again(claim, cluster), claimed))
     if _names(_NOT_READY, said, name):
-        return LostSource(f"{what} is not ready{_error(found)}", typed("see why it is not", described))
+        return LostSource(
+            f"{what} is not ready{_error(found)}", typed("see why it is not", described)
+        )
     return None
 
 
@@ -97,7 +99,11 @@ def _names(pattern: re.Pattern[str], said: str, name: str) -> bool:
 
 def _kept(found: Object | None, cluster: Cluster) -> str:
     """Return since when an object is being deleted."""
-    age = clock.since(found.metadata["deletionTimestamp"].text, cluster) if found is not None else None
+    age = (
+        clock.since(found.metadata["deletionTimestamp"].text, cluster)
+        if found is not None
+        else None
+    )
     return f" (for {clock.duration(age)})" if age is not None else ""
 
 
@@ -112,7 +118,10 @@ def _again(claim: Object, cluster: Cluster) -> str:
         return "create the disk again from a source that exists and stays"
     named = claim.labels.get(_SOURCE_VM)
     if named and _is_gone(named, claim.namespace, cluster):
-        return f"create the disk again from another copy, because VM {named}, which was cloned, does not exist any more"
+        return (
+            f"create the disk again from another copy, because VM {named}, which was cloned, does "
+            "not exist any more"
+        )
     again = f"delete the cloned VM and clone {f'VM {named}' if named else 'it'} again"
     release = versions.kubevirt_version(cluster)
     if release is None or release >= _KEEPS_UNTIL_BOUND:

@@ -55,7 +55,8 @@ _CLASS: Final = re.compile(r'^failed to provision volume with StorageClass "[^"]
 
 
 def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which claim that a VM names is refused by its provisioner; None: none, as far as is known.
+    """Return which claim that a VM names is refused by its provisioner; None: none,
+    as far as is known.
 
     A claim of a data volume is judged with that.
     """
@@ -73,7 +74,9 @@ def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
     return None
 
 
-def problem(claim: Object, storage_class: Object, since: datetime | None, cluster: Cluster) -> Problem | None:
+def problem(
+    claim: Object, storage_class: Object, since: datetime | None, cluster: Cluster
+) -> Problem | None:
     """Return why a claim gets no volume; None: its provisioner has not failed since then."""
     said = _said(claim, since, cluster)
     if not said:
@@ -143,8 +146,15 @@ def _remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
     """Return where the cause of an error is to be found: the provisioner may be healthy."""
     driver = storage_class["provisioner"].text or "?"
     pod = _provisioner(claim, driver, cluster)
-    command = node_pods.logs(pod) if pod is not None else kubectl("describe", PVC, claim.name, claim.namespace)
-    words = f"correct what provisioner {driver} refuses, in the claim, in class {storage_class.name} or in its storage"
+    command = (
+        node_pods.logs(pod)
+        if pod is not None
+        else kubectl("describe", PVC, claim.name, claim.namespace)
+    )
+    words = (
+        f"correct what provisioner {driver} refuses, in the claim, in class {storage_class.name} "
+        "or in its storage"
+    )
     return typed(f"{words}; its logs may say more", command)
 
 

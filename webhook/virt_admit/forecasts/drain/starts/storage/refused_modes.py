@@ -4,7 +4,8 @@ Ceph RBD gives ReadWriteMany only as a block device, and drivers of local disks 
 A claim is never changed: its disk is made again. What a class can give, its StorageProfile says.
 Sources: ceph/ceph-csi:internal/rbd/controllerserver.go#validateVolumeReq, kubevirt/kubevirt#11163,
 kubevirt/containerized-data-importer:doc/storageprofile.md, issue #1418; words of other drivers:
-hetznercloud/csi-driver#145, democratic-csi/democratic-csi#2, kubernetes/cloud-provider-openstack#2729.
+hetznercloud/csi-driver#145, democratic-csi/democratic-csi#2,
+kubernetes/cloud-provider-openstack#2729.
 """
 
 from __future__ import annotations
@@ -30,10 +31,15 @@ READS: Final[Reads] = {
     STORAGE_PROFILE: (),
     VM: ("spec.dataVolumeTemplates",),
 }
-_NO: Final = r"\b(?:not (?:be )?(?:supported?|allowed|valid)|unsupported|invalid|only|must|cannot)\b"
+_NO: Final = (
+    r"\b(?:not (?:be )?(?:supported?|allowed|valid)|unsupported|invalid|only|must|cannot)\b"
+)
 """Whole words: a request may hold SINGLE_NODE_READER_ONLY."""
 _MODES: Final = r"access[ _]?modes?\b|multi[-_ ]node|ReadWriteMany"
-_PASSES: Final = r"already exists|code = (?:Unavailable|DeadlineExceeded|ResourceExhausted|Aborted)|connection refused"
+_PASSES: Final = (
+    r"already exists|code = (?:Unavailable|DeadlineExceeded|ResourceExhausted|Aborted)|connection "
+    r"refused"
+)
 """Errors after which a driver may give the volume all the same, whatever its request was."""
 _REFUSED: Final = re.compile(
     rf"(?!.*(?:{_PASSES})).*(?:(?:{_MODES}).{{0,80}}(?:{_NO})|(?:{_NO}).{{0,80}}(?:{_MODES})"
@@ -78,7 +84,9 @@ def of(claim: Object, storage_class: Object, said: str, cluster: Cluster) -> Ref
         f"it asks for {asked.access} with volumeMode {asked.volume}, which provisioner {driver} of "
         f"class {storage_class.name} refuses: {cut_middle(_FRAME.sub('', said), _LONGEST)}"
     )
-    return RefusedMode(reason, _remedy(claim, asked, _instead(asked, storage_class.name, said, cluster), cluster))
+    return RefusedMode(
+        reason, _remedy(claim, asked, _instead(asked, storage_class.name, said, cluster), cluster)
+    )
 
 
 def _instead(asked: _Asked, storage_class: str, said: str, cluster: Cluster) -> _Asked | None:
@@ -86,7 +94,9 @@ def _instead(asked: _Asked, storage_class: str, said: str, cluster: Cluster) -> 
     profile = find(cluster, STORAGE_PROFILE, "", storage_class)
     gives = [each for each in _given(profile) if each != asked] if profile is not None else []
     if gives:
-        return max(gives, key=lambda each: (each.access == asked.access, each.volume == asked.volume))
+        return max(
+            gives, key=lambda each: (each.access == asked.access, each.volume == asked.volume)
+        )
     only_block = asked.volume == _FILESYSTEM and _ONLY_BLOCK.search(said)
     return asked._replace(volume="Block") if only_block else None
 
@@ -102,7 +112,9 @@ def _words(asked: _Asked, instead: _Asked | None) -> str:
     if instead is None:
         return "another access mode or volumeMode, or a class whose provisioner can give these"
     if instead.access == asked.access:
-        fallback = " (or ReadWriteOnce, without live migration)" if asked.access == storage.SHARED else ""
+        fallback = (
+            " (or ReadWriteOnce, without live migration)" if asked.access == storage.SHARED else ""
+        )
         return f"volumeMode {instead.volume}{fallback}"
     loss = ", without live migration" if asked.access == storage.SHARED else ""
     mode = f" and volumeMode {instead.volume}" if instead.volume != asked.volume else ""
@@ -121,22 +133,32 @@ def _remedy(claim: Object, asked: _Asked, instead: _Asked | None, cluster: Clust
     deleted = kubectl("delete", DATA_VOLUME, disk.name, disk.namespace)
     if block == "storage" and not _names_modes(disk.at("spec", block)):
         profile = target.at("spec", "storageClassName").text or ""
-        begin = f"correct spec.claimPropertySets of StorageProfile {profile}, which gives these modes, to {words}"
+        begin = (
+            f"correct spec.claimPropertySets of StorageProfile {profile}, which gives these modes, "
+            f"to {words}"
+        )
         edit = kubectl("edit", STORAGE_PROFILE, profile)
-        return typed(f"{begin}, and delete the empty DataVolume, so that it is made again", f"{edit} && {deleted}")
+        return typed(
+            f"{begin}, and delete the empty DataVolume, so that it is made again",
+            f"{edit} && {deleted}",
+        )
     vm = _owner(disk, VM, cluster)
     index = _template(vm, disk.name)
     if vm is None or index is None:
         shown = kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml")
         return typed(f"create DataVolume {disk.name} again with {words}", shown)
-    remade = ", and delete the empty DataVolume, which KubeVirt makes again, because a claim is never changed"
+    remade = (
+        ", and delete the empty DataVolume, which KubeVirt makes again, because a claim is never "
+        "changed"
+    )
     path = ("spec", "dataVolumeTemplates", index, "spec", block)
     changed = kubectl("edit", VM, vm.name, vm.namespace)
     if instead is not None and instead.access == asked.access and vm.at(*path).is_map:
         step = Patch("add", Path(*path, "volumeMode"), instead.volume)
         changed = json_patch(VM, vm.name, vm.namespace, [step])
     return typed(
-        f"in dataVolumeTemplates of VM {vm.name}, let the disk ask for {words}{remade}", f"{changed} && {deleted}"
+        f"in dataVolumeTemplates of VM {vm.name}, let the disk ask for {words}{remade}",
+        f"{changed} && {deleted}",
     )
 
 
@@ -146,11 +168,17 @@ def _names_modes(block: Field) -> bool:
 
 def _owner(obj: Object, kind: Kind, cluster: Cluster) -> Object | None:
     """Return the owner of this kind, as of a temporary claim the claim of the disk."""
-    owners = (each["name"].text for each in obj.metadata["ownerReferences"].items() if each["kind"].text == kind.kind)
+    owners = (
+        each["name"].text
+        for each in obj.metadata["ownerReferences"].items()
+        if each["kind"].text == kind.kind
+    )
     name = next(owners, None)
     return find(cluster, kind, obj.namespace, name) if name else None
 
 
 def _template(vm: Object | None, disk: str) -> int | None:
     templates = enumerate(vm.at("spec", "dataVolumeTemplates").items()) if vm is not None else ()
-    return next((index for index, each in templates if each.at("metadata", "name").text == disk), None)
+    return next(
+        (index for index, each in templates if each.at("metadata", "name").text == disk), None
+    )
