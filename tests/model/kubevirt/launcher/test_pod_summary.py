@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.builders import manifest
@@ -160,6 +160,13 @@ CONTAINER = st.fixed_dictionaries(
 )
 
 
+NOTHING_REQUESTED = {
+    "name": "a",
+    "resources": {"requests": {"cpu": "0"}, "limits": {"cpu": "100m"}},
+}
+
+
+@example([], [NOTHING_REQUESTED], [], {}, {})
 @given(
     st.lists(CONTAINER, max_size=3),
     st.lists(CONTAINER, max_size=3),
@@ -180,16 +187,17 @@ def test_the_requests_stay_the_same(containers, init, statuses, overhead, of_pod
 
     kept = Object(summarize(pod.data))
 
-    expected = {
-        name: value for name, value in pod_requests(pod["spec"], pod["status"]).items() if value
-    }
-    assert pod_requests(kept["spec"], kept["status"]) == expected
+    assert _requested(kept) == _requested(pod)
     limits = {
         name: value
         for name, value in pod_size.read(pod["spec"]).limits.items()
         if value and name in ("cpu", "memory")
     }
     assert pod_size.read(kept["spec"]).limits == limits
+
+
+def _requested(pod):
+    return {name: n for name, n in pod_requests(pod["spec"], pod["status"]).items() if n}
 
 
 JSON = st.recursive(

@@ -64,14 +64,11 @@ def _spec(spec: Field, status: Field) -> Iterator[tuple[str, Any]]:
     yield "nodeName", spec["nodeName"].value
     yield "priority", spec["priority"].value
     yield "preemptionPolicy", "Never" if spec["preemptionPolicy"].text == "Never" else None
-    resources = _filled(
-        {
-            "requests": _quantities(pod_requests(spec, status)),
-            "limits": _quantities(
-                {key: value for key, value in pod_size.read(spec).limits.items() if key in _LIMITED}
-            ),
-        }
-    )
+    limits = {key: n for key, n in pod_size.read(spec).limits.items() if n and key in _LIMITED}
+    requests = {key: n for key, n in pod_requests(spec, status).items() if n}
+    # A request of 0 is written where there is a limit, which would be the request without it.
+    requests = dict.fromkeys(limits, 0) | requests
+    resources = _filled({"requests": _quantities(requests), "limits": _quantities(limits)})
     yield "containers", [{"resources": resources}] if resources else None
     yield (
         "affinity",
@@ -91,7 +88,7 @@ def _spec(spec: Field, status: Field) -> Iterator[tuple[str, Any]]:
 
 
 def _quantities(amounts: Resources) -> dict[str, Any]:
-    return {name: f"{value}m" if name == CPU else value for name, value in amounts.items() if value}
+    return {name: f"{value}m" if name == CPU else value for name, value in amounts.items()}
 
 
 def _required(affinity: Field) -> dict[str, Any]:
