@@ -53,6 +53,7 @@ VERBS = (["drain", "a"], ["drain", "--all"], ["upgrade", "--by", "plain"])
         (25, [], 0, "this snapshot is 25h old, and --max-age is 24h"),
         (None, [], 0, "this snapshot has no time"),
         (1, ["--max-age", "2h"], 0, ""),
+        (30 * 24, [], 0, "this snapshot is 30 days old, and --max-age is 24h"),
         (3, ["--max-age", "2h"], 2, "this snapshot is 3h old, and --max-age is 2h"),
         (None, ["--max-age", "24h"], 2, "this snapshot has no time"),
         (-0.1, ["--max-age", "24h"], 0, ""),

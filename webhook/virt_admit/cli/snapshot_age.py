@@ -97,9 +97,13 @@ def _early(cluster: Cluster) -> str:
 
 
 def _words(length: timedelta) -> str:
+    if length >= _IN_DAYS:
+        return clock.duration(length)
     seconds = int(length.total_seconds())
     return format_duration((seconds - seconds % 60 if seconds >= _ROUNDED else seconds) * SECOND)
 
 
 _ROUNDED: Final = 3600
 """Seconds from which an age is shown in minutes."""
+_IN_DAYS: Final = timedelta(days=3)
+"""From here hours say nothing any more; below, an age is written as the flag is."""
