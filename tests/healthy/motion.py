@@ -4,7 +4,8 @@ and a migration at its normal pace.
 
 from .case import COVERED, Healthy, all_yes
 from .machines import claim, kubevirt, machine, storage_class
-from .openshift import MASTERS, MIGRATE, WORKERS, cluster, health_check, pool
+from .node_health import health_check
+from .openshift import MASTERS, MIGRATE, WORKERS, cluster, pool
 from .parts import Object, ago, namespaces, node, obj, snapshot
 from .releases import TAINT
 
