@@ -181,6 +181,11 @@ def _vm(chance: Random, name: str, nodes: Sequence[str]) -> Iterator[Manifest]:
     )
     if _maybe(chance, 0.8):
         yield _launcher(chance, name, namespace, on, metadata, spec)
+    yield from _beside_vm(chance, name, namespace)
+
+
+def _beside_vm(chance: Random, name: str, namespace: str) -> Iterator[Manifest]:
+    """Yield what may hold a VM: migrations that failed, a quota, a budget."""
     if _maybe(chance, 0.1):
         for number in range(5):
             yield _failed_migration(name, namespace, number)
