@@ -15,6 +15,7 @@ from virt_admit.forecasts.placement.components import (
     node_initializers,
 )
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
+from virt_admit.forecasts.placement.drivers import driver_faults
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
@@ -306,6 +307,9 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     )
     if without_driver is not None:
         node, why = without_driver
+        if driver_faults.ATTACHES_NONE in why:
+            remedy = node_drivers.remedy(why.split()[2], node, cluster)
+            return Problem(f"{NOWHERE}{why}", remedy, ProblemCause.NO_TARGET)
         reason = f"no node that could take it is ready: {names(nodes)} ({why})"
         return Problem(
             reason, node_drivers.remedy(why.split()[2], node, cluster), ProblemCause.NO_TARGET
