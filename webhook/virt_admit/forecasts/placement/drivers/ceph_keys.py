@@ -98,7 +98,9 @@ def _remedy(ceph: Object, prior: int, cluster: Cluster) -> str:
     )
     if allowed and _OLD not in allowed:
         first = f"allow {_OLD} in spec.security.cephx.allowedCiphers, then {back}"
-        words = f"{first} (keyType {_OLD}, keyGeneration {following}); drain no node before. {needs}"
+        words = (
+            f"{first} (keyType {_OLD}, keyGeneration {following}); drain no node before. {needs}"
+        )
         return typed(words, about("edit", ceph, CEPH_CLUSTER))
     change = {
         "keyRotationPolicy": "KeyGeneration",

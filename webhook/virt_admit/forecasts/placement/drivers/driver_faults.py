@@ -10,7 +10,7 @@ after five minutes. Sources: kubernetes-csi/external-attacher:pkg/controller/csi
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -56,6 +56,7 @@ _LASTING: Final = timedelta(minutes=5)
 """Parts of a storage restart within minutes."""
 _SEVERAL: Final = 2
 _LONGEST: Final = 160
+_INNERMOST: Final = 60
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _CODES: Final = frozenset(("PermissionDenied", "Unauthenticated", "Unavailable"))
 _ID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4,12})+\b|\b[0-9a-f]{16,}\b|\b\d{5,}\b")
@@ -97,10 +98,12 @@ class DriverFault(NamedTuple):
     reason: str
     """``CSI driver D has attached no volume for 19 min: …``, without a semicolon. Never shortened.
     """
+    brief: str
+    """The same without the error of the driver, where an object tells the cause."""
     remedy: str
-    error: str
-    volumes: tuple[str, ...]
-    claims: tuple[str, ...]
+    error: str = ""
+    """Without what it says of a volume; empty: no volume has failed yet."""
+    claims: tuple[str, ...] = ()
     """What waits for it, with the namespaces."""
 
 
@@ -121,6 +124,21 @@ def of_driver(driver: str, cluster: Cluster) -> DriverFault | None:
     return next(found, None)
 
 
+def all_of(driver: str, cluster: Cluster) -> Iterator[DriverFault]:
+    """Yield the faults of a driver, and its backends that are not online, of which no volume has
+    failed yet.
+    """
+    known = by_scope(cluster)
+    yield from (fault for scope, fault in sorted(known.items()) if scope.driver == driver)
+    used = {_scope(each) for each in cluster.known(PV)} if driver == trident_backends.DRIVER else ()
+    for backend in trident_backends.offline(cluster):
+        scope = DriverScope(driver, backend["backendUUID"].text or "")
+        if scope in used and scope not in known:
+            failed = trident_backends.words(backend)
+            reason = f"{failed}, so CSI driver {driver} attaches no volume of it"
+            yield DriverFault(driver, reason, reason, trident_backends.remedy(cluster))
+
+
 def refusals(
     namespace: str, claims: Iterable[str], nodes: Collection[str], cluster: Cluster
 ) -> dict[str, str]:
@@ -129,16 +147,28 @@ def refusals(
     A node to which a volume is attached has it.
     """
     found: dict[str, str] = {}
-    for claim in claims if by_scope(cluster) else ():
-        bound = find(cluster, PVC, namespace, claim) if claim else None
-        name = (bound.at("spec", "volumeName").text or "") if bound is not None else ""
-        volume = find(cluster, PV, "", name) if name else None
-        fault = by_scope(cluster).get(_scope(volume)) if volume is not None else None
-        if fault is None:
-            continue
+    for name, fault in _of_claims(namespace, claims, cluster):
         there = cluster.cached(_attached_to).get(name, frozenset())
         found |= {node: fault.reason for node in nodes if node not in there and node not in found}
     return found
+
+
+def first(namespace: str, claims: Iterable[str], cluster: Cluster) -> DriverFault | None:
+    """Return the fault of a driver of these claims; None: there is none."""
+    return next((fault for _, fault in _of_claims(namespace, claims, cluster)), None)
+
+
+def _of_claims(
+    namespace: str, claims: Iterable[str], cluster: Cluster
+) -> Iterator[tuple[str, DriverFault]]:
+    """Yield the volumes of claims, each with the fault of its driver."""
+    known = by_scope(cluster)
+    for claim in claims if known else ():
+        bound = find(cluster, PVC, namespace, claim) if claim else None
+        name = (bound.at("spec", "volumeName").text or "") if bound is not None else ""
+        volume = find(cluster, PV, "", name) if name else None
+        if volume is not None and (fault := known.get(_scope(volume))) is not None:
+            yield name, fault
 
 
 @cached
@@ -195,14 +225,23 @@ def _fault(
     if len(volumes) < _SEVERAL and cause is None:
         return None
     said = cut_middle(error, _LONGEST).replace("; ", ", ")
-    why = f"{cause.words} ({said})" if cause is not None else said
-    reason = (
+    begin = (
         f"CSI driver {scope.driver}{ATTACHES_NONE}{_of(scope, cluster)}for {clock.duration(lasts)}"
-        f": {why}"
     )
+    brief = f"{begin}: {cause.words if cause is not None else said}"
+    reason = f"{brief} ({_innermost(said)})" if cause is not None else brief
     remedy = cause.remedy if cause is not None else _remedy(scope.driver, cluster)
     claims = tuple(sorted({name for each in most if (name := _claim(each.volume))}))
-    return DriverFault(scope.driver, reason, remedy, error, tuple(volumes), claims)
+    return DriverFault(scope.driver, reason, brief, remedy, error, claims)
+
+
+def _innermost(error: str) -> str:
+    """Return the last clauses of an error, of which an object tells the cause."""
+    clauses = error.split(": ")
+    shown = clauses.pop()
+    while clauses and len(clauses[-1]) + len(shown) + 2 <= _INNERMOST:
+        shown = f"{clauses.pop()}: {shown}"
+    return shown
 
 
 def _of(scope: DriverScope, cluster: Cluster) -> str:
@@ -239,14 +278,18 @@ def _names_node(error: str, attachment: Object, cluster: Cluster) -> bool:
     name = attachment.at("spec", "nodeName").text or ""
     node = find(cluster, NODE, "", name) if name else None
     addresses = node.at("status", "addresses").items() if node is not None else ()
-    return any(each and each in error for each in (name, *(each["address"].text for each in addresses)))
+    return any(
+        each and each in error for each in (name, *(each["address"].text for each in addresses))
+    )
 
 
 def _error(volume: Object, said: str) -> str:
     """Return an error without its frame and without the clauses up to the one about its volume."""
     own = (volume.name, volume.at("spec", "csi", "volumeHandle").text or volume.name)
     parts = _CALL.sub("", " ".join(said.split())).rstrip(". ").split(": ")
-    last = max((at for at, part in enumerate(parts) if any(name in part for name in own)), default=-1)
+    last = max(
+        (at for at, part in enumerate(parts) if any(name in part for name in own)), default=-1
+    )
     return ": ".join(parts[last + 1 :] or parts)
 
 
