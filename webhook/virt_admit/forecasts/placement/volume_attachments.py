@@ -182,7 +182,9 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
         return AttachmentFault(what, failing.remedy, lasts=True)
     if named is None:
         return AttachmentFault(
-            f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name
+            f"volume {name} of claim {claim} cannot be attached",
+            error=driver_faults.without_handle(name, error, cluster),
+            awaits=name,
         )
     node, driver = named
     because = node_drivers.because(driver, node, cluster)

@@ -1,10 +1,11 @@
 """CSI drivers that attach no volume at all: their login, their connection or their backend fails.
 
 The error is not of a volume, so each new attachment of that driver fails, on every node. It is
-claimed where volumes fail alike for minutes and none has been attached since, or where an object of
-the driver says so. external-attacher writes each error with its time, and tries again at the latest
-after five minutes. Sources: kubernetes-csi/external-attacher:pkg/controller/csi_handler.go,
-:cmd/csi-attacher/main.go (retry-interval-max); kubernetes/api:storage/v1/types.go#VolumeError.
+certain where volumes fail alike for minutes and none has been attached since, or where an object of
+the driver says so; of one volume it is a doubt. external-attacher writes each error with its time,
+and tries again at the latest after five minutes. Sources:
+kubernetes-csi/external-attacher:pkg/controller/csi_handler.go, :cmd/csi-attacher/main.go
+(retry-interval-max); kubernetes/api:storage/v1/types.go#VolumeError.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
+from virt_admit.model.problems import Problem
 
 _ATTRIBUTES: Final = ("clusterID", "backendUUID")
 """How volumes of ceph-csi and Trident name the storage in which they are."""
@@ -55,6 +57,7 @@ _RECENT: Final = timedelta(minutes=10)
 _LASTING: Final = timedelta(minutes=5)
 """Parts of a storage restart within minutes."""
 _SEVERAL: Final = 2
+_SHORT: Final = 40
 _LONGEST: Final = 160
 _INNERMOST: Final = 60
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
@@ -105,6 +108,8 @@ class DriverFault(NamedTuple):
     """Without what it says of a volume; empty: no volume has failed yet."""
     claims: tuple[str, ...] = ()
     """What waits for it, with the namespaces."""
+    certain: bool = True
+    """Whether the next volume certainly fails too; else one fails, or a backend only says so."""
 
 
 def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
@@ -113,30 +118,32 @@ def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
     """
     volume = find(cluster, PV, "", name) if name else None
     found = by_scope(cluster).get(_scope(volume)) if volume is not None else None
-    if volume is None or found is None or _key(_error(volume, error)) != _key(found.error):
+    if (
+        volume is None
+        or found is None
+        or not found.certain
+        or _key(_error(volume, error)) != _key(found.error)
+    ):
         return None
     return found
 
 
+def without_handle(name: str, error: str, cluster: Cluster) -> str:
+    """Return an error without the long handle of its volume, which would push the cause out."""
+    volume = find(cluster, PV, "", name) if name else None
+    handle = (volume.at("spec", "csi", "volumeHandle").text or "") if volume is not None else ""
+    return error.replace(handle, "…") if len(handle) > _SHORT and handle != name else error
+
+
 def of_driver(driver: str, cluster: Cluster) -> DriverFault | None:
-    """Return the first fault of a driver; None: there is none."""
-    found = (each for scope, each in sorted(by_scope(cluster).items()) if scope.driver == driver)
-    return next(found, None)
+    """Return the first certain fault of a driver; None: there is none."""
+    return next((each for each in all_of(driver, cluster) if each.certain), None)
 
 
 def all_of(driver: str, cluster: Cluster) -> Iterator[DriverFault]:
-    """Yield the faults of a driver, and its backends that are not online, of which no volume has
-    failed yet.
-    """
-    known = by_scope(cluster)
-    yield from (fault for scope, fault in sorted(known.items()) if scope.driver == driver)
-    used = {_scope(each) for each in cluster.known(PV)} if driver == trident_backends.DRIVER else ()
-    for backend in trident_backends.offline(cluster):
-        scope = DriverScope(driver, backend["backendUUID"].text or "")
-        if scope in used and scope not in known:
-            failed = trident_backends.words(backend)
-            reason = f"{failed}, so CSI driver {driver} attaches no volume of it"
-            yield DriverFault(driver, reason, reason, trident_backends.remedy(cluster))
+    """Yield the faults of a driver, in the order of its storages."""
+    known = sorted(by_scope(cluster).items())
+    yield from (fault for scope, fault in known if scope.driver == driver)
 
 
 def refusals(
@@ -149,13 +156,27 @@ def refusals(
     found: dict[str, str] = {}
     for name, fault in _of_claims(namespace, claims, cluster):
         there = cluster.cached(_attached_to).get(name, frozenset())
+        if not fault.certain:
+            continue
         found |= {node: fault.reason for node in nodes if node not in there and node not in found}
     return found
 
 
 def first(namespace: str, claims: Iterable[str], cluster: Cluster) -> DriverFault | None:
-    """Return the fault of a driver of these claims; None: there is none."""
-    return next((fault for _, fault in _of_claims(namespace, claims, cluster)), None)
+    """Return the certain fault of a driver of these claims; None: there is none."""
+    found = (fault for _, fault in _of_claims(namespace, claims, cluster))
+    return next((fault for fault in found if fault.certain), None)
+
+
+def doubt(namespace: str, claims: Iterable[str], cluster: Cluster) -> Problem | None:
+    """Return why the volumes of a pod may not be attached to another node; None: no doubt."""
+    found = (fault for _, fault in _of_claims(namespace, claims, cluster))
+    fault = next((fault for fault in found if not fault.certain), None)
+    return (
+        Problem(f"its volumes may not be attached elsewhere: {fault.reason}", fault.remedy)
+        if fault is not None
+        else None
+    )
 
 
 def _of_claims(
@@ -174,34 +195,67 @@ def _of_claims(
 @cached
 def by_scope(cluster: Cluster) -> Mapping[DriverScope, DriverFault]:
     """Return the drivers that attach no volume, by the volumes that are concerned."""
-    now = clock.now(cluster)
     failing: dict[DriverScope, list[FailingVolume]] = {}
-    attached: dict[DriverScope, datetime] = {}
-    for attachment in cluster.known(VOLUME_ATTACHMENT) if now is not None else ():
-        volume = find(cluster, PV, "", _volume(attachment))
-        created = clock.instant(attachment.metadata["creationTimestamp"].text)
-        if volume is None or created is None or now is None:
-            continue
-        scope = _scope(volume)
-        if attachment.at("status", "attached").boolean is True:
-            attached[scope] = max(created, attached.get(scope, created))
-        elif (error := _recent(attachment, volume, now, cluster)) and not attachment.deleted:
-            failing.setdefault(scope, []).append(FailingVolume(volume, created, error))
+    for each in _failing(cluster):
+        failing.setdefault(_scope(each.volume), []).append(each)
+    attached = _last_attached(cluster) if failing else {}
     found: dict[DriverScope, DriverFault] = {}
     for scope, volumes in failing.items():
         last = attached.get(scope)
         since = [each for each in volumes if last is None or each.since > last]
         if (fault := _fault(scope, since, cluster)) is not None:
             found[scope] = fault
+    return {**_offline(cluster), **found}
+
+
+def _failing(cluster: Cluster) -> Iterator[FailingVolume]:
+    """Yield the volumes that fail with an error which may be of their driver."""
+    for attachment in cluster.known(VOLUME_ATTACHMENT):
+        said = attachment.at("status", "attachError")
+        if not said.present or attachment.deleted or _is_attached(attachment):
+            continue
+        volume = find(cluster, PV, "", _volume(attachment))
+        created = clock.instant(attachment.metadata["creationTimestamp"].text)
+        error = _recent(attachment, volume, cluster) if volume is not None else ""
+        if volume is not None and created is not None and error:
+            yield FailingVolume(volume, created, error)
+
+
+def _last_attached(cluster: Cluster) -> dict[DriverScope, datetime]:
+    """Return when the newest attachment was made that succeeded, by its volumes."""
+    found: dict[DriverScope, datetime] = {}
+    for attachment in filter(_is_attached, cluster.known(VOLUME_ATTACHMENT)):
+        volume = find(cluster, PV, "", _volume(attachment))
+        created = clock.instant(attachment.metadata["creationTimestamp"].text)
+        if volume is not None and created is not None:
+            scope = _scope(volume)
+            found[scope] = max(created, found.get(scope, created))
+    return found
+
+
+def _offline(cluster: Cluster) -> dict[DriverScope, DriverFault]:
+    """Return the backends that are not online and have volumes, of which none may have failed yet.
+
+    Since when they are so is not known.
+    """
+    driver, backends = trident_backends.DRIVER, list(trident_backends.offline(cluster))
+    used = {_scope(each) for each in cluster.known(PV)} if backends else frozenset()
+    found: dict[DriverScope, DriverFault] = {}
+    for backend in backends:
+        scope = DriverScope(driver, backend["backendUUID"].text or "")
+        if scope in used:
+            failed = trident_backends.words(backend)
+            reason = f"{failed}, so CSI driver {driver} attaches no volume of it"
+            remedy = trident_backends.remedy(cluster)
+            found[scope] = DriverFault(driver, reason, reason, remedy, certain=False)
     return found
 
 
 def _attached_to(cluster: Cluster) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for attachment in cluster.known(VOLUME_ATTACHMENT):
-        if attachment.at("status", "attached").boolean is True:
-            node = attachment.at("spec", "nodeName").text or ""
-            found.setdefault(_volume(attachment), set()).add(node)
+    for attachment in filter(_is_attached, cluster.known(VOLUME_ATTACHMENT)):
+        node = attachment.at("spec", "nodeName").text or ""
+        found.setdefault(_volume(attachment), set()).add(node)
     return {name: frozenset(nodes) for name, nodes in found.items()}
 
 
@@ -222,8 +276,7 @@ def _fault(
     cause = trident_backends.cause(scope.driver, scope.storage, error, cluster) or ceph_keys.cause(
         scope.driver, scope.storage, error, cluster
     )
-    if len(volumes) < _SEVERAL and cause is None:
-        return None
+    certain = len(volumes) >= _SEVERAL or cause is not None
     said = cut_middle(error, _LONGEST).replace("; ", ", ")
     begin = (
         f"CSI driver {scope.driver}{ATTACHES_NONE}{_of(scope, cluster)}for {clock.duration(lasts)}"
@@ -232,7 +285,7 @@ def _fault(
     reason = f"{brief} ({_innermost(said)})" if cause is not None else brief
     remedy = cause.remedy if cause is not None else _remedy(scope.driver, cluster)
     claims = tuple(sorted({name for each in most if (name := _claim(each.volume))}))
-    return DriverFault(scope.driver, reason, brief, remedy, error, claims)
+    return DriverFault(scope.driver, reason, brief, remedy, error, claims, certain)
 
 
 def _innermost(error: str) -> str:
@@ -261,11 +314,12 @@ def _remedy(driver: str, cluster: Cluster) -> str:
     return typed(words, look)
 
 
-def _recent(attachment: Object, volume: Object, now: datetime, cluster: Cluster) -> str:
+def _recent(attachment: Object, volume: Object, cluster: Cluster) -> str:
     """Return the error of an attachment that is still tried, if it is of the driver; else empty."""
     said = attachment.at("status", "attachError")
     time, whole = clock.instant(said["time"].text), " ".join((said["message"].text or "").split())
-    if not whole or time is None or now - time > _RECENT:
+    now = clock.now(cluster)
+    if not whole or time is None or now is None or now - time > _RECENT:
         return ""
     error = _error(volume, whole)
     codes = {found[1] for found in _CALL.finditer(whole)}
@@ -302,6 +356,10 @@ def _scope(volume: Object) -> DriverScope:
     named = (csi["volumeAttributes"][each].text for each in _ATTRIBUTES)
     storage = next(filter(None, named), None) or volume.at("spec", "storageClassName").text
     return DriverScope(csi["driver"].text or "", storage or "")
+
+
+def _is_attached(attachment: Object) -> bool:
+    return attachment.at("status", "attached").boolean is True
 
 
 def _volume(attachment: Object) -> str:
