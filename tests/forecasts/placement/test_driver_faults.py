@@ -10,7 +10,7 @@ from tests.incidents.component_faults import claim
 from tests.incidents.machines import find, guest
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome, forecast
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.placement.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object

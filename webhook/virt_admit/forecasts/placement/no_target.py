@@ -14,8 +14,8 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     node_initializers,
 )
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
-from virt_admit.forecasts.placement.drivers import driver_faults
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell

@@ -12,8 +12,8 @@ from typing import Final
 from virt_admit.forecasts.placement import pod_networks, virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import driver_daemons, node_drivers
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.missing_networks import makes_room
-from virt_admit.forecasts.placement.drivers import driver_faults
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster

@@ -16,7 +16,7 @@ from virt_admit.forecasts.placement.components import (
     driver_registrations,
     node_drivers,
 )
-from virt_admit.forecasts.placement.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
-from virt_admit.forecasts.placement.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
     added_bridges,

@@ -27,7 +27,7 @@ from virt_admit.rule import (
 
 
 def _reads() -> Reads:
-    from virt_admit.forecasts.placement.drivers import driver_faults  # noqa: PLC0415 - LateReads
+    from virt_admit.forecasts.placement.components.drivers import driver_faults  # noqa: PLC0415 - LateReads
 
     return driver_faults.READS
 
@@ -46,7 +46,7 @@ def _reads() -> Reads:
     ),
 )
 def check(driver: Object, context: Context) -> Findings:
-    from virt_admit.forecasts.placement.drivers import driver_faults  # noqa: PLC0415 - LateReads
+    from virt_admit.forecasts.placement.components.drivers import driver_faults  # noqa: PLC0415 - LateReads
 
     path = driver.metadata["name"].path
     for fault in driver_faults.all_of(driver.name, context.cluster):

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
-from virt_admit.forecasts.placement.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.forecasts.placement.drivers import ceph_keys, trident_backends
+from virt_admit.forecasts.placement.components.drivers import ceph_keys, trident_backends
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached

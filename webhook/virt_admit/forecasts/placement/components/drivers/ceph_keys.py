@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.forecasts.placement.drivers.driver_causes import DriverCause
+from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, POD

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.forecasts.placement.drivers.driver_causes import DriverCause
+from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
 from virt_admit.model.commands import about, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, TRIDENT_BACKEND
