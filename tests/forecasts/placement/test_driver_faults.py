@@ -9,8 +9,10 @@ from tests.healthy.parts import ago
 from tests.incidents.component_faults import claim
 from tests.incidents.machines import find, guest
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome, forecast
-from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement import pod_starts, volume_attachments
 from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.repair import vm_options
+from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -245,3 +247,29 @@ def test_an_error_is_shown_without_the_long_handle_of_its_volume():
     fault = volume_attachments.fault("w2", "vms", ["a"], complete(*items), overdue=False)
 
     assert fault.error.endswith('no image "…" in pool vms')
+
+
+def test_a_plan_does_not_restart_a_vm_that_would_stay_down():
+    found = of_ceph(ceph_cluster())
+    vmi = found.get(VMI, "vms", "web")
+
+    ways = vm_options.ways(vmi, (), found, Wishes())
+
+    assert not ways.options
+    assert "do not stop it before its volumes can be attached again" in ways.refused[0]
+
+
+def test_a_target_pod_that_meets_it_fails_again():
+    pod = manifest(
+        "v1",
+        "Pod",
+        "target",
+        "vms",
+        spec={"nodeName": "w2", "volumes": [{"persistentVolumeClaim": {"claimName": "a"}}]},
+        status={"phase": "Pending"},
+    )
+    found = of_ceph(ceph_cluster(), pod)
+
+    assert pod_starts.lasting_fault(pod, found)
+    assert pod_starts.failure(pod, found).startswith("claim a cannot be attached: CSI driver ")
+    assert '"keyType":"aes"' in pod_starts.remedy(pod, found)
