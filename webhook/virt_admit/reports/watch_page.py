@@ -17,20 +17,9 @@ from virt_admit.model.messages import count, names
 from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    LEVELS,
-    NOTICE,
-    SEVERE,
-    TIME,
-    UNKNOWN,
-    Page,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.causes import worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, LEVELS, NOTICE, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import TIME, Page, PageVerdict, Table, Tile
 
 EMPTY = Page(
     title="Cluster",

@@ -20,25 +20,10 @@ from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, joined, shown, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    grouped,
-    shown,
-    worst_first,
-)
+from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
 
 LEVEL_OF: Final = {
@@ -94,7 +79,7 @@ def page(
         verdict=_verdict(plan),
         tiles=tuple(_tiles(plan)),
         causes_title="Causes and what to do",
-        causes=worst_first((*_blockers(plan), *_no_room(plan), *vm_causes(plan))),
+        causes=worst_first((*joined(_blockers(plan)), *_no_room(plan), *vm_causes(plan))),
         figures=tuple(figures),
         tables=(_nodes(plan),) if plan.nodes else (),
         notes=tuple((title, lines) for title, lines in _notes(plan) if lines),
@@ -139,16 +124,10 @@ def _name(row: Forecast) -> str:
 
 
 def _blockers(plan: Plan) -> Iterator[PageCause]:
-    groups: dict[tuple[str, str, str, bool], list[CauseItem]] = {}
     for node in plan.nodes:
         for found in node.pods.blockers:
-            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(
-                CauseItem(node.name)
-            )
-    for (name, reason, remedy, now), items in groups.items():
-        yield PageCause(
-            BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items)
-        )
+            word, item = "blocks now" if found.now else "blocks the drain", CauseItem(node.name)
+            yield PageCause(BAD, word, found.subject, found.reason, found.remedy, (item,))
 
 
 def _no_room(plan: Plan) -> Iterator[PageCause]:

@@ -22,25 +22,10 @@ from virt_admit.reports.findings.report import (
     rows_of,
 )
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, shown, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    grouped,
-    shown,
-    worst_first,
-)
+from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 
 LEVEL_OF: Final[Mapping[str, str]] = {
     "error": BAD,

@@ -14,7 +14,8 @@ from typing import Final
 
 from virt_admit.documents.files import write_new
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.reports.html.page import BAD, Link, Page, Table, render
+from virt_admit.reports.html.levels import BAD
+from virt_admit.reports.html.page import Link, Page, Table, render
 
 INDEX: Final = "index.html"
 _PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?")

@@ -18,7 +18,8 @@ from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.reports.findings.report import ObjectResult
-from virt_admit.reports.html.page import BAD, Cell, Page, Table, Tile
+from virt_admit.reports.html.levels import BAD
+from virt_admit.reports.html.page import Cell, Page, Table, Tile
 from virt_admit.reports.outage import crossing_events
 from virt_admit.reports.outage.text import period
 

@@ -13,24 +13,10 @@ from virt_admit.forecasts.outage.outages import Outage, Outages, amount
 from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.model.messages import count, names, sentence
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    grouped,
-    worst_first,
-)
+from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.outage.memory_figure import memory
 from virt_admit.reports.outage.text import headline, period, subject
 

@@ -9,21 +9,10 @@ from typing import Final
 from virt_admit.forecasts.repair.repair_plan import CostClass, RepairPlan, RepairStep
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.messages import names
+from virt_admit.reports.html.causes import CauseItem, PageCause, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.page import Page, PageVerdict, Table, Tile
 from virt_admit.reports.plan.report import answer, totals
 from virt_admit.reports.plan.text import STAGES, cost
 

@@ -13,21 +13,9 @@ from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.html import svg
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
 from virt_admit.reports.upgrade.text import grouped, so_far, when
 
@@ -62,11 +50,11 @@ def page(
         causes_title="What stops it, and what happens to VMs",
         causes=worst_first(
             (
-                *_stops(result),
+                *joined(_stops(result)),
                 *_operators(result),
                 *_refused(result),
                 *_health_checks(result),
-                *_moves(result.vms),
+                *joined(_moves(result.vms)),
             )
         ),
         figures=(_gantt(result.waves),) if result.waves else (),
@@ -118,13 +106,9 @@ def _operators(result: Rehearsal) -> Iterator[PageCause]:
 
 
 def _stops(result: Rehearsal) -> Iterator[PageCause]:
-    groups: dict[tuple[str, str], list[CauseItem]] = {}
     for stop in result.stops:
-        groups.setdefault((stop.reason, stop.remedy), []).append(
-            CauseItem(stop.node or "a pool of nodes")
-        )
-    for (reason, remedy), items in groups.items():
-        yield PageCause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
+        item = CauseItem(stop.node or "a pool of nodes")
+        yield PageCause(BAD, "stops the upgrade", "", stop.reason, stop.remedy, (item,))
 
 
 def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
@@ -141,19 +125,10 @@ def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
 
 
 def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
-    """Yield one cause for VMs with the same outcome and number of moves."""
-    groups: dict[tuple[str, str, int], list[CauseItem]] = {}
     for vm in vms:
-        groups.setdefault((LEVEL_OF[vm.outcome], str(vm.outcome), vm.moves), []).append(
-            CauseItem(f"{vm.namespace}/{vm.name}")
-        )
-    for (level, outcome, moves), items in groups.items():
-        text = (
-            f"{count(moves, 'move')} each: migrations or restarts"
-            if moves
-            else "They are not moved."
-        )
-        yield PageCause(level, outcome, "", text, "", tuple(items))
+        moves = f"{count(vm.moves, 'move')} each: migrations or restarts"
+        text, item = moves if vm.moves else "They are not moved.", f"{vm.namespace}/{vm.name}"
+        yield PageCause(LEVEL_OF[vm.outcome], str(vm.outcome), "", text, "", (CauseItem(item),))
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:

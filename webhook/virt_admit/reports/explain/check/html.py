@@ -4,7 +4,7 @@ with the time line from a lost node to its VMs running again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,23 +13,10 @@ from virt_admit.forecasts.remediation.timeline import Event, Timeline
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.messages import count
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, joined, shown, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    shown,
-    worst_first,
-)
+from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 
 _LEVEL: Final = {
     Event.SILENT: UNKNOWN,
@@ -158,22 +145,19 @@ def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
     )
 
 
-def _causes(check: Check) -> list[PageCause]:
-    groups: dict[tuple[str, str, str], list[CauseItem]] = {}
+def _causes(check: Check) -> Iterator[PageCause]:
+    for obstacle in check.obstacles:
+        yield PageCause(BAD, "does nothing", check.name, obstacle)
+    yield from joined(_fates(check))
+
+
+def _fates(check: Check) -> Iterator[PageCause]:
     for fate in check.fates:
         place = fate.vmi.at("status", "nodeName").text or ""
         level, word = (SEVERE, "waits for a node") if fate.nowhere else _FATE[fate.comes]
         never = check.timeline.never
-        cause = (BAD, "never restarts", never) if never else (level, word, fate.why)
-        groups.setdefault(cause, []).append(CauseItem(shown(_name, fate), place))
-    causes = [
-        PageCause(level, word, "", why, "", tuple(items))
-        for (level, word, why), items in groups.items()
-    ]
-    return [
-        *(PageCause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles),
-        *causes,
-    ]
+        level, word, why = (BAD, "never restarts", never) if never else (level, word, fate.why)
+        yield PageCause(level, word, "", why, "", (CauseItem(shown(_name, fate), place),))
 
 
 def _name(fate: VmRestart) -> str:

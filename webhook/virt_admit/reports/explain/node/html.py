@@ -17,19 +17,9 @@ from virt_admit.reports.explain.node import text
 from virt_admit.reports.explain.node.collect import NodeForecasts
 from virt_admit.reports.explain.node.report import NodeReport
 from virt_admit.reports.explain.vm.html import rule_causes
-from virt_admit.reports.html.page import (
-    GOOD,
-    LEVELS,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    grouped,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, worst_first
+from virt_admit.reports.html.levels import GOOD, LEVELS, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import Page, PageVerdict, Table
 from virt_admit.reports.outage import text as outage_text
 from virt_admit.reports.outage.html import LEVEL_OF as LEVEL_OF_LOSS
 

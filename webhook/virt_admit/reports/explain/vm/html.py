@@ -15,21 +15,9 @@ from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.vm import repetitions, text
 from virt_admit.reports.explain.vm.repetitions import EVENTS
 from virt_admit.reports.explain.vm.report import VmReport
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    LEVELS,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, LEVELS, NOTICE, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import Cell, Page, PageVerdict, Table
 from virt_admit.reports.outage.html import LEVEL_OF as LEVEL_OF_LOSS
 
 LEVEL: Final[dict[str, str]] = {
