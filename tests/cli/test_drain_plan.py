@@ -13,8 +13,9 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.reports.drain.json import as_data
+from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.text import summary, text
+from virt_admit.reports.values import as_data
 
 KUBEVIRT = "kubevirt.io/v1"
 
@@ -392,7 +393,12 @@ def test_the_data():
 
 
 def test_one_node_says_nothing_of_updates():
-    assert as_data(plan(seen(*EVERYTHING, [kubevirt("LiveMigrate")]), "b"))["updates"] is None
+    assert (
+        as_data(drain_report.report(plan(seen(*EVERYTHING, [kubevirt("LiveMigrate")]), "b")))[
+            "updates"
+        ]
+        is None
+    )
 
 
 class Recorder(Snapshot):

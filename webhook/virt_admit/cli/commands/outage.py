@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -28,13 +29,12 @@ from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
-from virt_admit.reports.outage import json as outage_json
+from virt_admit.reports.outage import report
 from virt_admit.reports.outage import text as outage_text
+from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that the forecast needs from a live cluster."""
@@ -135,7 +135,7 @@ def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> O
 def render(found: Outages, output: str, *, summary: bool = False) -> str:
     """Return an answer as ``text`` or ``json``."""
     if output == "json":
-        return json.dumps(outage_json.as_data(found), indent=2)
+        return json.dumps(as_data(report.report(found)), indent=2)
     return outage_text.summary(found) if summary else outage_text.text(found)
 
 
@@ -153,7 +153,7 @@ def _answer(
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(found, cluster, source))
     rendered = render(found, "text", summary=summary)
-    return multi_cluster.ClusterAnswer(code, verdicts, outage_json.as_data(found), rendered)
+    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(found)), rendered)
 
 
 def _pages(
@@ -162,9 +162,8 @@ def _pages(
     from virt_admit.reports.outage import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)
-
-    def split(by: Owners) -> dict[str, Page]:
-        parts = html.split(found, by).items()
-        return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in parts}
-
-    return html_output.OwnerPages(html.page(found, evidence), split)
+    return html_output.OwnerPages.of(
+        html.page(found, evidence),
+        partial(html.split, found),
+        lambda part, owner: html.page(part, evidence, owner),
+    )

@@ -20,8 +20,9 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.sanitize import line
-from virt_admit.reports.plan import json as plan_json
+from virt_admit.reports.plan import report
 from virt_admit.reports.plan import text as plan_text
+from virt_admit.reports.values import as_data
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(planning.READS)
 """The kinds that a plan needs from a live cluster."""
@@ -151,5 +152,5 @@ def _repair(cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes
 def render(plan: RepairPlan, output: str, *, summary: bool = False) -> str:
     """Return a plan as ``text`` or ``json``."""
     if output == "json":
-        return json.dumps(plan_json.as_data(plan), indent=2)
+        return json.dumps(as_data(report.report(plan)), indent=2)
     return plan_text.summary(plan) if summary else plan_text.text(plan)

@@ -21,10 +21,11 @@ from virt_admit.cli.output import failure
 from virt_admit.install.inspect import Installation, Unreadable, expected_form
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.sanitize import escape_json, line
+from virt_admit.model.sanitize import line
 from virt_admit.policy import files
 from virt_admit.policy.explain import origins, winner
 from virt_admit.policy.policy import Exemption, Policy, PolicyError, RuleSettings
+from virt_admit.reports.values import json_text
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import POLICY_CONFIGMAP, SettingError
@@ -43,15 +44,11 @@ def lint(file: str) -> int:
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     for exemption in policy.expired:
-        click.echo(
-            line(
-                f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"
-            )
-        )
+        expired = f"exemption for {exemption.match} expired on {exemption.until}"
+        click.echo(line(f"{expired}: {exemption.reason}"))
     exemptions = len(policy.users) + len(policy.namespaces)
-    click.echo(
-        f"{file}: valid ({count(len(policy.layers), 'layer')}, {count(exemptions, 'exemption')})"
-    )
+    layers = count(len(policy.layers), "layer")
+    click.echo(f"{file}: valid ({layers}, {count(exemptions, 'exemption')})")
     return 0
 
 
@@ -98,16 +95,11 @@ def show(
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     if output == "json":
-        click.echo(
-            escape_json(
-                json.dumps(_as_data(policy, namespace, shown), indent=2, ensure_ascii=False)
-            )
-        )
+        click.echo(json_text(_as_data(policy, namespace, shown)))
         return 0
     click.echo(f"policy: {policy.name}")
-    for text in (
-        _rule_lines(policy, namespace, shown[0]) if rule else _lines(policy, namespace, shown)
-    ):
+    whole = _lines(policy, namespace, shown)
+    for text in _rule_lines(policy, namespace, shown[0]) if rule else whole:
         click.echo(text)
     for exemption in _exemptions(policy, namespace, shown):
         click.echo(line(_exemption_line(exemption)))

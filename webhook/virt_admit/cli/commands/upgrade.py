@@ -31,14 +31,13 @@ from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import VMI, Kind
 from virt_admit.model.sanitize import line
-from virt_admit.reports.upgrade import json as upgrade_json
-from virt_admit.reports.upgrade import surroundings
+from virt_admit.reports.upgrade import report, surroundings
 from virt_admit.reports.upgrade import text as upgrade_text
+from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a rehearsal needs from a live cluster."""
@@ -221,7 +220,7 @@ def command(
 def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> str:
     """Return a rehearsal as ``text`` or ``json``."""
     return (
-        json.dumps(upgrade_json.as_data(result), indent=2)
+        json.dumps(as_data(report.report(result)), indent=2)
         if output == "json"
         else upgrade_text.text(result, start)
     )
@@ -255,7 +254,7 @@ def _answer(
             code, verdicts, pages=_pages(result, start, cluster, source)
         )
     text = upgrade_text.text(result, start)
-    return multi_cluster.ClusterAnswer(code, verdicts, upgrade_json.as_data(result), text)
+    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(result)), text)
 
 
 def _pages(
@@ -268,15 +267,15 @@ def _pages(
 
     evidence = html_output.evidence(source, cluster)
 
-    def split(by: Owners) -> dict[str, Page]:
+    def split(by: Owners) -> dict[str, Rehearsal]:
         owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
-        parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
-        return {
-            owner: html.page(part, start, evidence, by.subject(owner))
-            for owner, part in parts.items()
-        }
+        return html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
 
-    return html_output.OwnerPages(html.page(result, start, evidence), split)
+    return html_output.OwnerPages.of(
+        html.page(result, start, evidence),
+        split,
+        lambda part, owner: html.page(part, start, evidence, owner),
+    )
 
 
 def _time(text: str | None) -> datetime.datetime | None:

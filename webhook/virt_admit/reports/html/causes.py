@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from virt_admit.reports.html.levels import LEVELS
 
@@ -74,7 +74,7 @@ def _merged(causes: Iterable[PageCause]) -> list[PageCause]:
 
 def joined(causes: Iterable[PageCause]) -> Iterator[PageCause]:
     """Yield causes that differ only in their objects as one, in the place of the first."""
-    items: dict[tuple[Any, ...], list[CauseItem]] = {}
+    items: dict[tuple[str, str, str, str, str], list[CauseItem]] = {}
     for cause in causes:
         items.setdefault(cause[:5], []).extend(cause.items)
     yield from (PageCause(*key, tuple(some)) for key, some in items.items())

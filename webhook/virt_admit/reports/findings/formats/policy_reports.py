@@ -105,12 +105,8 @@ def render(form: Format, run: Report) -> str:
     """
     subjects = map(subject, run.results)
     items = sorted((report(form, about) for about in subjects if about.results), key=_order)
-    return (
-        json.dumps(
-            {"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False
-        )
-        + "\n"
-    )
+    data = {"apiVersion": "v1", "kind": "List", "items": items}
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def subject(result: ObjectResult) -> Subject:
