@@ -7,7 +7,8 @@ import pytest
 from tests.builders import manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
-from virt_admit.cli.commands.drain import CODES, LOOKS_UP, render
+from virt_admit.cli.commands.drain import LOOKS_UP, render
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -23,7 +24,7 @@ KUBEVIRT = "kubevirt.io/v1"
 def drain(cluster, name, form):
     """Return what the command prints, and its exit code."""
     result = plan(cluster, *[name] if name else [])
-    return render(result, form, clock.now(cluster)), CODES[result.drainable]
+    return render(result, form, clock.now(cluster)), EXIT_CODES[result.drainable]
 
 
 def made(api_version, kind, name, namespace="shop", **fields):

@@ -25,6 +25,7 @@ from virt_admit.cli.options import (
     jobs_option,
     page_output_options,
 )
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(union(READS, selection.READS))
 """The kinds that a plan needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code of each verdict."""
 
 
 class NodeOptions(NamedTuple):
@@ -166,7 +165,7 @@ def command(
 
 def _code(result: Plan, longest_downtime: float | None) -> int:
     downtimes = (vm_downtime.of(row) for node in result.nodes for row in node.forecasts)
-    return downtime_option.judged(CODES[result.drainable], downtimes, longest_downtime)
+    return downtime_option.judged(EXIT_CODES[result.drainable], downtimes, longest_downtime)
 
 
 def _with_events(

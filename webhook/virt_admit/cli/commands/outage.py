@@ -23,6 +23,7 @@ from virt_admit.cli.options import (
     jobs_option,
     page_output_options,
 )
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.outage import loss
 from virt_admit.forecasts.outage.outages import READS, Outages, Question, outages
 from virt_admit.model.in_order import InOrder
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that the forecast needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code of each answer."""
 
 
 class LossOptions(NamedTuple):
@@ -122,7 +121,7 @@ def command(
     else:
         click.echo(render(found, form, summary=summary).rstrip("\n"))
         print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(CODES[found.survives], cluster, sources[0][1], max_age)
+    return snapshot_age.judged(EXIT_CODES[found.survives], cluster, sources[0][1], max_age)
 
 
 def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Outages:
@@ -145,7 +144,7 @@ def _answer(
     """Return the answer about one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP, further=True)
     found = _outages(question, cluster)
-    code = snapshot_age.judged(CODES[found.survives], cluster, source, max_age)
+    code = snapshot_age.judged(EXIT_CODES[found.survives], cluster, source, max_age)
     verdicts = {
         "survives": outage_text.WORDS[found.survives].lower(),
         "losses": str(len(found.outages)),

@@ -24,6 +24,7 @@ from virt_admit.cli.options import (
     jobs_option,
     page_output_options,
 )
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.upgrade import stop_layers
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -41,21 +42,6 @@ if TYPE_CHECKING:
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a rehearsal needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code of each verdict."""
-
-
-def upgrade(
-    cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None
-) -> tuple[str, int]:
-    """Return the rehearsal as ``text`` or ``json``, and the exit code: 0 possible, 1 not possible,
-    2 unknown.
-
-    Raises:
-        ValueError: an option is not valid.
-    """
-    result = rehearse(cluster, options)
-    return render(result, output, start), CODES[result.possible]
 
 
 def _say(step: str) -> None:
@@ -228,7 +214,7 @@ def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> s
 
 def _code(result: Rehearsal, longest_downtime: float | None) -> int:
     return downtime_option.judged(
-        CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime
+        EXIT_CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime
     )
 
 
