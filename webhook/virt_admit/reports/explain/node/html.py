@@ -33,9 +33,8 @@ def page(
     """Return the page of the report: that of ``drain`` for this node, with the loss added."""
     plan, outage, report = found
     state = drain_html.placed(cluster) if cluster is not None else None
-    drained = drain_html.page(
-        Plan((plan,), whole=False, methods=None, updates=(), unseen=()), state, evidence
-    )
+    alone = Plan((plan,), whole=False, methods=None, updates=(), unseen=())
+    drained = drain_html.page(alone, state, evidence)
     notes = (
         ("Commands", report.commands),
         ("Not available", tuple(rights.lines(report.unseen, unreadable))),
@@ -64,9 +63,8 @@ _SURVIVES: Final = {True: GOOD, False: SEVERE, None: UNKNOWN}
 def _verdict(drained: PageVerdict, outage: Outage, report: NodeReport) -> PageVerdict:
     """Return the verdict of the drain, with the color of the worse of drain and loss."""
     unread = report.node.vms is None or report.unseen
-    level = min(
-        drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD, key=LEVELS.index
-    )
+    levels = drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD
+    level = min(levels, key=LEVELS.index)
     words = {
         True: "The cluster survives its loss.",
         False: "The cluster does not survive its loss.",
@@ -85,11 +83,5 @@ def _lost(outage: Outage) -> Iterator[PageCause]:
 
 def _cause(vm: LostVm) -> PageCause:
     item, level = CauseItem(vm.vmi.full_name, vm.node), LEVEL_OF_LOSS[vm.outcome]
-    return PageCause(
-        level,
-        str(vm.outcome),
-        "after the loss of the node",
-        sentence(vm.reason),
-        vm.remedy,
-        (item,),
-    )
+    word, where = str(vm.outcome), "after the loss of the node"
+    return PageCause(level, word, where, sentence(vm.reason), vm.remedy, (item,))
