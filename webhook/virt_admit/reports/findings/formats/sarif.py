@@ -148,10 +148,10 @@ def _notification(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 
 
 def _unreadable(error: DocumentError) -> dict[str, Any]:
-    region = (
-        {"region": {"startLine": error.line, "startColumn": error.column}} if error.line else {}
-    )
-    place = {"artifactLocation": _artifact(error.file), **region}
+    place: dict[str, Any] = {"artifactLocation": _artifact(error.file)}
+    if error.line:
+        place["region"] = {"startLine": error.line, "startColumn": error.column}
+
     return {
         "level": "error",
         "message": {"text": line(error.message)},
