@@ -104,9 +104,8 @@ def grouped(causes: Iterable[tuple[PageCause, str]]) -> Iterator[PageCause]:
         first = min(some, key=lambda cause: cause.items)
         differ = any(cause.text != first.text for cause in some)
         items = tuple(sorted(item for cause in some for item in cause.items))
-        yield first._replace(
-            text=f"For example: {first.text}" if differ else first.text, items=items
-        )
+        text = f"For example: {first.text}" if differ else first.text
+        yield first._replace(text=text, items=items)
 
 
 def worst_first(causes: Iterable[PageCause]) -> tuple[PageCause, ...]:

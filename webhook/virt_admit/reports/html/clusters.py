@@ -32,16 +32,12 @@ def combine(title: str, parts: Sequence[ClusterPart], subject: str = "") -> Page
     """Return the page about several clusters."""
     read = [(part.cluster, part.page) for part in parts if part.page is not None]
     away = [part for part in parts if part.error]
-    figures = [
-        figure._replace(title=f"{figure.title}: {name}")
-        for figures in _by_rank(read)
-        for name, figure in figures
-    ]
+    ranked = (each for of_rank in _by_rank(read) for each in of_rank)
+    figures = [each._replace(title=f"{each.title}: {name}") for name, each in ranked]
     notes = [(f"{heading}: {name}", lines) for name, page in read for heading, lines in page.notes]
     if len(figures) > _MOST_FIGURES:
-        notes.append(
-            ("Pictures", (f"The first {_MOST_FIGURES} of {len(figures)} pictures are shown.",))
-        )
+        shown = f"The first {_MOST_FIGURES} of {len(figures)} pictures are shown."
+        notes.append(("Pictures", (shown,)))
     return Page(
         title=f"{title} of {count(len(parts), 'cluster')}",
         subject=subject,

@@ -96,10 +96,8 @@ class Page:
     @property
     def time(self) -> str:
         """When the data was read (RFC 3339); of several clusters the oldest. Empty: not known."""
-        return min(
-            (value for name, value in self.evidence if f"{name} ".startswith(f"{TIME} ")),
-            default="",
-        )
+        times = (value for name, value in self.evidence if f"{name} ".startswith(f"{TIME} "))
+        return min(times, default="")
 
 
 def render(page: Page) -> str:
@@ -118,9 +116,8 @@ def render(page: Page) -> str:
 
 def _printable(value: Any) -> Any:
     """Return what a template prints: texts without control characters and marks of direction."""
-    return (
-        sanitize.cell(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-    )
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return sanitize.cell(value) if is_text else value
 
 
 @functools.cache

@@ -122,11 +122,8 @@ def with_failover(page: Page, found: FailoverFigures | None) -> Page:
         for zone, verdict in found.zones.items()
         if verdict is not True
     ]
-    table = Table(
-        "Losses that the cluster does not certainly survive",
-        ("Lost", "Survives", "Because"),
-        tuple(rows),
-    )
+    columns = ("Lost", "Survives", "Because")
+    table = Table("Losses that the cluster does not certainly survive", columns, tuple(rows))
     return replace(
         page,
         tiles=(*page.tiles, Tile(BAD, down, "nodes whose loss leaves VMs down")),

@@ -4,6 +4,7 @@ and a time line for each VM.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -51,9 +52,7 @@ def page(found: Outages, evidence: Iterable[tuple[str, str]] = (), owner: str = 
     level, word = {False: (BAD, "No"), None: (UNKNOWN, "Unknown"), True: (GOOD, "Yes")}[
         found.survives
     ]
-    number = {
-        outcome: sum(len(one.having(outcome)) for one in found.outages) for outcome in LossOutcome
-    }
+    number = Counter(vm.outcome for one in found.outages for vm in one.vms)
     figures = [_gantt(one) for one in found.outages[:1] if one.having(LossOutcome.RESTARTS)]
     figures += [figure for one in found.outages[:1] if (figure := memory(one)) is not None]
     return Page(
@@ -79,14 +78,8 @@ def _short(found: Outages) -> Iterator[PageCause]:
                 f"{amount(short.resource, short.amount)} short: at least {count(short.vms, 'VM')} "
                 "without a place."
             )
-            yield PageCause(
-                BAD,
-                "no room",
-                "",
-                text,
-                "Free room, stop VMs or add a node.",
-                (CauseItem(names(one.nodes)),),
-            )
+            item, remedy = CauseItem(names(one.nodes)), "Free room, stop VMs or add a node."
+            yield PageCause(BAD, "no room", "", text, remedy, (item,))
 
 
 def _vms(found: Outages) -> Iterator[PageCause]:
@@ -167,9 +160,8 @@ def _tables(found: Outages) -> Iterator[Table]:
         for actor in one.actors
     )
     if actors:
-        yield Table(
-            "Health checks", ("Node", "Check", "Remediator", "Pods gone after", "Refuses"), actors
-        )
+        columns = ("Node", "Check", "Remediator", "Pods gone after", "Refuses")
+        yield Table("Health checks", columns, actors)
     rows = tuple(
         (
             vm.vmi.full_name,
@@ -199,11 +191,7 @@ def split(found: Outages, owners: Owners) -> dict[str, Outages]:
     parts: dict[str, Outages] = {}
     for owner in every:
         own = (
-            replace(
-                one,
-                vms=tuple(vm for vm in one.vms if owners.of(vm.vmi) == owner),
-                actors=one.actors,
-            )
+            replace(one, vms=tuple(vm for vm in one.vms if owners.of(vm.vmi) == owner))
             for one in found.outages
         )
         parts[owner] = replace(found, outages=tuple(one for one in own if one.vms))

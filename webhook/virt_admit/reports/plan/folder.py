@@ -34,18 +34,16 @@ def files(plan: RepairPlan, evidence: str) -> dict[str, str]:
             index.append("a person")
     found["README.md"] = _readme(plan, index, evidence)
     for owner in sorted({step.owner for step in plan.steps if step.owner}):
-        own = [
-            (step, how) for step, how in zip(plan.steps, index, strict=True) if step.owner == owner
-        ]
+        every = zip(plan.steps, index, strict=True)
+        own = [(step, how) for step, how in every if step.owner == owner]
         found[f"owners/{_file(owner)}.md"] = _for_owner(owner, own)
     return dict(sorted(found.items()))
 
 
 def _slug(step: RepairStep) -> str:
     kind = step.id.partition(":")[0].lower()
-    return _file(
-        "-".join(part for part in (step.subject.namespace, step.subject.name, kind) if part)
-    )
+    words = (step.subject.namespace, step.subject.name, kind)
+    return _file("-".join(filter(None, words)))
 
 
 def _file(name: str) -> str:

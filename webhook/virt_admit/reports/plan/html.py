@@ -54,9 +54,8 @@ def _verdict(plan: RepairPlan) -> PageVerdict:
         return PageVerdict(GOOD, "Yes", answer(plan))
     if plan.reaches is None:
         return PageVerdict(UNKNOWN, "Unknown", answer(plan))
-    return PageVerdict(
-        NOTICE if plan.reaches else BAD, "Not today" if plan.reaches else "No", answer(plan)
-    )
+    level, word = (NOTICE, "Not today") if plan.reaches else (BAD, "No")
+    return PageVerdict(level, word, answer(plan))
 
 
 def _remaining(plan: RepairPlan) -> Iterator[PageCause]:
@@ -80,17 +79,14 @@ def _table(plan: RepairPlan) -> Table:
         )
         for number, step in enumerate(plan.steps, start=1)
     )
-    return Table(
-        "Steps", ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees"), rows
-    )
+    columns = ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees")
+    return Table("Steps", columns, rows)
 
 
 def _notes(plan: RepairPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "Risks", tuple(f"{step.subject}: {step.risk}" for step in plan.steps if step.risk)
-    yield (
-        "Written by other tools",
-        tuple(f"{step.subject}: {step.gitops}" for step in plan.steps if step.gitops),
-    )
+    written = (step for step in plan.steps if step.gitops)
+    yield "Written by other tools", tuple(f"{each.subject}: {each.gitops}" for each in written)
     ways = (
         (
             f"{step.subject}: {'decision: ' if other.decision else ''}{other.title} "

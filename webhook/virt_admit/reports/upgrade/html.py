@@ -66,30 +66,22 @@ def page(
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.possible is False:
-        return PageVerdict(
-            BAD, "No", f"The upgrade stops: {count(len(grouped(result.stops)), 'cause')}."
-        )
+        causes = count(len(grouped(result.stops)), "cause")
+        return PageVerdict(BAD, "No", f"The upgrade stops: {causes}.")
     if result.possible is None or result.duration is None:
-        return PageVerdict(
-            UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes."
-        )
+        unknown = "It cannot be determined whether the upgrade completes."
+        return PageVerdict(UNKNOWN, "Unknown", unknown)
     until = f" It ends {when(result.duration, start)}." if start else ""
-    within = " to ".join(
-        dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high)))
-    )
+    ends = (result.duration.low, result.duration.high)
+    within = " to ".join(dict.fromkeys(map(svg.clock, ends)))
     if result.operators:
-        nodes = (
-            "The nodes do not hold it up: their update alone would complete within "
-            f"{within}.{until}"
-        )
-        return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
+        alone = "The nodes do not hold it up: their update alone would complete within"
+        stuck = ended(result.operators[0].reason)
+        return PageVerdict(BAD, "Stuck", f"{stuck} {alone} {within}.{until}")
     first = filter(None, (result.before_nodes, *result.paused))
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
-        which = f"{result.refused.within}, not for {result.refused.targets}"
-        return PageVerdict(
-            GOOD, "Yes", f"The upgrade completes within {within}, for {which}.{until}{before}"
-        )
+        within += f", for {result.refused.within}, not for {result.refused.targets}"
     return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}{before}")
 
 
@@ -119,9 +111,8 @@ def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
                 (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
             )
             what = f"{check.title}: {check.reason}"
-            yield PageCause(
-                level, title, "", what, "", tuple(CauseItem(node) for node in check.nodes)
-            )
+            items = tuple(map(CauseItem, check.nodes))
+            yield PageCause(level, title, "", what, "", items)
 
 
 def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
@@ -138,12 +129,8 @@ def _gantt(waves: Sequence[Wave]) -> Figure:
     caption = "Time from the beginning. Each row has the shortest run above the longest."
     if size > 1:
         caption += f" A row is {size} waves of {len(waves)}."
-    return Figure(
-        "Waves",
-        caption,
-        svg.lanes(lanes, end),
-        (("good", "shortest run"), ("notice", "longest run")),
-    )
+    legend = (("good", "shortest run"), ("notice", "longest run"))
+    return Figure("Waves", caption, svg.lanes(lanes, end), legend)
 
 
 def _lane(index: int, waves: Sequence[Wave]) -> svg.Lane:
@@ -175,12 +162,11 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
         if flying:
             yield Table("Nodes under way", ("Node", "Phase", "Since", "Waits for"), flying)
     if result.faster:
+        columns = ("Setting", "Now", "Instead", "Saves up to")
         savings = tuple(
             (one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster
         )
-        yield Table(
-            "Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings
-        )
+        yield Table("Settings that save time", columns, savings)
 
 
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
