@@ -217,11 +217,8 @@ class ReportOptions(NamedTuple):
         selected = selected_rules(listed_rules(), self.select, self.ignore)
         rules = selected.about(self.target)
         if self.select and selected and not rules:
-            needed = min(
-                f"{component}={release}"
-                for rule in selected
-                for component, release in rule.target.items()
-            )
+            targets = (each for rule in selected for each in rule.target.items())
+            needed = min(f"{component}={release}" for component, release in targets)
             raise SettingError(
                 f"the selected rules are about an upgrade: add --target, such as --target {needed}"
             )

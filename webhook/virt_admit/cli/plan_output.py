@@ -125,11 +125,8 @@ def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
         for name, content in plan_folder.files(plan, evidence).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_new(
-                path,
-                content.encode(errors="backslashreplace"),
-                0o777 if path.suffix == ".sh" else 0o666,
-            )
+            mode = 0o777 if path.suffix == ".sh" else 0o666
+            write_new(path, content.encode(errors="backslashreplace"), mode)
     except OSError as error:
         raise failure(error) from None
     click.echo(f"{folder}: start with README.md")

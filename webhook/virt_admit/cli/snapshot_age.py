@@ -82,10 +82,8 @@ def _early(cluster: Cluster) -> str:
     ahead = time - datetime.now(UTC) if time is not None else timedelta()
     if ahead <= _CLOCKS:
         return ""
-    return (
-        f"the time of this snapshot is {_words(ahead)} in the future. Correct the clock that is "
-        "wrong"
-    )
+    remedy = "Correct the clock that is wrong"
+    return f"the time of this snapshot is {_words(ahead)} in the future. {remedy}"
 
 
 def _words(length: timedelta) -> str:

@@ -212,10 +212,8 @@ def _answer(
     cluster = load_cluster(source, LOOKS_UP, further=True)
     result = plan(cluster)
     code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
-    verdicts = {
-        word: str(sum(node.drainable is value for node in result.nodes))
-        for word, value in _VERDICTS.items()
-    }
+    drainable = [node.drainable for node in result.nodes]
+    verdicts = {word: str(drainable.count(value)) for word, value in _VERDICTS.items()}
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))
     rendered = render(result, "text", clock.now(cluster), summary=summary)

@@ -142,10 +142,8 @@ def _print(explanations: Sequence[Explanation], output: str) -> None:
         data = [as_data(report(explanation)) for explanation in explanations]
         click.echo(json_text(data[0] if len(data) == 1 else data))
     else:
-        click.echo(
-            "\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations),
-            nl=False,
-        )
+        texts = (text(explanation).rstrip("\n") + "\n" for explanation in explanations)
+        click.echo("\n".join(texts), nl=False)
 
 
 def _objects(file: str, namespace: str) -> Iterator[Object]:
@@ -155,11 +153,9 @@ def _objects(file: str, namespace: str) -> Iterator[Object]:
         DocumentError: the file cannot be read.
     """
     for name, content, _ in files.find([file]):
-        found, errors = (
-            ([], [content])
-            if isinstance(content, reader.DocumentError)
-            else reader.read(content, name)
-        )
+        if isinstance(content, reader.DocumentError):
+            raise content
+        found, errors = reader.read(content, name)
         if errors:
             raise errors[0]
         yield from (namespaced_object(document, namespace) for document in found)
@@ -187,14 +183,10 @@ def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
         return found[0]
     if found:
         candidates = names(f"{obj.api_version} {obj.full_name}" for obj in found)
-        raise LookupError(
-            f"{target} is ambiguous: it may be {candidates}. Write KIND.GROUP/NAMESPACE/NAME"
-        )
-    raise LookupError(
-        f"{target} cannot be found: {unseen} are not available"
-        if unseen
-        else f"{target} does not exist"
-    )
+        forms = "Write KIND.GROUP/NAMESPACE/NAME"
+        raise LookupError(f"{target} is ambiguous: it may be {candidates}. {forms}")
+    why = f"cannot be found: {unseen} are not available" if unseen else "does not exist"
+    raise LookupError(f"{target} {why}")
 
 
 def _parse(target: str) -> tuple[list[Kind], str, str]:
@@ -218,11 +210,5 @@ def _aliases(kind: Kind) -> tuple[str, ...]:
     """Return the names of a kind."""
     short = "nhc" if kind is kinds.NHC else "mhc"
     singular = kind.kind.lower()
-    return (
-        short,
-        singular,
-        kind.plural,
-        kind.resource,
-        f"{singular}.{kind.group}",
-        f"{short}.{kind.group}",
-    )
+    of_group = (f"{singular}.{kind.group}", f"{short}.{kind.group}")
+    return (short, singular, kind.plural, kind.resource, *of_group)

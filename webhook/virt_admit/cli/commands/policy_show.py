@@ -88,9 +88,8 @@ def show(
     try:
         shown = _selected(rules, rule)
         source = ClusterOptions(live=True, **live)
-        configmap = policy_configmap or (
-            POLICY_CONFIGMAP if policy_name else _deployed_configmap(source)
-        )
+        unasked = POLICY_CONFIGMAP if policy_name else ""
+        configmap = policy_configmap or unasked or _deployed_configmap(source)
         policy = load_policy(policy_name, configmap, source)
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
@@ -152,10 +151,8 @@ def _in_force(policy: Policy, rule: Rule, namespace: str) -> tuple[Action, str]:
         return action, layer
     until = f" until {first.until}" if first.until else ""
     which = "" if all(exempt) else f" for {', '.join(first.kinds)} alone"
-    return (
-        action,
-        f"exempt{which}: {first.match}{until}: {first.reason} ({layer}: {settings.action})",
-    )
+    why = f"{first.match}{until}: {first.reason}"
+    return action, f"exempt{which}: {why} ({layer}: {settings.action})"
 
 
 def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
@@ -171,11 +168,8 @@ def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
 
 
 def _params(params: Any) -> dict[str, Any]:
-    return (
-        dataclasses.asdict(params)
-        if dataclasses.is_dataclass(params) and not isinstance(params, type)
-        else {}
-    )
+    is_value = dataclasses.is_dataclass(params) and not isinstance(params, type)
+    return dataclasses.asdict(params) if is_value else {}
 
 
 def _settings(settings: RuleSettings) -> dict[str, Any]:

@@ -62,12 +62,8 @@ class RehearsalOptions(NamedTuple):
 
     def options(self) -> Options:
         """Return what an administrator tries out."""
-        return Options(
-            Driver(self.by) if self.by else None,
-            self.max_unavailable,
-            self.node_minutes,
-            self.from_start,
-        )
+        driver = Driver(self.by) if self.by else None
+        return Options(driver, self.max_unavailable, self.node_minutes, self.from_start)
 
     def rehearse(
         self,
@@ -205,11 +201,9 @@ def command(
 
 def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> str:
     """Return a rehearsal as ``text`` or ``json``."""
-    return (
-        json.dumps(as_data(report.report(result)), indent=2)
-        if output == "json"
-        else upgrade_text.text(result, start)
-    )
+    if output == "json":
+        return json.dumps(as_data(report.report(result)), indent=2)
+    return upgrade_text.text(result, start)
 
 
 def _code(result: Rehearsal, longest_downtime: float | None) -> int:
@@ -236,9 +230,8 @@ def _answer(
         "stops": str(len(result.stops)),
     }
     if form == "html":
-        return multi_cluster.ClusterAnswer(
-            code, verdicts, pages=_pages(result, start, cluster, source)
-        )
+        pages = _pages(result, start, cluster, source)
+        return multi_cluster.ClusterAnswer(code, verdicts, pages=pages)
     text = upgrade_text.text(result, start)
     return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(result)), text)
 
