@@ -309,7 +309,6 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
     rows = [("VM", "STATE", "SINCE", "NEXT STEP", "TARGET")]
     for key, row in found.rows.items():
         state = row.state
-
         times = age(state.since, cluster), _next_step(state, cluster)
         rows.append((name(key), state.state, *times, state.target or state.source))
     if len(rows) > 1:

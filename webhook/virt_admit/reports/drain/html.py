@@ -306,7 +306,6 @@ def _own_room(packing: Packing, forecasts: Sequence[Forecast]) -> Packing:
 
 def _own(node: NodePlan, forecasts: Sequence[Forecast], owner: str, owners: Owners) -> NodePlan:
     """Return the part of a node's plan that concerns one owner."""
-
     found = () if owners.label else node.pods.blockers
     blockers = tuple(each for each in found if each.namespace == owner)
     packing, moving = _own_room(node.packing, forecasts), _own_room(node.moving, forecasts)

@@ -336,8 +336,8 @@ def _upgrade(
     own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == key), None)
     begins = _own_begins(found, cluster)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(begins))
-    known = own is not None and upgrade.possible is not None
-    moves = own.moves if own is not None and known else 0 if _rests(events) else None
+    moves = own.moves if own is not None and upgrade.possible is not None else None
+    moves = 0 if moves is None and _rests(events) else moves
     outcome = str(own.outcome) if own is not None else events[0].outcome
     unseen += rehearsed.unread(cluster)
     return UpgradeOfVm(upgrade.possible, outcome, moves, update.outcome, update.reason, stops)

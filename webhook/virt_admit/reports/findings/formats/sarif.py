@@ -151,7 +151,6 @@ def _unreadable(error: DocumentError) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": _artifact(error.file)}
     if error.line:
         place["region"] = {"startLine": error.line, "startColumn": error.column}
-
     return {
         "level": "error",
         "message": {"text": line(error.message)},
