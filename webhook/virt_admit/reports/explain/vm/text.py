@@ -199,8 +199,8 @@ def _upgrade(report: VmReport) -> str:
     if upgrade.stops:
         drain = Said(f"as for {EVENTS[VmEvent.DRAIN]}", report.drain.reason)
         own = upgrade.stops[0].removeprefix(f"{report.vm.namespace}/{report.vm.name}: ")
-        why = once(own, (drain,)).replace(f": {drain.reference}", f", {drain.reference}")
-        return f"this VM stops it: {why}"
+        said = f"this VM stops it: {once(own, (drain,))}"
+        return said.replace(f": {drain.reference}", f", {drain.reference}")
     blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
     why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
     possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
