@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import typed_remedies, vmi_evictions
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.control.control_path import ControlPath
-from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
+from virt_admit.forecasts.drain.control.hindrances import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import lost_launchers
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
