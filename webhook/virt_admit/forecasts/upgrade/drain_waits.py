@@ -15,10 +15,10 @@ from typing import Final
 
 from virt_admit.forecasts.drain import node_notes, pod_evictions
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.control import kept_volumes
 from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
-from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import volume_attachments

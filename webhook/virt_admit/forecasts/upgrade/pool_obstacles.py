@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
-from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.placement.components import stalled_machines
 from virt_admit.forecasts.remediation import (
     awaited_checks,

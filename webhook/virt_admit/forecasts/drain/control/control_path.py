@@ -20,9 +20,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
-from virt_admit.forecasts.drain.pod_evictions import Blocker, PodEvictions
+from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
