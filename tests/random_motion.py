@@ -1,7 +1,7 @@
 """Random clusters in motion: migrations under way, KubeVirt's components, operators' budgets, and
 nodes that do not report.
 
-They are the clusters of ``blindness.random_cluster`` with more objects. Each seed gives the same
+They are the clusters of ``random_vms.random_cluster`` with more objects. Each seed gives the same
 cluster again.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
-from tests.blindness import Manifest, manifest, random_cluster
+from tests.random_vms import Manifest, manifest, random_cluster
 
 START: Final = "2026-01-01T11:59:00Z"
 CREATED: Final = ("2026-01-01T11:59:40Z", "2026-01-01T11:50:00Z")

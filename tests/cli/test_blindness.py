@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tests import blindness
+from tests import blindness, random_vms
 from tests.incidents.test_virtual_machines import INCIDENTS
 from tests.incidents_platform.test_incidents import INCIDENTS as PLATFORM_INCIDENTS
 from tests.random_motion import moving_cluster
@@ -144,7 +144,7 @@ def contradictions(whole, hidden):
 def test_what_is_hidden_never_turns_an_answer(group):
     wrong = []
     for seed in range(group, SEEDS, GROUPS):
-        objects = blindness.random_cluster(seed)
+        objects = random_vms.random_cluster(seed)
         whole = verdicts(blindness.everything(objects))
         for hidden in blindness.hidings(objects, Random(seed)):
             found = contradictions(whole, verdicts(hidden.cluster))
@@ -164,7 +164,7 @@ def test_a_field_that_is_missing_gives_no_yes(group):
     """Its controller always sets it. ``fits`` counts only VMs that need room."""
     wrong = []
     for seed in range(group, SEEDS, GROUPS):
-        for made in (blindness.random_cluster, moving_cluster):
+        for made in (random_vms.random_cluster, moving_cluster):
             objects = made(seed)
             whole = answers(blindness.everything(objects))
             for hidden in without_status_fields(objects):
@@ -215,7 +215,7 @@ def places(cluster):
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_is_hidden_opens_and_closes_no_node(seed):
-    objects = blindness.random_cluster(seed)
+    objects = random_vms.random_cluster(seed)
     whole = dict(places(blindness.everything(objects)))
     for hidden in blindness.hidings(objects, Random(seed)):
         for asked, (accepting, refusing) in places(hidden.cluster):
@@ -228,7 +228,7 @@ def test_clusters_in_which_outage_once_said_what_it_could_not_know(seed):
     """The size of VMs without KubeVirt's settings,
     and pods that keep each other off by the labels of namespaces.
     """
-    objects = blindness.random_cluster(seed)
+    objects = random_vms.random_cluster(seed)
     whole = lost(blindness.everything(objects))
     for hidden in blindness.hidings(objects, Random(seed)):
         assert list(contradictions(whole, lost(hidden.cluster))) == [], hidden.what

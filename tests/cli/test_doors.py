@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests import blindness, builders
+from tests import blindness, builders, random_vms
 from tests.model.kubevirt import drain_cases
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request
@@ -64,7 +64,7 @@ def warnings(cluster, node):
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))
 def test_all_doors_say_the_same_of_every_vm(first):
     for seed in range(first, first + 50):
-        cluster = blindness.everything(blindness.random_cluster(seed))
+        cluster = blindness.everything(random_vms.random_cluster(seed))
         drained = plan(cluster)
         outcomes = {
             (row.vmi.namespace, row.vmi.name): row.outcome

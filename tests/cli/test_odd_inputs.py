@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from tests import blindness, builders, prefork
+from tests import builders, prefork, random_vms
 from tests.model.kubevirt import drain_cases
 from tests.paths import ROOT
 from virt_admit.cli import main
@@ -180,7 +180,7 @@ def test_pod_requests_that_are_no_quantities_leave_the_room_of_a_node_open(amoun
 def test_the_order_of_items_never_changes_a_byte(tmp_path, monkeypatch, verb, form, seed):
     monkeypatch.chdir(tmp_path)
     runner, printed = CliRunner(), set()
-    items = blindness.random_cluster(seed)
+    items = random_vms.random_cluster(seed)
     for order in range(3):
         Random(order).shuffle(items)
         snapshot = {

@@ -8,7 +8,8 @@ import pytest
 
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, vm
-from tests.cli.test_upgrade_progress import CAPI, NOW, cluster, machine, progress
+from tests.cli.test_upgrade_progress import NOW, cluster, progress
+from tests.cli.test_upgrade_progress_of_machines import CAPI, machine
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.progress import start as drain_start
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse

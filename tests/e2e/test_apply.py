@@ -244,74 +244,68 @@ def test_a_webhook_that_is_down_stops_nobody(crds, plane, tmp_path):
         webhook.start()
 
 
+def run(plane, *words):
+    done = plane.kubectl(*words)
+    assert done.returncode == 0, done.stderr
+
+
+def life_of_virtual_machine(plane, kind, namespace):
+    """Create an object with a template of a VM, change its annotations, and delete it."""
+    obj = {**vm("odd", namespace), "kind": kind}
+    if kind == "VirtualMachineInstance":
+        obj["spec"] = obj["spec"]["template"]["spec"]
+    if kind == "VirtualMachineInstanceReplicaSet":
+        selector = {"matchLabels": {"a": "b"}}
+        obj["spec"] = {"selector": selector, "template": obj["spec"]["template"]}
+    made = apply(plane, obj, args=("--validate=false",))
+    assert made.returncode == 0, made.stderr
+    resource = f"{kind.lower()}s.kubevirt.io"
+    for change in ('{"metadata":{"annotations":{"a":"b"}}}', '{"metadata":{"annotations":null}}'):
+        run(plane, "patch", resource, "odd", "-n", namespace, "--type=merge", "-p", change)
+    run(plane, "delete", resource, "odd", "-n", namespace, "--wait=false")
+
+
+def life_of_node(plane):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-9"}}
+    assert apply(plane, node).returncode == 0
+    for change in (
+        '{"spec":{"unschedulable":true}}',
+        '{"spec":{"unschedulable":null}}',
+        '{"metadata":{"labels":{"remediation.medik8s.io/exclude-from-remediation":"yes"}}}',
+        '{"metadata":{"annotations":{"node-labeller.kubevirt.io/skip-node":"false"}}}',
+        '{"metadata":{"annotations":null,"labels":null}}',
+    ):
+        run(plane, "patch", "node", "worker-9", "--type=merge", "-p", change)
+    run(plane, "delete", "node", "worker-9")
+
+
+def life_of_machine(plane, kind, namespace):
+    machine = {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": "m", "namespace": namespace},
+        "spec": {"replicas": 2} if kind == "MachineSet" else {},
+    }
+    assert apply(plane, machine, args=("--validate=false",)).returncode == 0
+    resource = f"{kind.lower()}s.machine.openshift.io"
+    if kind == "MachineSet":
+        run(plane, "scale", resource, "m", "-n", namespace, "--replicas=1")
+    run(plane, "delete", resource, "m", "-n", namespace, "--wait=false")
+
+
 def test_every_match_condition_is_evaluated_without_an_error(plane, namespace):
     """Under ``Fail`` an error in a condition would refuse the request: create, update, delete,
     missing fields.
     """
     plane.kubectl("create", "namespace", "openshift-machine-api")
     register(plane, plane.webhook, failure_policy="Fail")
+    kinds = ("VirtualMachine", "VirtualMachineInstanceReplicaSet", "VirtualMachineInstance")
     try:
-        for kind in (
-            "VirtualMachine",
-            "VirtualMachineInstanceReplicaSet",
-            "VirtualMachineInstance",
-        ):
-            obj = {**vm("odd", namespace), "kind": kind}
-            if kind == "VirtualMachineInstance":
-                obj["spec"] = obj["spec"]["template"]["spec"]
-            if kind == "VirtualMachineInstanceReplicaSet":
-                obj["spec"] = {
-                    "selector": {"matchLabels": {"a": "b"}},
-                    "template": obj["spec"]["template"],
-                }
-            made = apply(plane, obj, args=("--validate=false",))
-            assert made.returncode == 0, made.stderr
-            resource = f"{kind.lower()}s.kubevirt.io"
-            for change in (
-                '{"metadata":{"annotations":{"a":"b"}}}',
-                '{"metadata":{"annotations":null}}',
-            ):
-                done = plane.kubectl(
-                    "patch", resource, "odd", "-n", namespace, "--type=merge", "-p", change
-                )
-                assert done.returncode == 0, done.stderr
-            done = plane.kubectl("delete", resource, "odd", "-n", namespace, "--wait=false")
-            assert done.returncode == 0, done.stderr
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-9"}}
-        assert apply(plane, node).returncode == 0
-        for change in (
-            '{"spec":{"unschedulable":true}}',
-            '{"spec":{"unschedulable":null}}',
-            '{"metadata":{"labels":{"remediation.medik8s.io/exclude-from-remediation":"yes"}}}',
-            '{"metadata":{"annotations":{"node-labeller.kubevirt.io/skip-node":"false"}}}',
-            '{"metadata":{"annotations":null,"labels":null}}',
-        ):
-            done = plane.kubectl("patch", "node", "worker-9", "--type=merge", "-p", change)
-            assert done.returncode == 0, done.stderr
-        assert plane.kubectl("delete", "node", "worker-9").returncode == 0
+        for kind in kinds:
+            life_of_virtual_machine(plane, kind, namespace)
+        life_of_node(plane)
         for kind in ("Machine", "MachineSet"):
-            machine = {
-                "apiVersion": "machine.openshift.io/v1beta1",
-                "kind": kind,
-                "metadata": {"name": "m", "namespace": "openshift-machine-api"},
-                "spec": {"replicas": 2} if kind == "MachineSet" else {},
-            }
-            assert apply(plane, machine, args=("--validate=false",)).returncode == 0
-            if kind == "MachineSet":
-                scaled = plane.kubectl(
-                    "scale",
-                    "machinesets.machine.openshift.io",
-                    "m",
-                    "-n",
-                    "openshift-machine-api",
-                    "--replicas=1",
-                )
-                assert scaled.returncode == 0, scaled.stderr
-            resource = f"{kind.lower()}s.machine.openshift.io"
-            gone = plane.kubectl(
-                "delete", resource, "m", "-n", "openshift-machine-api", "--wait=false"
-            )
-            assert gone.returncode == 0, gone.stderr
+            life_of_machine(plane, kind, "openshift-machine-api")
     finally:
         register(plane, plane.webhook)
 

@@ -27,6 +27,7 @@ from virt_admit.settings import NAMESPACE, SERVICE
 RULES = load_rules().at_admission
 HOMES = manifests.rbac_elsewhere(RULES)
 REFUSED = "forbidden: this account may not list "
+POLICY = ("configmap", "virt-admit-policy", "-n", NAMESPACE)
 CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 
 
@@ -132,6 +133,14 @@ def test_its_look_ups_are_right(webhook: Webhook, plane: ControlPlane) -> None:
     eventually(fixes)
 
 
+def write_policy(plane: ControlPlane, file: Path, text: str) -> None:
+    """Apply the ConfigMap of the policy, as an administrator does."""
+    file.write_text(text)
+    words = ("create", *POLICY, "--dry-run=client", "-o", "yaml", f"--from-file={file}")
+    made = plane.kubectl(*words, check=True)
+    plane.kubectl("apply", "-f", "-", input=made.stdout, check=True)
+
+
 def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
     webhook: Webhook, plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -149,22 +158,7 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
         return "virt_admit_policy_current 1.0" in webhook.ops("/metrics")[1]
 
     def write(text: str) -> None:
-        (tmp_path / "policy.yaml").write_text(text)
-        made = plane.kubectl(
-            *(
-                "create",
-                "configmap",
-                "virt-admit-policy",
-                "-n",
-                NAMESPACE,
-                "--dry-run=client",
-                "-o",
-                "yaml",
-            ),
-            f"--from-file={tmp_path / 'policy.yaml'}",
-            check=True,
-        )
-        plane.kubectl("apply", "-f", "-", input=made.stdout, check=True)
+        write_policy(plane, tmp_path / "policy.yaml", text)
 
     assert denies()
     try:
@@ -172,9 +166,7 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
         eventually(lambda: not denies())
         plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
         plane.kubectl("apply", "-k", MANIFESTS / "overlays" / "audit", check=True)
-        kept = plane.kubectl(
-            "get", "configmap", "virt-admit-policy", "-n", NAMESPACE, "-o", "json", check=True
-        )
+        kept = plane.kubectl("get", *POLICY, "-o", "json", check=True)
         assert json.loads(kept.stdout)["data"] == {"policy.yaml": 'rules: {"*": {action: warn}}'}
 
         write("rules: {vm-runing: {action: deny}}")
@@ -192,15 +184,7 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
             "policy: ConfigMap virt-admit/virt-admit-policy",
         )
     finally:
-        plane.kubectl(
-            "delete",
-            "configmap",
-            "virt-admit-policy",
-            "-n",
-            NAMESPACE,
-            "--ignore-not-found",
-            check=True,
-        )
+        plane.kubectl("delete", *POLICY, "--ignore-not-found", check=True)
         plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
 
 

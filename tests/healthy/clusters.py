@@ -215,11 +215,7 @@ def cluster_api(talos: bool) -> Healthy:
     )
 
 
-def hypershift_management() -> Healthy:
-    """Return a cluster that hosts another one:
-    its nodes are VMs that Cluster API's provider evacuates.
-    """
-    items = plain((1, 6)) + namespaces("clusters-guest")
+def _node_pool() -> Object:
     pool = {
         "clusterName": "guest",
         "replicas": 2,
@@ -230,16 +226,16 @@ def hypershift_management() -> Healthy:
         "replicas": 2,
         "conditions": conditions(Ready=True, AllNodesHealthy=True, AllMachinesReady=True),
     }
-    items.append(
-        obj(
-            "NodePool",
-            "hypershift.openshift.io/v1beta1",
-            "guest",
-            "clusters",
-            spec=pool,
-            status=state,
-        )
-    )
+    version = "hypershift.openshift.io/v1beta1"
+    return obj("NodePool", version, "guest", "clusters", spec=pool, status=state)
+
+
+def hypershift_management() -> Healthy:
+    """Return a cluster that hosts another one:
+    its nodes are VMs that Cluster API's provider evacuates.
+    """
+    items = plain((1, 6)) + namespaces("clusters-guest")
+    items.append(_node_pool())
     for name, place in (("guest-a", "w1"), ("guest-b", "w2")):
         worker = obj(
             "KubevirtMachine",

@@ -130,39 +130,29 @@ def _custom_resource(
     )
 
 
+def _entries(
+    *rules: tuple[str, str, Iterable[str]],
+) -> dict[str, tuple[str, Iterable[str], Iterable[str]]]:
+    """Return webhooks of KubeVirt on its own resources: by name, each with its operations."""
+    return {
+        f"{name}.kubevirt.io": ("kubevirt.io", [resource], operations)
+        for name, resource, operations in rules
+    }
+
+
 def _webhooks(release: tuple[int, int], target: tuple[str, str]) -> list[Object]:
     """Return the webhooks of virt-api and virt-operator;
     the one on evictions fails closed since 1.5.
     """
-    group = "kubevirt.io"
-    validators = {
-        "virtualmachineinstances-create-validator.kubevirt.io": (
-            group,
-            ["virtualmachineinstances"],
-            ["CREATE"],
-        ),
-        "virtualmachineinstances-update-validator.kubevirt.io": (
-            group,
-            ["virtualmachineinstances"],
-            ["UPDATE"],
-        ),
-        "virtualmachine-validator.kubevirt.io": (group, ["virtualmachines"], ANY),
-        "migration-create-validator.kubevirt.io": (
-            group,
-            ["virtualmachineinstancemigrations"],
-            ["CREATE"],
-        ),
-        "migration-update-validator.kubevirt.io": (
-            group,
-            ["virtualmachineinstancemigrations"],
-            ["UPDATE"],
-        ),
-        "kubevirt-crd-status-validator.kubevirt.io": (
-            group,
-            ["virtualmachineinstances/status"],
-            ANY,
-        ),
-    }
+    vmis, moves = "virtualmachineinstances", "virtualmachineinstancemigrations"
+    validators = _entries(
+        ("virtualmachineinstances-create-validator", vmis, ["CREATE"]),
+        ("virtualmachineinstances-update-validator", vmis, ["UPDATE"]),
+        ("virtualmachine-validator", "virtualmachines", ANY),
+        ("migration-create-validator", moves, ["CREATE"]),
+        ("migration-update-validator", moves, ["UPDATE"]),
+        ("kubevirt-crd-status-validator", f"{vmis}/status", ANY),
+    )
     validating = webhook("Validating", "virt-api-validator", target, validators)
     eviction = {"virt-launcher-eviction-interceptor.kubevirt.io": ("", ["pods/eviction"], ["*"])}
     names = {
@@ -180,16 +170,12 @@ def _webhooks(release: tuple[int, int], target: tuple[str, str]) -> list[Object]
         **names if late else {},
     )
     validating["webhooks"] += entry["webhooks"]
-    mutators = {
-        "virtualmachines-mutator.kubevirt.io": (group, ["virtualmachines"], ANY),
-        "virtualmachineinstances-mutator.kubevirt.io": (
-            group,
-            ["virtualmachineinstances"],
-            ["CREATE"],
-        ),
-        "migrations-mutator.kubevirt.io": (group, ["virtualmachineinstancemigrations"], ["CREATE"]),
-    }
-    guard = {"kubevirt-validator.kubevirt.io": (group, ["kubevirts"], ["DELETE"])}
+    mutators = _entries(
+        ("virtualmachines-mutator", "virtualmachines", ANY),
+        ("virtualmachineinstances-mutator", vmis, ["CREATE"]),
+        ("migrations-mutator", moves, ["CREATE"]),
+    )
+    guard = _entries(("kubevirt-validator", "kubevirts", ["DELETE"]))
     operator = webhook(
         "Validating", "virt-operator-validator", (target[0], "kubevirt-operator-webhook"), guard
     )

@@ -4,7 +4,8 @@ and a migration at its normal pace.
 
 from .case import COVERED, Healthy, all_yes
 from .machines import claim, kubevirt, machine, storage_class
-from .openshift import MASTERS, MIGRATE, WORKERS, cluster, health_check, pool
+from .node_health import health_check
+from .openshift import MASTERS, MIGRATE, WORKERS, cluster, pool
 from .parts import Object, ago, namespaces, node, obj, snapshot
 from .releases import TAINT
 
@@ -59,12 +60,8 @@ def draining(rebooting: bool) -> Healthy:
     )
 
 
-def migrating(
-    items: list[Object], name: str, source: str, target: str, evacuation: bool = True
-) -> list[Object]:
-    """Return the items with a migration that has copied memory for 20 seconds,
-    and its target pod.
-    """
+def _migration(name: str, source: str, target: str, evacuation: bool) -> Object:
+    """Return the migration object, with the state that its VMI repeats."""
     notes = {"kubevirt.io/evacuationMigration": source} if evacuation else {}
     move = obj(
         "VirtualMachineInstanceMigration",
@@ -114,6 +111,16 @@ def migrating(
         "phaseTransitionTimestamps": phases,
         "migrationState": state,
     }
+    return move
+
+
+def migrating(
+    items: list[Object], name: str, source: str, target: str, evacuation: bool = True
+) -> list[Object]:
+    """Return the items with a migration that has copied memory for 20 seconds,
+    and its target pod.
+    """
+    move = _migration(name, source, target, evacuation)
     launcher = machine(name, target, disks=[name], age=0)[2]
     launcher["metadata"] |= {
         "name": f"virt-launcher-{name}-tgt",
@@ -126,7 +133,7 @@ def migrating(
         for each in items
         if each["kind"] == "VirtualMachineInstance" and each["metadata"]["name"] == name
     )
-    vmi["status"] |= {"migrationState": state} | (
+    vmi["status"] |= {"migrationState": move["status"]["migrationState"]} | (
         {"evacuationNodeName": source} if evacuation else {}
     )
     vmi["status"]["activePods"][launcher["metadata"]["uid"]] = target

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from .case import COVERED, YES, Healthy, all_yes
 from .clusters import postgres
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
+from .node_health import health_check, medik8s
 from .parts import (
     Object,
     budget,
@@ -242,95 +243,6 @@ def cluster(
     return [*found, pool("master", MASTERS), *namespaces("openshift-monitoring")]
 
 
-def health_check() -> Object:
-    bad = [
-        {"type": "Ready", "status": status, "timeout": "300s"} for status in ("False", "Unknown")
-    ]
-    selector = {"matchLabels": {"machine.openshift.io/cluster-api-machine-role": "worker"}}
-    spec = {
-        "selector": selector,
-        "unhealthyConditions": bad,
-        "maxUnhealthy": "40%",
-        "nodeStartupTimeout": "10m",
-    }
-    status = {
-        "currentHealthy": 3,
-        "expectedMachines": 3,
-        "remediationsAllowed": 1,
-        "conditions": conditions(RemediationAllowed=True),
-    }
-    return obj(
-        "MachineHealthCheck",
-        "machine.openshift.io/v1beta1",
-        "workers",
-        "openshift-machine-api",
-        spec=spec,
-        status=status,
-    )
-
-
-def medik8s() -> list[Object]:
-    space, group = "openshift-workload-availability", "self-node-remediation.medik8s.io"
-    template = {"spec": {"template": {"spec": {"remediationStrategy": "Automatic"}}}}
-    reference = {
-        "apiVersion": f"{group}/v1alpha1",
-        "kind": "SelfNodeRemediationTemplate",
-        "name": "automatic",
-        "namespace": space,
-    }
-    workers = {
-        "matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]
-    }
-    bad = [
-        {"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")
-    ]
-    spec = {
-        "selector": workers,
-        "minHealthy": "51%",
-        "unhealthyConditions": bad,
-        "remediationTemplate": reference,
-    }
-    status = {
-        "phase": "Enabled",
-        "healthyNodes": 3,
-        "observedNodes": 3,
-        "conditions": conditions(Disabled=False),
-    }
-    found = [
-        obj(
-            "NodeHealthCheck",
-            "remediation.medik8s.io/v1alpha1",
-            "workers",
-            spec=spec,
-            status=status,
-        )
-    ]
-    found.append(
-        obj("SelfNodeRemediationTemplate", f"{group}/v1alpha1", "automatic", space, **template)
-    )
-    timing = {
-        "safeTimeToAssumeNodeRebootedSeconds": 180,
-        "isSoftwareRebootEnabled": True,
-        "watchdogFilePath": "/dev/watchdog",
-    }
-    found.append(
-        obj(
-            "SelfNodeRemediationConfig",
-            f"{group}/v1alpha1",
-            "self-node-remediation-config",
-            space,
-            spec=timing,
-        )
-    )
-    return (
-        found
-        + namespaces(space)
-        + deployment(
-            "self-node-remediation-ds", space, MASTERS + WORKERS, {"app": "snr"}, kind="DaemonSet"
-        )
-    )
-
-
 def guests() -> list[Object]:
     found: list[Object] = []
     for name, place in zip(("web", "db", "queue"), WORKERS, strict=True):
@@ -375,7 +287,7 @@ def with_node_health_check() -> Healthy:
         *cluster((1, 8)),
         pool("worker", WORKERS),
         *guests(),
-        *medik8s(),
+        *medik8s(MASTERS + WORKERS),
         *storage_class("block", "csi.example.com"),
     ]
     source = (

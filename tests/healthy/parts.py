@@ -95,6 +95,12 @@ def kubevirt_labels(release: tuple[int, int], *, cpu_manager: bool = False) -> d
     return labels
 
 
+def _taint(key: str, minutes: float) -> Object:
+    """Return a taint that Kubernetes itself puts on a node."""
+    since = ago(minutes=minutes)
+    return {"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule", "timeAdded": since}
+
+
 SIZE = {"pods": "250", "ephemeral-storage": "400Gi", "hugepages-1Gi": "0", "hugepages-2Mi": "0"}
 
 
@@ -133,21 +139,9 @@ def node(
     stains = [dict(taint) for taint in taints]
     if unschedulable:
         spec["unschedulable"] = True
-        stains.append(
-            {
-                "key": "node.kubernetes.io/unschedulable",
-                "effect": "NoSchedule",
-                "timeAdded": ago(minutes=4),
-            }
-        )
+        stains.append(_taint("unschedulable", minutes=4))
     if ready != "True":
-        stains.append(
-            {
-                "key": "node.kubernetes.io/not-ready",
-                "effect": "NoSchedule",
-                "timeAdded": ago(minutes=2),
-            }
-        )
+        stains.append(_taint("not-ready", minutes=2))
     if stains:
         spec["taints"] = stains
     state = conditions(MemoryPressure=False, DiskPressure=False, PIDPressure=False, Ready=ready)

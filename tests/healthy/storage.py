@@ -185,22 +185,13 @@ def harvester(
     found += kubevirt(
         release, workers, workers, namespace=space, configuration=gates | {"network": {}}
     )
-    found += longhorn(workers, policy)
-    found += deployment(
-        "harvester", space, (workers * 3)[:3], {"app.kubernetes.io/name": "harvester"}
-    )
-    found += deployment(
-        "harvester-webhook",
-        space,
-        (workers * 3)[:webhooks],
-        {"app.kubernetes.io/component": "webhook-server"},
-    )
-    found += service(
-        "harvester-webhook",
-        space,
-        {"app.kubernetes.io/component": "webhook-server"},
-        (workers * 3)[:webhooks],
-    )
+    return found + longhorn(workers, policy) + _own_parts(workers, webhooks)
+
+
+def _own_parts(workers: list[str], webhooks: int) -> list[Object]:
+    """Return Harvester itself and its webhooks, of which the one that validates fails closed."""
+    space, labels = "harvester-system", {"app.kubernetes.io/component": "webhook-server"}
+    places, target = (workers * 3)[:3], (space, "harvester-webhook")
     judged = {
         "validator.harvesterhci.io": (
             "kubevirt.io",
@@ -221,12 +212,12 @@ def harvester(
             ["CREATE", "UPDATE"],
         ),
     }
-    found.append(webhook("Validating", "harvester-validator", (space, "harvester-webhook"), judged))
     return [
-        *found,
-        webhook(
-            "Mutating", "harvester-mutator", (space, "harvester-webhook"), changed, policy="Ignore"
-        ),
+        *deployment("harvester", space, places, {"app.kubernetes.io/name": "harvester"}),
+        *deployment("harvester-webhook", space, places[:webhooks], labels),
+        *service("harvester-webhook", space, labels, places[:webhooks]),
+        webhook("Validating", "harvester-validator", target, judged),
+        webhook("Mutating", "harvester-mutator", target, changed, policy="Ignore"),
     ]
 
 

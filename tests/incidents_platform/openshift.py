@@ -4,7 +4,8 @@ taints and members of etcd.
 
 from tests.healthy.clusters import elastic
 from tests.healthy.machines import kubevirt, machine
-from tests.healthy.openshift import CONFIG, MASTER_TAINT, config_notes, medik8s, pool
+from tests.healthy.node_health import medik8s
+from tests.healthy.openshift import CONFIG, MASTER_TAINT, WORKERS, config_notes, pool
 from tests.healthy.parts import (
     Object,
     budget,
@@ -392,7 +393,7 @@ def descheduler_without_background_evictions() -> Incident:
 
 def remediations_of_deleted_nodes() -> Incident:
     """Nodes were deleted while they were remediated, and the status of the check keeps them."""
-    items = [*cluster(), *medik8s()]
+    items = [*cluster(), *medik8s(MASTERS + WORKERS)]
     check = only(items, "NodeHealthCheck", "workers")
     check["status"] |= {
         "phase": "Remediating",

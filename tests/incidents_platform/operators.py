@@ -204,6 +204,20 @@ REFUSED = (
 )
 
 
+def versions_of_refused_update(told: Object) -> list[Object]:
+    """Return the version that is replaced, the one that waits, and the condition that it reads."""
+    old = service_version("Replacing", f"being replaced by csv: {PACKAGE}-operator.v4.9.0")
+    new = service_version(
+        "Pending",
+        f"operator is not upgradeable: The operator is not upgradeable: {told['message']}",
+    )
+    new["metadata"]["name"] = f"{PACKAGE}-operator.v4.9.0"
+    new["status"]["reason"] = "OperatorConditionNotUpgradeable"
+    kind, version = "OperatorCondition", "operators.coreos.com/v2"
+    own = {"conditions": [told]}
+    return [old, new, obj(kind, version, f"{PACKAGE}-operator.v4.8.0", CNV, status=own)]
+
+
 def not_upgradeable(command: str = "upgrade", *, versions: bool = True) -> Incident:
     """Return that a part of HyperConverged refuses the next release. versions: whether
     ClusterServiceVersions are known.
@@ -236,22 +250,7 @@ def not_upgradeable(command: str = "upgrade", *, versions: bool = True) -> Incid
         )
     )
     if versions:
-        old = service_version("Replacing", f"being replaced by csv: {PACKAGE}-operator.v4.9.0")
-        new = service_version(
-            "Pending",
-            f"operator is not upgradeable: The operator is not upgradeable: {told['message']}",
-        )
-        new["metadata"]["name"] = f"{PACKAGE}-operator.v4.9.0"
-        new["status"]["reason"] = "OperatorConditionNotUpgradeable"
-        own = {"conditions": [told]}
-        condition = obj(
-            "OperatorCondition",
-            "operators.coreos.com/v2",
-            f"{PACKAGE}-operator.v4.8.0",
-            CNV,
-            status=own,
-        )
-        items += [old, new, condition]
+        items += versions_of_refused_update(told)
     waits = (
         f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.9.0 waits "
         "(OperatorConditionNotUpgradeable)"

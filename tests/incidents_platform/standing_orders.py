@@ -226,6 +226,32 @@ def update_of_kubevirt_with_a_dead_node() -> Incident:
     return Incident(source, items, "explain node/n3", 0, says, ("edit daemonset", "rollout undo"))
 
 
+def _unapplied_bundle() -> list[Object]:
+    """Return the cluster of Rancher that waits for a bundle, and the bundle."""
+    waits = {
+        "type": "Updated",
+        "status": "Unknown",
+        "message": "waiting for the bundle",
+        "lastUpdateTime": ago(minutes=50),
+    }
+    cluster_status = {"conditions": [waits]}
+    version = "provisioning.cattle.io/v1"
+    local = obj("Cluster", version, "local", "fleet-local", spec={}, status=cluster_status)
+    unapplied = {
+        "type": "Ready",
+        "status": "False",
+        "lastUpdateTime": ago(minutes=55),
+        "message": "WaitApplied(1)",
+    }
+    bundle_status = {
+        "conditions": [unapplied],
+        "display": {"readyClusters": "0/1", "state": "WaitApplied"},
+    }
+    version = "fleet.cattle.io/v1alpha1"
+    bundle = obj("Bundle", version, "mcc-suc", "fleet-local", spec={}, status=bundle_status)
+    return [local, bundle]
+
+
 def agent_of_fleet_scaled_down() -> Incident:
     """The charts were changed, and nothing scaled the agent of Fleet up again: Rancher waits for a
     bundle without an end.
@@ -251,42 +277,9 @@ def agent_of_fleet_scaled_down() -> Incident:
         metadata=labels,
         status=status,
     )
-    waits = {
-        "type": "Updated",
-        "status": "Unknown",
-        "message": "waiting for the bundle",
-        "lastUpdateTime": ago(minutes=50),
-    }
-    cluster_status = {"conditions": [waits]}
-    local = obj(
-        "Cluster",
-        "provisioning.cattle.io/v1",
-        "local",
-        "fleet-local",
-        spec={},
-        status=cluster_status,
-    )
-    unapplied = {
-        "type": "Ready",
-        "status": "False",
-        "lastUpdateTime": ago(minutes=55),
-        "message": "WaitApplied(1)",
-    }
-    bundle_status = {
-        "conditions": [unapplied],
-        "display": {"readyClusters": "0/1", "state": "WaitApplied"},
-    }
-    bundle = obj(
-        "Bundle",
-        "fleet.cattle.io/v1alpha1",
-        "mcc-suc",
-        "fleet-local",
-        spec={},
-        status=bundle_status,
-    )
     space = "cattle-fleet-local-system"
     agent = obj("Deployment", "apps/v1", "fleet-agent", space, spec={"replicas": 0}, status={})
-    items += [upgrade, local, bundle, agent, *namespaces("fleet-local", space)]
+    items += [upgrade, *_unapplied_bundle(), agent, *namespaces("fleet-local", space)]
     says = (
         "No: the upgrade stops (1 cause)",
         (

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import yaml
 
-from tests.install import test_manifests
-from tests.install.test_manifests import FILES, POLICY_RIGHT, granted, one
+from tests.install import test_rights
+from tests.install.test_manifests import FILES, one
+from tests.install.test_rights import POLICY_RIGHT, granted
 from virt_admit.policy.files import PolicyConfigMap
 
 
@@ -27,7 +28,7 @@ def test_nothing_that_is_applied_again_contains_the_policy_of_the_administrator(
 
 def test_of_config_maps_only_the_policy_is_read_by_webhook_and_scan():
     (name,) = [
-        obj["metadata"]["name"] for obj in test_manifests.TestRights.POLICY if obj["kind"] == "Role"
+        obj["metadata"]["name"] for obj in test_rights.TestRights.POLICY if obj["kind"] == "Role"
     ]
     assert name == "virt-admit-policy"
-    assert granted(test_manifests.TestRights.POLICY) == [POLICY_RIGHT]
+    assert granted(test_rights.TestRights.POLICY) == [POLICY_RIGHT]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import jsonschema
 import pytest
 
-from tests import blindness
+from tests import blindness, random_vms
 from tests.health_checks import capi, mhc, nhc
 from tests.paths import DOCS
 from tools import schemas
@@ -103,7 +103,7 @@ def test_a_removal_has_no_value_and_null_is_one():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_explain_and_scan_print_obeys_the_schema(seed):
-    cluster = blindness.everything(blindness.random_cluster(seed))
+    cluster = blindness.everything(random_vms.random_cluster(seed))
     for verb, data in (
         *(("explain", as_data(report)) for report in explained(cluster)),
         *(
@@ -124,7 +124,7 @@ def test_what_explain_and_scan_print_obeys_the_schema(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_printed_obeys_the_schema(seed):
-    cluster = blindness.everything(blindness.random_cluster(seed))
+    cluster = blindness.everything(random_vms.random_cluster(seed))
     for verb, data in (
         ("drain", as_data(drain_report.report(plan(cluster)))),
         ("upgrade", as_data(upgrade_report.report(rehearse(cluster, Options(None, None, 10))))),

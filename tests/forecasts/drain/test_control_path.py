@@ -1,4 +1,4 @@
-"""What keeps every VM of a node: the node itself and KubeVirt's components."""
+"""KubeVirt's components that keep every VM of a node."""
 
 import pytest
 
@@ -90,113 +90,6 @@ def outcomes(found):
     return {row.vmi.name: row.outcome for row in found.forecasts}
 
 
-# --- the node itself ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dead", [at("a", status="Unknown"), at("a", "2026-01-01T11:45:00Z")])
-def test_a_node_that_does_not_report_keeps_every_vm(dead):
-    budget = manifest(
-        "policy/v1",
-        "PodDisruptionBudget",
-        "web",
-        "shop",
-        spec={"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
-    )
-    web = manifest(
-        "v1",
-        "Pod",
-        "web",
-        "shop",
-        metadata={"labels": {"app": "web"}},
-        spec={"nodeName": "a"},
-        status={"phase": "Running"},
-    )
-
-    found = drained(*VMS, *OFF, budget, web, nodes=(dead, at("b"), at("c")))
-
-    assert set(outcomes(found).values()) == {VmOutcome.BLOCKS}
-    assert {row.reason for row in found.forecasts} == {
-        "its node does not report: it cannot migrate"
-    }
-    assert {item.kind for item in found.pods.blockers} == {"Node", "PodDisruptionBudget"}
-    assert found.drainable is False
-
-
-def test_what_is_about_to_bring_a_node_back_is_awaited():
-    begun = {"name": "a", "remediations": [{"started": "2026-01-01T11:58:00Z"}]}
-    check = manifest(
-        "remediation.medik8s.io/v1alpha1",
-        "NodeHealthCheck",
-        "workers",
-        status={"unhealthyNodes": [begun]},
-    )
-    found = drained(*VMS, check, nodes=(at("a", status="Unknown"), at("b")))
-    by = "NodeHealthCheck workers, which has been remediating it for 2 min"
-    assert found.forecasts
-    assert all(f"wait for {by}" in row.remedy for row in found.forecasts)
-    assert {row.reason for row in found.forecasts} == {
-        f"its node does not report, and waits for {by}"
-    }
-    assert set(outcomes(found).values()) == {VmOutcome.UNKNOWN}
-    (wait,) = found.pods.waits
-    assert by in wait.reason
-    # what ends it acts already, but may fail
-    assert (found.pods.blockers, found.drainable) == ((), None)
-
-
-def test_a_node_that_is_not_ready():
-    starting = at(
-        "a", status="False", reason="KubeletNotReady", message="cni plugin not initialized"
-    )
-    broken = at("a", status="False", reason="KubeletNotReady", message="container runtime is down")
-
-    assert drained(*VMS, nodes=(starting, at("b"))).drainable is None
-    assert drained(*VMS, nodes=(broken, at("b"))).drainable is False
-    assert drained(*VMS, nodes=(at("a", "2026-01-01T11:55:10Z"), at("b"))).drainable is True
-
-
-# --- launcher pods that are gone ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("strategy", "outcome"),
-    [
-        ("Always", VmOutcome.RESTARTS),
-        ("RerunOnFailure", VmOutcome.RESTARTS),
-        ("Manual", VmOutcome.STOPS),
-    ],
-)
-def test_a_vmi_whose_pods_no_longer_exist_is_judged_as_after_a_crash(strategy, outcome):
-    lost = guest("db", activePods={"1234": "a"})
-    (row,) = drained(lost, machine("db", strategy)).forecasts
-
-    assert row.outcome is outcome
-    assert row.reason.startswith("its virt-launcher pod is gone, so the guest does not run")
-
-
-def test_a_guest_whose_pod_was_deleted_by_force_may_run_on_a_node_that_does_not_report():
-    lost = guest("db", activePods={"1234": "a"})
-    (row,) = drained(lost, machine("db"), nodes=(at("a", status="Unknown"), at("b"))).forecasts
-    assert row.outcome is VmOutcome.BLOCKS
-    assert "its node does not report" in row.reason
-
-
-def test_pods_of_other_vms_without_a_uid_do_not_hide_a_lost_one():
-    owner = {"kind": "VirtualMachineInstance", "name": "web", "controller": True}
-    metadata = {"labels": {"kubevirt.io": "virt-launcher"}, "ownerReferences": [owner]}
-    other = manifest(
-        "v1",
-        "Pod",
-        "x",
-        "shop",
-        metadata=metadata,
-        spec={"nodeName": "a"},
-        status={"phase": "Running"},
-    )
-    lost = guest("db", activePods={"1234": "a"})
-    assert outcomes(drained(lost, machine("db"), other)) == {"db": VmOutcome.RESTARTS}
-
-
 def test_an_api_that_is_not_available_is_a_note():
     down = [{"type": "Available", "status": "False"}]
     api, name = "apiregistration.k8s.io/v1", "v1.subresources.kubevirt.io"
@@ -238,29 +131,6 @@ def test_an_api_that_serves_an_expired_certificate_has_webhooks_that_fail(releas
     assert "kubectl meanwhile" not in expired.notes[0]
     assert "virtctl fails, and so does kubectl for VMs" in expired.notes[0]
     assert found("v1beta1.metrics.k8s.io").drainable is True
-
-
-def test_a_pod_that_exists_or_may_exist_is_not_lost():
-    lost, pod = (
-        guest("db", activePods={"1234": "a"}),
-        component("virt-launcher", "a", namespace="shop"),
-    )
-    pod = manifest(
-        "v1",
-        "Pod",
-        "x",
-        "shop",
-        metadata={**pod.data["metadata"], "uid": "1234"},
-        spec={"nodeName": "a"},
-        status={"phase": "Running"},
-    )
-
-    assert outcomes(drained(lost, machine("db"), pod)) == {"db": VmOutcome.MIGRATES}
-    unseen = plan(Snapshot([*NODES, lost, machine("db")], ["*"], ["pods"]), "a").nodes[0]
-    assert outcomes(unseen)["db"] is not VmOutcome.RESTARTS
-
-
-# --- KubeVirt's components ------------------------------------------------------------------------
 
 
 def test_a_snapshot_without_any_component_is_not_judged():

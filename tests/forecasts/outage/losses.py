@@ -56,6 +56,11 @@ def master(name: str, **labels: str) -> Manifest:
     return found
 
 
+def _owner(kind: str, name: str, uid: str) -> list[Manifest]:
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": kind, "name": name}
+    return [owner | {"controller": True, "uid": uid}]
+
+
 def _launcher(name: str) -> Manifest:
     """Return the metadata of the virt-launcher pod of a VM."""
     return {
@@ -64,15 +69,7 @@ def _launcher(name: str) -> Manifest:
             "kubevirt.io/created-by": f"vmi-{name}",
             "vm.kubevirt.io/name": name,
         },
-        "ownerReferences": [
-            {
-                "apiVersion": "kubevirt.io/v1",
-                "kind": "VirtualMachineInstance",
-                "name": name,
-                "controller": True,
-                "uid": f"vmi-{name}",
-            }
-        ],
+        "ownerReferences": _owner("VirtualMachineInstance", name, f"vmi-{name}"),
     }
 
 
@@ -93,15 +90,7 @@ def vm(
         for volume in spec.get("volumes", ())
         if "persistentVolumeClaim" in volume
     ]
-    owner = [
-        {
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "VirtualMachine",
-            "name": name,
-            "controller": True,
-            "uid": f"vm-{name}",
-        }
-    ]
+    owner = _owner("VirtualMachine", name, f"vm-{name}")
     meta = {"uid": f"vmi-{name}"} | ({"ownerReferences": owner} if strategy is not None else {})
     conditions = [{"type": "LiveMigratable", "status": "True"}, {"type": "Ready", "status": "True"}]
     status = {"nodeName": on, "phase": "Running", "conditions": conditions} | (status or {})

@@ -2,7 +2,7 @@
 node.
 """
 
-from tests import blindness
+from tests import blindness, random_vms
 from tests.forecasts.outage import losses
 from tests.forecasts.outage.losses import filler, nhc, node, snapshot, vm
 from tests.forecasts.outage.test_health_actors import cluster_api, deleting, with_machines
@@ -39,7 +39,7 @@ def clusters():
         yield snapshot(with_machines(*machines), deleting(then_self=True))
     yield snapshot(NODES, list(cluster_api(paused=False)))
     for seed in range(40):
-        yield blindness.everything(blindness.random_cluster(seed))
+        yield blindness.everything(random_vms.random_cluster(seed))
 
 
 def test_a_check_acts_on_a_node_for_the_rule_if_it_does_after_a_loss():

@@ -1,6 +1,6 @@
 """A live cluster keeps the fields that an outage declares: with them alone it says the same."""
 
-from tests import blindness
+from tests import random_vms
 from tests.forecasts.outage import losses, test_deletion_under_way
 from tests.forecasts.outage.losses import claim, disk, master, nhc, node, vm
 from tests.healthy.parts import ago
@@ -26,7 +26,7 @@ def answers(objects, time=None):
 
 def test_random_clusters():
     for seed in range(12):
-        whole, kept = answers(blindness.random_cluster(seed))
+        whole, kept = answers(random_vms.random_cluster(seed))
         assert whole == kept
 
 

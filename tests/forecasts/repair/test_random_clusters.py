@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from tests import blindness
+from tests import blindness, random_vms
 from tests.for_each import for_each
 from tests.forecasts.repair.carried_out import carried_out
 from virt_admit.forecasts.drain.drain_plan import plan as drain
@@ -28,7 +28,7 @@ SEEDS = int(os.environ.get("PLAN_SEEDS", "100"))
 
 def random_cluster(seed: int) -> Snapshot:
     """Return a random cluster whose VMs have templates, as those of real clusters have."""
-    objects = blindness.random_cluster(seed)
+    objects = random_vms.random_cluster(seed)
     vmis = {
         each["metadata"]["name"]: each
         for each in objects

@@ -138,68 +138,6 @@ def test_kured_records_a_cordon_from_before(objects: list[dict[str, Any]], by: s
     assert ("uncordons the node itself" in found.waits) is (by == "kured")
 
 
-def test_a_failed_driver_upgrade_may_still_end() -> None:
-    """The operator uncordons the node once its driver pod works, so only what keeps that pod from
-    being made again is held.
-    """
-    found = cordon([node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})])
-    assert found is not None
-    assert found.ends is None
-    assert "once the driver pod there is of the newest revision and ready" in found.waits
-
-
-def owner(kind: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubevirt.io/v1",
-        "kind": kind,
-        "name": "ml",
-        "uid": kind,
-        "controller": True,
-    }
-
-
-@pytest.mark.parametrize(
-    ("owners", "remedy"),
-    [
-        (
-            [owner("VirtualMachine")],
-            (
-                "shut VM vms/ml down for this time, and start it again afterwards: virtctl stop ml "
-                "-n vms"
-            ),
-        ),
-        ([], "shut VMI vms/ml down for this time: kubectl describe vmi ml -n vms"),
-    ],
-)
-def test_a_vm_that_holds_a_gpu_is_shut_down(owners: list[dict[str, Any]], remedy: str) -> None:
-    metadata = {"namespace": "vms", "ownerReferences": owners}
-    vmi = {
-        "apiVersion": "kubevirt.io/v1",
-        "kind": "VirtualMachineInstance",
-        "metadata": {"name": "ml", **metadata},
-    }
-    metadata = {"namespace": "vms", "ownerReferences": [owner("VirtualMachineInstance")]}
-    container = {"name": "compute", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "virt-launcher-ml-x", **metadata},
-    }
-    pod |= {"spec": {"nodeName": "a", "containers": [container]}, "status": {"phase": "Running"}}
-    found = cordon(
-        [node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}), pod, vmi]
-    )
-    assert found is not None
-    assert found.remedy.startswith(f"once its work is saved, {remedy}, then")
-
-
-def test_a_node_that_is_cordoned_too_does_not_wait_behind() -> None:
-    """Which of two nodes the operator drains first is not known."""
-    found = cordon([node(**REBOOT), node("b", **REBOOT), node("c", spec={}, **REBOOT)])
-    assert found is not None
-    assert found.waits.endswith(" c waits behind it.")
-
-
 NOTHING = {
     "by hand": [node()],
     "not cordoned": [

@@ -108,34 +108,47 @@ def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
         path: its path.
         effect: what follows the problem in the message.
     """
-    labels, expressions = (
-        cel.entries(f"{field}.?matchLabels"),
-        cel.items(f"{field}.?matchExpressions"),
+    written, map_path, list_path = (
+        f"{field}.orValue(null)",
+        f"'{path}.matchLabels'",
+        f"'{path}.matchExpressions'",
     )
-    label = f"{labels}[item]"
-
     return (
         cel.Denial(
             when=f"{cel.present(field)} && !{cel.is_map(field)}",
             path=f"'{path}'",
-            message=f"{cel.shown(f'{field}.orValue(null)')}"
+            message=f"{cel.shown(written)}"
             f" + {cel.text(' is not a selector: write matchLabels or matchExpressions' + effect)}",
-            value=f"{field}.orValue(null)",
+            value=written,
         ),
+        _of_type(field, "matchLabels", "map", map_path, f" is not a map of labels{effect}"),
         _of_type(
-            field, "matchLabels", "map", f"'{path}.matchLabels'", f" is not a map of labels{effect}"
+            field, "matchExpressions", "list", list_path, f" is not a list of requirements{effect}"
         ),
-        _of_type(
-            field,
-            "matchExpressions",
-            "list",
-            f"'{path}.matchExpressions'",
-            f" is not a list of requirements{effect}",
+        *_of_labels(cel.entries(f"{field}.?matchLabels"), path, effect),
+        cel.Denial(
+            each=cel.items(f"{field}.?matchExpressions"),
+            when=f"!{valid_requirement('item', LABEL_OPERATORS)}",
+            path=list_path,
+            message=cel.text(
+                "this is not a valid requirement: write a key, and In or NotIn with values, Exists "
+                f"or DoesNotExist without{effect}"
+            ),
+            value="item",
         ),
+    )
+
+
+def _of_labels(labels: str, path: str, effect: str) -> tuple[cel.Denial, cel.Denial]:
+    """Return the denials of labels: the API server removes one, or its key or value is not
+    valid.
+    """
+    label, at = f"{labels}[item]", f"'{path}.matchLabels.' + item"
+    return (
         cel.Denial(
             each=labels,
             when=f"{label} == null",
-            path=f"'{path}.matchLabels.' + item",
+            path=at,
             message=(
                 "'null is not a value, so the API server removes this label and the selector "
                 "matches more than it says. ' + 'Write a value, in quotes.'"
@@ -144,26 +157,13 @@ def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
         cel.Denial(
             each=labels,
             when=f"{label} != null && !({valid_key('item')} && {valid_value(label)})",
-            path=f"'{path}.matchLabels.' + item",
+            path=at,
             message=(
                 f"({valid_key('item')} ? {cel.shown(label)} + ' is not a label value: it has at "
                 "most 63 letters, digits, - _ or ., and begins and ends with a letter or digit' : "
                 f"{cel.shown('item')} + ' is not a label key') + {cel.text(effect)}"
             ),
             value=label,
-        ),
-        cel.Denial(
-            each=expressions,
-            when=f"!{valid_requirement('item', LABEL_OPERATORS)}",
-            path=f"'{path}.matchExpressions'",
-            message=cel.text(
-                (
-                    "this is not a valid requirement: write a key, and In or NotIn with values, "
-                    "Exists or DoesNotExist without"
-                )
-                + effect
-            ),
-            value="item",
         ),
     )
 

@@ -359,21 +359,11 @@ def show_trials(
         hint = "; from outside the cluster: kubectl port-forward" if host.endswith(".svc") else ""
         raise click.ClickException(f"{host}:{port}: {error_text(error)}{hint}") from None
     if output == "json":
-        shown = [asdict(described(cert)) for cert in chain]
-        click.echo(
-            _json(
-                {
-                    "version": 1,
-                    "url": url,
-                    "chain": shown,
-                    "verdicts": [asdict(trial) for trial in trials],
-                }
-            )
-        )
+        shown, verdicts = [asdict(described(cert)) for cert in chain], list(map(asdict, trials))
+        click.echo(_json({"version": 1, "url": url, "chain": shown, "verdicts": verdicts}))
     else:
-        click.echo(
-            "\n".join([*_chain_lines(chain), *(line for trial in trials for line in _lines(trial))])
-        )
+        lines = (line for trial in trials for line in _lines(trial))
+        click.echo("\n".join([*_chain_lines(chain), *lines]))
     return int(not all(trial.succeeds for trial in trials))
 
 

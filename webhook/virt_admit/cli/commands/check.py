@@ -44,7 +44,6 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.messages import count
-from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.reports.findings.formats import FORMATS
 from virt_admit.reports.findings.report import ObjectResult, Report, called, of_file
@@ -152,14 +151,12 @@ def command(
     paths, source = _paths(paths, project), _source(source, project)
     outputs = _outputs(paths, reporting, options)
     old = read_sources([str(options.old)], strict=options.strict) if options.old else Sources()
-    excludes, keep = _excludes(options, project), options.fix or options.diff
-    found = read_sources(
-        paths, options.stdin_filename, excludes, options.strict, options.jobs, keep
-    )
-    sources = found.files
+    fixing = options.fix or options.diff
+    found = _read(paths, project, options, fixing)
+    sources, current = found.files, _objects(old.files, options.namespace)
     cluster = _cluster(source, sources, options.namespace, rules, reporting.quiet)
-    judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
-    report, fixed = judge(sources, include_opt_in_fixes=options.diff or options.fix), fixes.NOTHING
+    judge = _FileJudge(cluster, current, selector, rules, policy, options, reporting)
+    report, fixed = judge(sources, include_opt_in_fixes=fixing), fixes.NOTHING
     if options.diff:
         fixed = fixes.show(sources, report)
     elif options.fix:
@@ -172,28 +169,13 @@ def command(
     if options.verbose:
         _print_rule_counts(sources, selector, report)
     if not reporting.quiet:
-        needs_more = options.diff and has_findings(report, reporting.fail_on)
-        _print_summaries(
-            report, policy, fixed, missing_data_hint(options.strict, source.given), needs_more
-        )
+        print_summary(report, policy, missing_data_hint(options.strict, source.given))
+        if fixed.summary:
+            tell(fixed.summary)
+        if options.diff and has_findings(report, reporting.fail_on):
+            tell("some findings need more than a fix. Run without --diff to see the report")
         project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
-
-
-def _file_judge(
-    cluster: Snapshot | ClusterCache,
-    old: Sources,
-    options: CheckOptions,
-    selector: Selector,
-    reporting: ReportOptions,
-    rules: Rules,
-    policy: Policy,
-) -> _FileJudge:
-    current, namespace = _objects(old.files, options.namespace), options.namespace
-    operation, target, label = options.operation, reporting.target, reporting.owner_label
-    return _FileJudge(
-        cluster, current, operation, namespace, selector, rules, policy, target, label, options.jobs
-    )
 
 
 def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
@@ -211,25 +193,18 @@ def _with_reading(
     policy: Policy,
 ) -> Report:
     """Return the report with what was skipped or could not be read, and what it rests on."""
-    seen = _evidence(source, cluster) if source.given else ()
-    unreadable = (*old.unreadable, *found.unreadable)
-    skipped = report.skipped + found.skipped
-    return report._replace(
-        unreadable=unreadable,
-        skipped=skipped,
+    report = report._replace(
+        unreadable=(*old.unreadable, *found.unreadable),
+        skipped=report.skipped + found.skipped,
         templates=found.templates,
         policy=policy.name,
-        evidence=seen,
     )
-
-
-def _evidence(
-    source: ClusterOptions, cluster: Snapshot | ClusterCache
-) -> tuple[tuple[str, str], ...]:
+    if not source.given:
+        return report
     # only reports about a cluster have evidence
     from virt_admit.cli.html_output import evidence  # noqa: PLC0415
 
-    return evidence(source, cluster)
+    return report._replace(evidence=evidence(source, cluster))
 
 
 def _paths(paths: tuple[str, ...], project: Project) -> tuple[str, ...]:
@@ -247,8 +222,9 @@ def _source(source: ClusterOptions, project: Project) -> ClusterOptions:
     )
 
 
-def _excludes(options: CheckOptions, project: Project) -> tuple[Exclude, ...]:
-    return (*map(Exclude, options.exclude), *project.excludes)
+def _read(paths: tuple[str, ...], project: Project, options: CheckOptions, keep: bool) -> Sources:
+    excludes = (*map(Exclude, options.exclude), *project.excludes)
+    return read_sources(paths, options.stdin_filename, excludes, options.strict, options.jobs, keep)
 
 
 def _outputs(
@@ -289,16 +265,6 @@ def _cluster(
     return cluster
 
 
-def _print_summaries(
-    report: Report, policy: Policy, fixed: FixResult, hint: str, needs_more: bool
-) -> None:
-    print_summary(report, policy, hint)
-    if fixed.summary:
-        tell(fixed.summary)
-    if needs_more:
-        tell("some findings need more than a fix. Run without --diff to see the report")
-
-
 def _exit_code(
     report: Report,
     sources: Sequence[Source],
@@ -325,16 +291,11 @@ class _FileJudge(NamedTuple):
     """The cluster that the objects are meant for."""
     old: Sequence[Object]
     """The current objects, for updates."""
-    operation: str | None
-    namespace: str
     selector: Selector
     rules: Rules
     policy: Policy
-    target: UpgradeTarget = NO_TARGET
-    label: str = ""
-    """A label that the report keeps for each object."""
-    jobs: int = 1
-    """The number of processes that judge many objects."""
+    options: CheckOptions
+    reporting: ReportOptions
 
     def __call__(self, sources: Sequence[Source], include_opt_in_fixes: bool = False) -> Report:
         """Return the report.
@@ -345,24 +306,21 @@ class _FileJudge(NamedTuple):
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
         cluster.provide(planned, _PlannedDocuments(self, documents, old))
-        results: list[ObjectResult] = []
-        other_kinds = 0
         judge = partial(
             self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes
         )
         shares = list(batches(documents, lambda _: 1, BATCH))
-        for batch, (found, others) in zip(
-            shares, processes.share(judge, shares, self.jobs), strict=True
-        ):
-            results += [
-                one._replace(document=each)
-                for each, one in zip(batch, found, strict=True)
-                if one is not None
-            ]
-            other_kinds += others
+        judged = list(processes.share(judge, shares, self.options.jobs))
+        results = tuple(
+            one._replace(document=each)
+            for batch, (found, _) in zip(shares, judged, strict=True)
+            for each, one in zip(batch, found, strict=True)
+            if one is not None
+        )
+        other_kinds = sum(others for _, others in judged)
         skipped = sum(len(source.documents) - len(source.objects) for source in sources)
         return Report(
-            tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped
+            results, other_kinds, sum(bool(source.objects) for source in sources), skipped
         )
 
     def _judged(
@@ -377,9 +335,9 @@ class _FileJudge(NamedTuple):
         """
         found: list[ObjectResult | None] = []
         other_kinds = 0
-        supported = listed_rules().about(self.target).by_kind
+        supported = listed_rules().about(self.reporting.target).by_kind
         for document in documents:
-            obj, result = namespaced_object(document, self.namespace), None
+            obj, result = namespaced_object(document, self.options.namespace), None
             if self.selector.matches(obj.labels):
                 kind = kinds.of(obj)
                 if kind is None or kind not in supported:
@@ -403,9 +361,9 @@ class _FileJudge(NamedTuple):
         fields = retained_fields(self.rules.where(lambda rule: not judged.isdisjoint(rule.kinds)))
         for document, kind in zip(documents, found, strict=True):
             if not judged or kind is None or not kind.numerous:
-                yield namespaced_object(document, self.namespace)
+                yield namespaced_object(document, self.options.namespace)
             elif kind in fields:
-                obj = namespaced_object(document, self.namespace)
+                obj = namespaced_object(document, self.options.namespace)
                 yield Object(fields[kind].filter(obj.data), obj.namespace)
 
     def _result(
@@ -417,12 +375,11 @@ class _FileJudge(NamedTuple):
         cluster: Cluster,
         include_opt_in_fixes: bool,
     ) -> ObjectResult:
-        operation = self.operation or (Operation.UPDATE if old else Operation.CREATE)
-        request = Request(
-            operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target
-        )
+        operation = self.options.operation or (Operation.UPDATE if old else Operation.CREATE)
+        name, namespace, target = obj.name, obj.namespace, self.reporting.target
+        request = Request(operation, kind, obj, old, name=name, namespace=namespace, target=target)
         response = review.judge(request, self.rules, cluster, self.policy, include_opt_in_fixes)
-        return of_file(request, response, document, self.label)
+        return of_file(request, response, document, self.reporting.owner_label)
 
 
 @dataclass(frozen=True)
@@ -435,7 +392,7 @@ class _PlannedDocuments:
 
     def __iter__(self) -> Iterator[Planned]:
         for document in self.documents:
-            obj = namespaced_object(document, self.judge.namespace)
+            obj = namespaced_object(document, self.judge.options.namespace)
             if self.judge.selector.matches(obj.labels):
                 yield Planned(obj, self.old.get(_identity(obj)))
 

@@ -89,7 +89,12 @@ def doubt(
     # its virt-handler sends the memory over this network
     if cut_off := pod_networks.doubt(cluster, here):
         return Problem(cut_off, pod_networks.remedy(cluster, here))
-    spec = vmi["spec"]
+    return _of_disks(vmi, cluster, evicted) or _slower_than_its_deadline(vmi, cluster)
+
+
+def _of_disks(vmi: Object, cluster: Cluster, evicted: bool) -> Problem | None:
+    """Return why a migration may fail or disturb the guest by its disks; None: no doubt."""
+    spec, namespace = vmi["spec"], vms.namespace_of(vmi)
     attached = tuple(launcher_pod.attached_claims(spec))
     in_guest = [claim for claim in attached if claim not in hotplugs.absent_claims(vmi)]
     if (
@@ -101,15 +106,14 @@ def doubt(
             f"nothing keeps the pod that attaches {in_guest[0]}: its eviction may detach disks of "
             "the running guest"
         )
-        command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+        command = virtctl("migrate", vmi.name, namespace)
         return Problem(reason, typed("migrate the VM before the drain", command))
     claims = (*launcher_pod.claims(spec), *attached)
-    shared = node_local_volumes.host_path_claim(vms.namespace_of(vmi), claims, cluster)
-    if shared:
+    if shared := node_local_volumes.host_path_claim(namespace, claims, cluster):
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
         return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
-    return _slower_than_its_deadline(vmi, cluster)
+    return None
 
 
 def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:

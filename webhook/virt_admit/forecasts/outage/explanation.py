@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from virt_admit.forecasts.outage import check_restarts
@@ -89,18 +90,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
     check = health_checks.view(obj)
     selection = check_scope.selected_by(check, cluster)
     unseen = [selection.unseen] if selection.unseen else []
-
-    def seen(items: Iterable[Any]) -> Iterator[Any]:
-        """Yield what could be read, and note the rest in ``unseen``."""
-        try:
-            for item in items:
-                if isinstance(item, Unseen):
-                    unseen.append(item.what)
-                else:
-                    yield item
-        except Unseen as missing:
-            unseen.append(missing.what)
-
+    seen = partial(_seen, unseen)
     course = timeline.timeline(check, cluster)
     budget = remediation_steps.budget(check, selection)
     budget = replace(
@@ -116,6 +106,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         for why, nodes in refused.items()
         for name in nodes
     }
+    watched = remediation_steps.nodes_of(check, selection, cluster)
     return Explanation(
         check=check,
         selection=selection,
@@ -133,15 +124,21 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         ),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
-        fates=tuple(
-            seen(
-                check_restarts.fates(
-                    remediation_steps.nodes_of(check, selection, cluster), cluster, never
-                )
-            )
-        ),
+        fates=tuple(seen(check_restarts.fates(watched, cluster, never))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
+
+
+def _seen(unseen: list[str], items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what could be read, and note the rest in ``unseen``."""
+    try:
+        for item in items:
+            if isinstance(item, Unseen):
+                unseen.append(item.what)
+            else:
+                yield item
+    except Unseen as missing:
+        unseen.append(missing.what)
 
 
 def _demand_health_check(obj: Object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
@@ -311,30 +312,15 @@ def _row(
     silent: Sequence[SilentWebhook],
 ) -> LostVm:
     vmi, node, found = case.vmi, case.node, case.fate
-    fresh = found.comes is not False and loses_data(vmi)
     if found.comes is False or case.returning is None:
         return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
     pod, comes = case.returning.fresh.pod, found.comes is True
-    by_hand = total(
-        _from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss)
-    )
-    coverage = next_vmis.with_kubevirt(
-        vmi, coverage, detach(vmi, pod, Detach.FORCED, loss.cluster), loss
-    )
+    freed = health_actors.by_hand(loss)
+    by_hand = total(_from_pod_gone(freed, Detach.AT_ONCE, case.returning, node, loss))
+    detached = detach(vmi, pod, Detach.FORCED, loss.cluster)
+    coverage = next_vmis.with_kubevirt(vmi, coverage, detached, loss)
     first = coverage.first
-
-    def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
-        return LostVm(
-            vmi,
-            node,
-            outcome,
-            reason,
-            remedy,
-            fresh=fresh,
-            returning=case.returning,
-            **more,  # type: ignore[arg-type]
-        )
-
+    row = partial(LostVm, vmi, node, fresh=loses_data(vmi), returning=case.returning)
     disk = lost_storage.of(vmi, pod.claims, loss)
     gone = disk is not None and disk.certain
     hooks = lost_webhooks.on_start(vmi, silent, loss.cluster)
@@ -347,19 +333,13 @@ def _row(
         )
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
-        return row(
-            LossOutcome.NODE,
-            f"no other node can run it: {bound}",
-            lost_storage.elsewhere(pod, loss),
-        )
+        way = lost_storage.elsewhere(pod, loss)
+        return row(LossOutcome.NODE, f"no other node can run it: {bound}", way)
     if comes and disk is not None and disk.certain:
         return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
     if comes and (full := room.nowhere.get(pod.full_name, "")):
-        return row(
-            LossOutcome.ROOM,
-            f"no node takes it: {full}",
-            start_doubts.opens(full, pod.fault, loss.cluster),
-        )
+        way = start_doubts.opens(full, pod.fault, loss.cluster)
+        return row(LossOutcome.ROOM, f"no node takes it: {full}", way)
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:
@@ -368,12 +348,8 @@ def _row(
             LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand, unseen=unseen
         )
     if doubts or first is None:
-        return row(
-            LossOutcome.UNKNOWN,
-            doubts[0][0],
-            by_hand=by_hand,
-            unseen=tuple(what for _, what in doubts if what),
-        )
+        hidden = tuple(what for _, what in doubts if what)
+        return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=hidden)
     return row(
         LossOutcome.RESTARTS,
         f"{found.reason}; {first.begun or f'{first.check} acts'}",

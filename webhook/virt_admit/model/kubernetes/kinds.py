@@ -71,12 +71,43 @@ class Kind(NamedTuple):
         return self.resource
 
 
+class _Api(NamedTuple):
+    """A group of the API with the versions of its kinds."""
+
+    group: str
+    versions: tuple[str, ...]
+
+    def __call__(self, kind: str, plural: str = "") -> tuple[str, tuple[str, ...], str, str]:
+        """Return the first fields of a kind; most plurals are regular."""
+        return self.group, self.versions, plural or f"{kind.lower()}s", kind
+
+
+_ADMISSION: Final = _Api("admissionregistration.k8s.io", ("v1",))
+_APPS: Final = _Api("apps", ("v1",))
+_CAPI: Final = _Api("cluster.x-k8s.io", ("v1beta2", "v1beta1"))
+_CDI: Final = _Api("cdi.kubevirt.io", ("v1beta1",))
+_CORE: Final = _Api("", ("v1",))
+_FAR: Final = _Api("fence-agents-remediation.medik8s.io", ("v1alpha1",))
+_HARVESTER: Final = _Api("harvesterhci.io", ("v1beta1",))
+_KUBEVIRT: Final = _Api("kubevirt.io", ("v1", "v1alpha3"))
+_LONGHORN: Final = _Api("longhorn.io", ("v1beta2",))
+_MACHINE_API: Final = _Api("machine.openshift.io", ("v1beta1",))
+_MACHINE_CONFIG: Final = _Api("machineconfiguration.openshift.io", ("v1",))
+_MDR: Final = _Api("machine-deletion-remediation.medik8s.io", ("v1alpha1",))
+_METAL3: Final = _Api("infrastructure.cluster.x-k8s.io", ("v1beta1",))
+_OLM: Final = _Api("operators.coreos.com", ("v1alpha1",))
+_OPENSHIFT_CONFIG: Final = _Api("config.openshift.io", ("v1",))
+_ROOK: Final = _Api("ceph.rook.io", ("v1",))
+_SNAPSHOTS: Final = _Api("snapshot.kubevirt.io", ("v1beta1", "v1alpha1"))
+_SNR: Final = _Api("self-node-remediation.medik8s.io", ("v1alpha1",))
+_STORAGE: Final = _Api("storage.k8s.io", ("v1",))
+_TYPES: Final = _Api("instancetype.kubevirt.io", ("v1beta1",))
+
+_ANNOTATIONS: Final = ("annotations",)
+
 # What is judged. The order is that of the kinds within an entry of the webhook configurations.
 VM: Final = Kind(
-    "kubevirt.io",
-    ("v1", "v1alpha3"),
-    "virtualmachines",
-    "VirtualMachine",
+    *_KUBEVIRT("VirtualMachine"),
     entry="virtual-machines",
     judged_metadata=("annotations", "labels"),
     numerous=True,
@@ -91,10 +122,7 @@ POOL: Final = Kind(
     judged_metadata=("annotations", "labels"),
 )
 VMIRS: Final = Kind(
-    "kubevirt.io",
-    ("v1", "v1alpha3"),
-    "virtualmachineinstancereplicasets",
-    "VirtualMachineInstanceReplicaSet",
+    *_KUBEVIRT("VirtualMachineInstanceReplicaSet"),
     entry="virtual-machines",
     judged_metadata=("annotations", "labels"),
 )
@@ -106,10 +134,7 @@ VM_CLONE: Final = Kind(
     entry="clones",
 )
 VMI: Final = Kind(
-    "kubevirt.io",
-    ("v1", "v1alpha3"),
-    "virtualmachineinstances",
-    "VirtualMachineInstance",
+    *_KUBEVIRT("VirtualMachineInstance"),
     entry="instances",
     never_denied=True,  # a rejected VMI keeps its VM from starting
     # no status sub-resource: each heartbeat and each step of a migration is an update
@@ -117,21 +142,8 @@ VMI: Final = Kind(
     numerous=True,
     status_from_elsewhere=True,
 )
-MHC: Final = Kind(
-    "machine.openshift.io",
-    ("v1beta1",),
-    "machinehealthchecks",
-    "MachineHealthCheck",
-    entry="health-checks",
-)
-CAPI_MHC: Final = Kind(
-    "cluster.x-k8s.io",
-    ("v1beta2", "v1beta1"),
-    "machinehealthchecks",
-    "MachineHealthCheck",
-    entry="health-checks",
-    every_version=True,
-)
+MHC: Final = Kind(*_MACHINE_API("MachineHealthCheck"), entry="health-checks")
+CAPI_MHC: Final = Kind(*_CAPI("MachineHealthCheck"), entry="health-checks", every_version=True)
 NHC: Final = Kind(
     "remediation.medik8s.io",
     ("v1alpha1",),
@@ -140,15 +152,8 @@ NHC: Final = Kind(
     namespaced=False,
     entry="health-checks",
 )
-MACHINE: Final = Kind("machine.openshift.io", ("v1beta1",), "machines", "Machine", entry="machines")
-MACHINE_SET: Final = Kind(
-    "machine.openshift.io",
-    ("v1beta1",),
-    "machinesets",
-    "MachineSet",
-    subresources=("scale",),
-    entry="machines",
-)
+MACHINE: Final = Kind(*_MACHINE_API("Machine"), entry="machines")
+MACHINE_SET: Final = Kind(*_MACHINE_API("MachineSet"), subresources=("scale",), entry="machines")
 NM: Final = Kind(
     "nodemaintenance.medik8s.io",
     ("v1beta1",),
@@ -158,42 +163,17 @@ NM: Final = Kind(
     entry="maintenance",
 )
 NM_KUBEVIRT: Final = NM._replace(group="nodemaintenance.kubevirt.io")
-SNR_TEMPLATE: Final = Kind(
-    "self-node-remediation.medik8s.io",
-    ("v1alpha1",),
-    "selfnoderemediationtemplates",
-    "SelfNodeRemediationTemplate",
-    entry="templates",
-)
+SNR_TEMPLATE: Final = Kind(*_SNR("SelfNodeRemediationTemplate"), entry="templates")
 SNR_CONFIG: Final = SNR_TEMPLATE._replace(
     plural="selfnoderemediationconfigs", kind="SelfNodeRemediationConfig"
 )
-FAR_TEMPLATE: Final = Kind(
-    "fence-agents-remediation.medik8s.io",
-    ("v1alpha1",),
-    "fenceagentsremediationtemplates",
-    "FenceAgentsRemediationTemplate",
-    entry="templates",
-)
-MDR_TEMPLATE: Final = Kind(
-    "machine-deletion-remediation.medik8s.io",
-    ("v1alpha1",),
-    "machinedeletionremediationtemplates",
-    "MachineDeletionRemediationTemplate",
-    entry="templates",
-)
-SNR: Final = Kind(SNR_TEMPLATE.group, ("v1alpha1",), "selfnoderemediations", "SelfNodeRemediation")
-FAR: Final = Kind(
-    FAR_TEMPLATE.group, ("v1alpha1",), "fenceagentsremediations", "FenceAgentsRemediation"
-)
-MDR: Final = Kind(
-    MDR_TEMPLATE.group, ("v1alpha1",), "machinedeletionremediations", "MachineDeletionRemediation"
-)
+FAR_TEMPLATE: Final = Kind(*_FAR("FenceAgentsRemediationTemplate"), entry="templates")
+MDR_TEMPLATE: Final = Kind(*_MDR("MachineDeletionRemediationTemplate"), entry="templates")
+SNR: Final = Kind(*_SNR("SelfNodeRemediation"))
+FAR: Final = Kind(*_FAR("FenceAgentsRemediation"))
+MDR: Final = Kind(*_MDR("MachineDeletionRemediation"))
 NODE: Final = Kind(
-    "",
-    ("v1",),
-    "nodes",
-    "Node",
+    *_CORE("Node"),
     namespaced=False,
     entry="nodes",
     never_denied=True,  # a rejected Node update stops drains and upgrades
@@ -205,24 +185,11 @@ HCO: Final = Kind(
     "HyperConverged",
     entry="hyperconverged",
     every_version=True,
-    judged_metadata=("annotations",),
+    judged_metadata=_ANNOTATIONS,
 )
-KUBEVIRT: Final = Kind(
-    "kubevirt.io",
-    ("v1", "v1alpha3"),
-    "kubevirts",
-    "KubeVirt",
-    entry="configuration",
-    judged_metadata=("annotations",),
-)
+KUBEVIRT: Final = Kind(*_KUBEVIRT("KubeVirt"), entry="configuration", judged_metadata=_ANNOTATIONS)
 CDI: Final = Kind(
-    "cdi.kubevirt.io",
-    ("v1beta1",),
-    "cdis",
-    "CDI",
-    namespaced=False,
-    entry="configuration",
-    judged_metadata=("annotations",),
+    *_CDI("CDI"), namespaced=False, entry="configuration", judged_metadata=_ANNOTATIONS
 )
 MIGRATION_POLICY: Final = Kind(
     "migrations.kubevirt.io",
@@ -231,42 +198,22 @@ MIGRATION_POLICY: Final = Kind(
     "MigrationPolicy",
     namespaced=False,
     entry="configuration",
-    judged_metadata=("annotations",),
+    judged_metadata=_ANNOTATIONS,
 )
 STORAGE_PROFILE: Final = Kind(
-    "cdi.kubevirt.io",
-    ("v1beta1",),
-    "storageprofiles",
-    "StorageProfile",
-    namespaced=False,
-    entry="configuration",
-    judged_metadata=("annotations",),
+    *_CDI("StorageProfile"), namespaced=False, entry="configuration", judged_metadata=_ANNOTATIONS
 )
 VMIM: Final = Kind(
-    "kubevirt.io",
-    ("v1", "v1alpha3"),
-    "virtualmachineinstancemigrations",
-    "VirtualMachineInstanceMigration",
+    *_KUBEVIRT("VirtualMachineInstanceMigration"),
     entry="configuration",
-    judged_metadata=("annotations",),
+    judged_metadata=_ANNOTATIONS,
 )
 
 # What only check and scan judge
-_REGISTRATION: Final = "admissionregistration.k8s.io"
 VALIDATING_CONFIGURATION: Final = Kind(
-    _REGISTRATION,
-    ("v1",),
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
+    *_ADMISSION("ValidatingWebhookConfiguration"), namespaced=False
 )
-MUTATING_CONFIGURATION: Final = Kind(
-    _REGISTRATION,
-    ("v1",),
-    "mutatingwebhookconfigurations",
-    "MutatingWebhookConfiguration",
-    namespaced=False,
-)
+MUTATING_CONFIGURATION: Final = Kind(*_ADMISSION("MutatingWebhookConfiguration"), namespaced=False)
 API_SERVICE: Final = Kind(
     "apiregistration.k8s.io", ("v1",), "apiservices", "APIService", namespaced=False
 )
@@ -275,29 +222,17 @@ KUBE_DESCHEDULER: Final = Kind(
 )
 
 # What is only looked up
-PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
-POD: Final = Kind("", ("v1",), "pods", "Pod", numerous=True, snapshot_filtered=True)
-PV: Final = Kind(
-    "", ("v1",), "persistentvolumes", "PersistentVolume", namespaced=False, numerous=True
-)
-CSI_NODE: Final = Kind("storage.k8s.io", ("v1",), "csinodes", "CSINode", namespaced=False)
-NAMESPACE: Final = Kind("", ("v1",), "namespaces", "Namespace", namespaced=False)
-RESOURCE_QUOTA: Final = Kind("", ("v1",), "resourcequotas", "ResourceQuota")
-LIMIT_RANGE: Final = Kind("", ("v1",), "limitranges", "LimitRange")
-_MCO: Final = "machineconfiguration.openshift.io"
-MACHINE_CONFIG_POOL: Final = Kind(
-    _MCO, ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
-)
-MACHINE_CONFIG_NODE: Final = Kind(
-    _MCO, ("v1",), "machineconfignodes", "MachineConfigNode", namespaced=False
-)
+PVC: Final = Kind(*_CORE("PersistentVolumeClaim"), numerous=True)
+POD: Final = Kind(*_CORE("Pod"), numerous=True, snapshot_filtered=True)
+PV: Final = Kind(*_CORE("PersistentVolume"), namespaced=False, numerous=True)
+CSI_NODE: Final = Kind(*_STORAGE("CSINode"), namespaced=False)
+NAMESPACE: Final = Kind(*_CORE("Namespace"), namespaced=False)
+RESOURCE_QUOTA: Final = Kind(*_CORE("ResourceQuota"))
+LIMIT_RANGE: Final = Kind(*_CORE("LimitRange"))
+MACHINE_CONFIG_POOL: Final = Kind(*_MACHINE_CONFIG("MachineConfigPool"), namespaced=False)
+MACHINE_CONFIG_NODE: Final = Kind(*_MACHINE_CONFIG("MachineConfigNode"), namespaced=False)
 VM_SNAPSHOT: Final = Kind(
-    "snapshot.kubevirt.io",
-    ("v1beta1", "v1alpha1"),
-    "virtualmachinesnapshots",
-    "VirtualMachineSnapshot",
-    numerous=True,
-    not_at_admission=True,
+    *_SNAPSHOTS("VirtualMachineSnapshot"), numerous=True, not_at_admission=True
 )
 VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
     plural="virtualmachinesnapshotcontents", kind="VirtualMachineSnapshotContent"
@@ -305,58 +240,24 @@ VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
 VM_RESTORE: Final = VM_SNAPSHOT._replace(
     plural="virtualmachinerestores", kind="VirtualMachineRestore"
 )
-DATA_VOLUME: Final = Kind(
-    "cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True
-)
-DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
-STORAGE_CLASS: Final = Kind(
-    "storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False
-)
-_STORAGE: Final = "storage.k8s.io"
-CSI_DRIVER: Final = Kind(
-    _STORAGE, ("v1",), "csidrivers", "CSIDriver", namespaced=False, not_at_admission=True
-)
+DATA_VOLUME: Final = Kind(*_CDI("DataVolume"), numerous=True)
+DATA_SOURCE: Final = Kind(*_CDI("DataSource"))
+STORAGE_CLASS: Final = Kind(*_STORAGE("StorageClass", "storageclasses"), namespaced=False)
+CSI_DRIVER: Final = Kind(*_STORAGE("CSIDriver"), namespaced=False, not_at_admission=True)
 CSI_CAPACITY: Final = Kind(
-    _STORAGE,
-    ("v1",),
-    "csistoragecapacities",
-    "CSIStorageCapacity",
-    numerous=True,
-    not_at_admission=True,
+    *_STORAGE("CSIStorageCapacity", "csistoragecapacities"), numerous=True, not_at_admission=True
 )
 CONTROLLER_REVISION: Final = Kind(
-    "apps",
-    ("v1",),
-    "controllerrevisions",
-    "ControllerRevision",
-    numerous=True,
-    snapshot_filtered=True,
+    *_APPS("ControllerRevision"), numerous=True, snapshot_filtered=True
 )
 PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget")
 LEASE: Final = Kind(
     "coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases"
 )
-_TYPES: Final = "instancetype.kubevirt.io"
-INSTANCETYPE: Final = Kind(
-    _TYPES, ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype"
-)
-CLUSTER_INSTANCETYPE: Final = Kind(
-    _TYPES,
-    ("v1beta1",),
-    "virtualmachineclusterinstancetypes",
-    "VirtualMachineClusterInstancetype",
-    namespaced=False,
-)
-PREFERENCE: Final = Kind(
-    _TYPES, ("v1beta1",), "virtualmachinepreferences", "VirtualMachinePreference"
-)
-CLUSTER_PREFERENCE: Final = Kind(
-    _TYPES,
-    ("v1beta1",),
-    "virtualmachineclusterpreferences",
-    "VirtualMachineClusterPreference",
-    namespaced=False,
-)
+INSTANCETYPE: Final = Kind(*_TYPES("VirtualMachineInstancetype"))
+CLUSTER_INSTANCETYPE: Final = Kind(*_TYPES("VirtualMachineClusterInstancetype"), namespaced=False)
+PREFERENCE: Final = Kind(*_TYPES("VirtualMachinePreference"))
+CLUSTER_PREFERENCE: Final = Kind(*_TYPES("VirtualMachineClusterPreference"), namespaced=False)
 CSR: Final = Kind(
     "certificates.k8s.io",
     ("v1",),
@@ -367,24 +268,13 @@ CSR: Final = Kind(
 NAD: Final = Kind(
     "k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition"
 )
-CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
-MACHINE_DRAIN_RULE: Final = Kind(
-    "cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedrainrules", "MachineDrainRule"
-)
-CAPI_CLUSTER: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "clusters", "Cluster")
-MACHINE_DEPLOYMENT: Final = Kind(
-    "cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedeployments", "MachineDeployment"
-)
-METAL3_TEMPLATE: Final = Kind(
-    "infrastructure.cluster.x-k8s.io",
-    ("v1beta1",),
-    "metal3remediationtemplates",
-    "Metal3RemediationTemplate",
-)
-METAL3_REMEDIATION: Final = METAL3_TEMPLATE._replace(
-    plural="metal3remediations", kind="Metal3Remediation"
-)
-SERVICE: Final = Kind("", ("v1",), "services", "Service", not_at_admission=True)
+CAPI_MACHINE: Final = Kind(*_CAPI("Machine"))
+MACHINE_DRAIN_RULE: Final = Kind(*_CAPI("MachineDrainRule"))
+CAPI_CLUSTER: Final = Kind(*_CAPI("Cluster"))
+MACHINE_DEPLOYMENT: Final = Kind(*_CAPI("MachineDeployment"))
+METAL3_TEMPLATE: Final = Kind(*_METAL3("Metal3RemediationTemplate"))
+METAL3_REMEDIATION: Final = Kind(*_METAL3("Metal3Remediation"))
+SERVICE: Final = Kind(*_CORE("Service"), not_at_admission=True)
 ENDPOINT_SLICE: Final = Kind(
     "discovery.k8s.io",
     ("v1",),
@@ -394,25 +284,11 @@ ENDPOINT_SLICE: Final = Kind(
     not_at_admission=True,
 )
 DEPLOYMENT: Final = Kind(
-    "apps",
-    ("v1",),
-    "deployments",
-    "Deployment",
-    numerous=True,
-    snapshot_filtered=True,
-    not_at_admission=True,
+    *_APPS("Deployment"), numerous=True, snapshot_filtered=True, not_at_admission=True
 )
-DAEMON_SET: Final = Kind(
-    "apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True
-)
+DAEMON_SET: Final = Kind(*_APPS("DaemonSet"), snapshot_filtered=True, not_at_admission=True)
 STATEFUL_SET: Final = Kind(
-    "apps",
-    ("v1",),
-    "statefulsets",
-    "StatefulSet",
-    numerous=True,
-    snapshot_filtered=True,
-    not_at_admission=True,
+    *_APPS("StatefulSet"), numerous=True, snapshot_filtered=True, not_at_admission=True
 )
 REPLICA_SET: Final = DEPLOYMENT._replace(plural="replicasets", kind="ReplicaSet")
 JOB: Final = Kind(
@@ -441,22 +317,14 @@ MACHINE_AUTOSCALER: Final = Kind(
 KARPENTER_NODE_POOL: Final = Kind(
     "karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False
 )
-INFRASTRUCTURE: Final = Kind(
-    "config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False
-)
-CLUSTER_VERSION: Final = Kind(
-    "config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False
-)
-CLUSTER_OPERATOR: Final = Kind(
-    "config.openshift.io", ("v1",), "clusteroperators", "ClusterOperator", namespaced=False
-)
-CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
+INFRASTRUCTURE: Final = Kind(*_OPENSHIFT_CONFIG("Infrastructure"), namespaced=False)
+CLUSTER_VERSION: Final = Kind(*_OPENSHIFT_CONFIG("ClusterVersion"), namespaced=False)
+CLUSTER_OPERATOR: Final = Kind(*_OPENSHIFT_CONFIG("ClusterOperator"), namespaced=False)
+CONFIG_NODE: Final = Kind(*_OPENSHIFT_CONFIG("Node"), namespaced=False)
 CONTROL_PLANE_SET: Final = Kind(
     "machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet"
 )
-CAPI_MACHINE_SET: Final = Kind(
-    "cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet"
-)
+CAPI_MACHINE_SET: Final = Kind(*_CAPI("MachineSet"))
 KUBEADM: Final = Kind(
     "controlplane.cluster.x-k8s.io",
     ("v1beta2", "v1beta1"),
@@ -467,10 +335,8 @@ IP_CLAIM: Final = Kind(
     "ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim"
 )
 BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")
-HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
-HARVESTER_SETTING: Final = Kind(
-    "harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False
-)
+HARVESTER_UPGRADE: Final = Kind(*_HARVESTER("Upgrade"))
+HARVESTER_SETTING: Final = Kind(*_HARVESTER("Setting"), namespaced=False)
 UPGRADE_PLAN: Final = Kind(
     "management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False
 )
@@ -485,30 +351,25 @@ TALOS_UPGRADE: Final = Kind(
 KUBERNETES_UPGRADE: Final = TALOS_UPGRADE._replace(
     plural="kubernetesupgrades", kind="KubernetesUpgrade"
 )
-SUBSCRIPTION: Final = Kind("operators.coreos.com", ("v1alpha1",), "subscriptions", "Subscription")
-INSTALL_PLAN: Final = Kind("operators.coreos.com", ("v1alpha1",), "installplans", "InstallPlan")
+SUBSCRIPTION: Final = Kind(*_OLM("Subscription"))
+INSTALL_PLAN: Final = Kind(*_OLM("InstallPlan"))
 VOLUME_ATTACHMENT: Final = Kind(
-    "storage.k8s.io",
-    ("v1",),
-    "volumeattachments",
-    "VolumeAttachment",
+    *_STORAGE("VolumeAttachment"),
     namespaced=False,
     numerous=True,
     snapshot_filtered=True,
     not_at_admission=True,
 )
-LONGHORN_SETTING: Final = Kind("longhorn.io", ("v1beta2",), "settings", "Setting")
-LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", numerous=True)
-LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)
-LONGHORN_ATTACHMENT: Final = Kind(
-    "longhorn.io", ("v1beta2",), "volumeattachments", "VolumeAttachment", numerous=True
-)
-LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
-LONGHORN_NODE: Final = Kind("longhorn.io", ("v1beta2",), "nodes", "Node")
-LONGHORN_IMAGE: Final = Kind("longhorn.io", ("v1beta2",), "engineimages", "EngineImage")
-LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
-CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
-CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBlockPool")
+LONGHORN_SETTING: Final = Kind(*_LONGHORN("Setting"))
+LONGHORN_VOLUME: Final = Kind(*_LONGHORN("Volume"), numerous=True)
+LONGHORN_REPLICA: Final = Kind(*_LONGHORN("Replica"), numerous=True)
+LONGHORN_ATTACHMENT: Final = Kind(*_LONGHORN("VolumeAttachment"), numerous=True)
+LONGHORN_ENGINE: Final = Kind(*_LONGHORN("Engine"), numerous=True)
+LONGHORN_NODE: Final = Kind(*_LONGHORN("Node"))
+LONGHORN_IMAGE: Final = Kind(*_LONGHORN("EngineImage"))
+LONGHORN_MANAGER: Final = Kind(*_LONGHORN("InstanceManager"))
+CEPH_CLUSTER: Final = Kind(*_ROOK("CephCluster"))
+CEPH_BLOCK_POOL: Final = Kind(*_ROOK("CephBlockPool"))
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
 _NNC: Final = "NodeNetworkConfiguration"

@@ -1,68 +1,39 @@
 """What cordoned a node, what it waits for, whether that ends by itself,
 and what may be typed meanwhile.
 
-One table of marks for all reports. Sources: NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go,
-:pkg/upgrade/pod_manager.go #SchedulePodEviction;
-k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode #createDrainHelper;
-kubereboot/kured:cmd/kured/main.go#drain #uncordon;
+One table of marks for all reports. Sources: kubereboot/kured:cmd/kured/main.go#drain #uncordon;
 rancher/system-upgrade-controller:pkg/apis/upgrade.cattle.io/constants.go;
 siderolabs/talos:pkg/machinery/constants/constants.go#AnnotationCordonedKey.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model import machine_nodes, pod_owners
-from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
+from virt_admit.model import machine_nodes
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry, unlisted
-from virt_admit.model.kubernetes.kinds import (
-    CAPI_MACHINE,
-    DAEMON_SET,
-    MACHINE,
-    NODE,
-    POD,
-    VMI,
-    Kind,
-)
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, MACHINE, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import (
-    kured,
-    maintenance_updates,
-    plan_progress,
-    sriov_drains,
-    updaters,
-)
+from virt_admit.model.messages import capital
+from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, updaters
 from virt_admit.model.node_updates.node_phases import Phase
+from virt_admit.model.node_updates.operators import device_operators
+from virt_admit.model.node_updates.operators.device_operators import DeviceWork
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
-CLUSTER_POLICY: Final = Kind(
-    "nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False
-)
-"""Of the GPU operator. In a live cluster discovery finds it."""
 _TALOS: Final = "talos.dev/cordoned"
 
 READS: Final[Reads] = union(
     updaters.READS,
     fence_taints.READS,
-    {
-        NODE: (
-            f"metadata.annotations.{_TALOS}",
-            "metadata.annotations.nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable",
-            "metadata.annotations.nvidia.com/ofed-driver-upgrade.node-initial-state.unschedulable",
-        ),
-        POD: ("spec.containers.resources", "spec.volumes.emptyDir"),
-        VMI: ("spec.evictionStrategy", "status.conditions", "status.evacuationNodeName"),
-    },
+    device_operators.READS,
+    {NODE: (f"metadata.annotations.{_TALOS}",), VMI: ("status.evacuationNodeName",)},
 )
 
 
@@ -144,205 +115,21 @@ def _is_cordoned(node: Object) -> bool:
 _Find = Callable[[Object, Cluster], Cordon | None]
 
 
-# --- drivers of NVIDIA ----------------------------------------------------------------------------
-
-_DRIVER: Final = re.compile(r"nvidia\.com/([a-z]{1,20})-driver-upgrade-state")
-_OPERATORS: Final = {"gpu": "the NVIDIA GPU operator", "ofed": "the NVIDIA network operator"}
-_AT_REST: Final = frozenset(("", "upgrade-done", "upgrade-required"))
-_FAILED: Final = "upgrade-failed"
+def _device(work: DeviceWork | None) -> Cordon | None:
+    return Cordon(work.by, work.waits, work.ends, work.remedy, mark=work.mark) if work else None
 
 
 def _driver(node: Object, cluster: Cluster) -> Cordon | None:
-    for key, state in sorted(node.labels.items()):
-        found = _DRIVER.fullmatch(key)
-        if found is None or state in _AT_REST:
-            continue
-        earlier = f"nvidia.com/{found[1]}-driver-upgrade.node-initial-state.unschedulable"
-        if earlier in node.annotations:  # it was cordoned before the upgrade
-            continue
-        operator = f"{_OPERATORS.get(found[1], 'an operator of NVIDIA')} for its driver upgrade"
-        cordon = Cordon(
-            operator,
-            "It uncordons the node itself when the new driver works.",
-            mark=f"{key}={state}",
-        )
-        return _failed_driver(node, key, cordon, cluster) if state == _FAILED else cordon
-    return None
-
-
-def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> Cordon:
-    """Return what became of a failed upgrade.
-
-    The operator begins it again only when the label asks for it. It uncordons the node all the same
-    once the driver pod there is of the newest revision and ready
-    (NVIDIA/k8s-operator-libs:pkg/upgrade/common_manager.go #ProcessUpgradeFailedNodes). It does not
-    make that pod again while it may not delete a pod that uses the old driver.
-    """
-    of_gpu = key.startswith("nvidia.com/gpu-")
-    users = (entry(cluster, _by_gpu, node.name) or ()) if of_gpu else ()
-    kept = [
-        pod
-        for pod in users
-        if any(each["emptyDir"].is_map for each in pod.at("spec", "volumes").items())
-    ]
-    kept = kept if _may_delete(cluster) is False else []
-    why = "The upgrade has failed, and the operator does not begin it again"
-    if kept:
-        why += (
-            f": {_pods(kept)} a GPU and keep{'s' * (len(kept) == 1)} an emptyDir, which the "
-            "operator may not delete"
-        )
-    elif users:
-        why += f": {_pods(users)} a GPU"
-    again = shell(
-        "kubectl", "label", "node", argument(node.name), f"{key}=upgrade-required", "--overwrite"
-    )
-    first = (
-        f"once its work is saved, {pod_owners.taken_away(users[0], cluster)}"
-        if users
-        else "see in its log why"
-    )
-    allow = (
-        ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)"
-        if kept
-        else ""
-    )
-    remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
-    waits = f"{why}.{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
+    work = device_operators.driver_upgrade(node, cluster)
+    cordon = _device(work)
+    if work is None or cordon is None or not work.failed:
+        return cordon
     free = _update(node, cluster) is None and not is_emptied(node.name, cluster)
-    return cordon._replace(
-        waits=waits, ends=False if kept else None, failed=True, remedy=remedy, uncordon=free
-    )
-
-
-_READY: Final = (
-    "It uncordons the node itself once the driver pod there is of the newest revision and ready."
-)
-
-
-_AGAIN: Final = "have the upgrade tried again, since an uncordon alone leaves the old driver"
-
-
-def _behind(node: Object, key: str, cluster: Cluster) -> str:
-    """Return which nodes wait for their turn, as a sentence after a space."""
-    behind = sorted(
-        each.name for each in cluster.known(NODE) if each.labels.get(key) == "upgrade-required"
-    )
-    return _queue([name for name in behind if name != node.name])
-
-
-def _queue(behind: Sequence[str]) -> str:
-    return f" {names(behind)} {'wait' if len(behind) > 1 else 'waits'} behind it." if behind else ""
-
-
-def _pods(users: Sequence[Object]) -> str:
-    several = len(users) > 1
-    return (
-        f"pod{'s' * several} {names(pod.full_name for pod in users)} {'use' if several else 'uses'}"
-    )
-
-
-def _may_delete(cluster: Cluster) -> bool | None:
-    """Return whether the operator may delete pods with an emptyDir.
-
-    None: its settings are not known.
-    """
-    policies = cluster.known(CLUSTER_POLICY)
-    fields = [
-        policy.at("spec", "driver", "upgradePolicy", "podDeletion", "deleteEmptyDir")
-        for policy in policies
-    ]
-    return any(field.boolean is True for field in fields) if fields else None
-
-
-def _by_gpu(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _with_resource("nvidia.com/", cluster)
-
-
-# --- the SR-IOV network operator ------------------------------------------------------------------
+    return cordon._replace(failed=True, uncordon=free)
 
 
 def _sriov(node: Object, cluster: Cluster) -> Cordon | None:
-    state = node.annotations.get(sriov_drains.STATE, "")
-    if state in sriov_drains.AT_REST:
-        return None
-    full = state.startswith("Reboot")
-    holders = [] if full else list(entry(cluster, _by_device, node.name) or ())
-    kept = [vmi for pod in holders if (vmi := _kept(pod, cluster)) is not None]
-    which = f" ({names(map(_user, holders))})" if holders else ""
-    needs = (
-        "It takes all pods away"
-        if full
-        else f"It takes only the pods with SR-IOV devices away{which}"
-    )
-    others = (
-        each for each in cluster.known(NODE) if each.name != node.name and not _is_cordoned(each)
-    )
-    behind = sorted(
-        each.name
-        for each in others
-        if each.annotations.get(sriov_drains.STATE, "") not in sriov_drains.AT_REST
-    )
-    cordon = Cordon(_BY_SRIOV, mark=f"{sriov_drains.STATE}={state}")
-    if not kept:
-        return cordon._replace(waits=f"{needs}, then uncordons the node itself.{_queue(behind)}")
-    vms = names(vmi.full_name for vmi in kept)
-    refused = f"{vms} cannot migrate, so KubeVirt refuses the eviction."
-    way = typed(
-        f"shut {vms} down for this time, and start {'it' if len(kept) == 1 else 'them'} again "
-        "afterwards",
-        virtctl("stop", kept[0].name, kept[0].namespace),
-    )
-    return cordon._replace(waits=f"{needs}. {refused}{_queue(behind)}", ends=False, remedy=way)
-
-
-_BY_SRIOV: Final = "the SR-IOV network operator or by hand"
-"""Its mark says that a node is to be drained, not whether that has begun or the node was cordoned
-before. It uncordons both.
-"""
-
-
-def _kept(pod: Object, cluster: Cluster) -> Object | None:
-    """Return the VMI of a launcher pod if KubeVirt refuses its eviction for good; None: it does
-    not, or that is not known.
-    """
-    name = vm_ledger.vmi_name(pod)
-    vmi = find(cluster, VMI, pod.namespace, name) if name else None
-    if (
-        vmi is None
-        or vmis.migratable(vmi) is not False
-        or vmi.at("spec", "evictionStrategy").text != "LiveMigrate"
-    ):
-        return None
-    return vmi
-
-
-def _user(pod: Object) -> str:
-    name = vm_ledger.vmi_name(pod)
-    return f"VM {pod.namespace}/{name}" if name else f"pod {pod.full_name}"
-
-
-def _by_device(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _with_resource(sriov_drains.DEVICES, cluster)
-
-
-def _with_resource(prefix: str, cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the pods that hold a device, by node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        node = pod.at("spec", "nodeName").text
-        if node and pod.at("status", "phase").text not in FINISHED and _holds(pod, prefix):
-            found.setdefault(node, []).append(pod)
-    return {node: sorted(some, key=lambda pod: pod.full_name) for node, some in found.items()}
-
-
-def _holds(pod: Object, prefix: str) -> bool:
-    return any(
-        name.startswith(prefix)
-        for container in pod.at("spec", "containers").items()
-        for part in ("requests", "limits")
-        for name in container.at("resources", part).map
-    )
+    return _device(device_operators.sriov(node, cluster))
 
 
 # --- updates, maintenances, remediation, deletion -------------------------------------------------

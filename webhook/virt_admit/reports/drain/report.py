@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
-from virt_admit.forecasts.drain.pod_evictions import Blocker, Need, Wait
+from virt_admit.forecasts.drain.pod_evictions import Need
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome

@@ -7,7 +7,7 @@ Sources: kubevirt/kubevirt:pkg/virt-controller/watch/topology/hinter.go#LowestTS
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.starts import scattered_disks
@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, stalled_machines
+from virt_admit.forecasts.placement.refusals import busy_nodes
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -61,7 +62,7 @@ def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
         target, cluster
     ):
         return absent
-    if passing := no_target.not_ready_now(refusals, cluster):
+    if passing := busy_nodes.not_ready_now(refusals, cluster):
         return _passing(passing, refusals)
     return (
         _storage(target, refusals, cluster)
@@ -239,13 +240,10 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
         return None
     nodes = candidates.scheduler(cluster).state.nodes
     own = {name: integer(node.labels.get(tsc.TSC_FREQUENCY)) or 0 for name, node in nodes.items()}
+    theirs = names(sorted({str(own[name]) for name in barred}))
     begin = (
         f"no node that could take it has the TSC frequency {frequency}, which KubeVirt chose at "
-        "its start: "
-    )
-    begin += (
-        f"{names(barred)} {'has' if len(barred) == 1 else 'have'} "
-        f"{names(sorted({str(own[name]) for name in barred}))}"
+        f"its start: {names(barred)} {'has' if len(barred) == 1 else 'have'} {theirs}"
     )
     lowest = min(own[name] for name in barred)
     suits = all(
@@ -276,20 +274,25 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     )
     if not all(cause.startswith("taint ") for cause in why):
         return Problem(reason, typed(fixed or f"let it run there and {_AGAIN}", command), _CAUSE)
+    ended, labelled = _without_handler(bringing, by_label)
+    ways = "; or ".join(filter(None, (fixed, ended)))
+    return Problem(reason, typed(ways, command or labelled), _CAUSE)
+
+
+def _without_handler(bringing: Sequence[str], by_label: bool) -> tuple[str, str]:
+    """Return what takes nodes that no VM may use out of the choice of a TSC frequency: words and
+    the command.
+    """
     label = (f"{SCHEDULABLE}=false", "--overwrite") if by_label else (f"{tsc.TSC_FREQUENCY}-",)
     labelled = shell("kubectl", "label", "nodes", *map(argument, bringing), *label)
-    later = (
-        f"update KubeVirt to {Feature.TSC_OF_SCHEDULABLE.since} or later, or remove their label "
-        f"{tsc.TSC_FREQUENCY}"
-    )
-    ways = [
-        fixed,
-        (
-            f"end virt-handler on {names(bringing)} (nodePlacement of its workloads), then "
-            f"{'label them' if by_label else later}, and {_AGAIN}"
-        ),
-    ]
-    return Problem(reason, typed("; or ".join(filter(None, ways)), command or labelled), _CAUSE)
+    later = "label them"
+    if not by_label:
+        later = (
+            f"update KubeVirt to {Feature.TSC_OF_SCHEDULABLE.since} or later, or remove their "
+            f"label {tsc.TSC_FREQUENCY}"
+        )
+    end = f"end virt-handler on {names(bringing)} (nodePlacement of its workloads)"
+    return f"{end}, then {later}, and {_AGAIN}", labelled
 
 
 def _minimum(frequency: int, cluster: Cluster) -> tuple[str, str]:

@@ -7,8 +7,8 @@ pkg/instancetype/apply, pkg/instancetype/preference/apply.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -34,20 +34,12 @@ ABSENT: Final = ", which does not exist"
 """How the words about an object end that is known not to exist."""
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference of which it is a copy."""
-_INHERITED: Final = (  # of an instance type; then of a preference
-    *(
-        "annotations",
-        "cpu",
-        "gpus",
-        "hostDevices",
-        "ioThreads",
-        "ioThreadsPolicy",
-        "launchSecurity",
-        "memory",
-    ),
-    "nodeSelector",
-    *("devices", "features", "machine", "preferSpreadSocketToCoreRatio", "preferredArchitecture"),
-    *("preferredLaunchSecurity", "volumes"),
+_OF_TYPE: Final = (
+    "annotations cpu gpus hostDevices ioThreads ioThreadsPolicy launchSecurity memory nodeSelector"
+)
+_OF_PREFERENCE: Final = (
+    "devices features machine preferSpreadSocketToCoreRatio preferredArchitecture "
+    "preferredLaunchSecurity volumes"
 )
 
 READS: Final[Reads] = {
@@ -55,7 +47,7 @@ READS: Final[Reads] = {
     CONTROLLER_REVISION: (
         "metadata.labels",
         "data.metadata.name",
-        *(f"data.spec.{key}" for key in _INHERITED),
+        *(f"data.spec.{key}" for key in f"{_OF_TYPE} {_OF_PREFERENCE}".split()),
     ),
     INSTANCETYPE: (),
     CLUSTER_INSTANCETYPE: (),
@@ -117,7 +109,8 @@ class ExpandedVmi(NamedTuple):
     @property
     def gpus(self) -> Given:
         """The list of GPUs. A VM with its own list must not use an instance type with one."""
-        return self._devices("gpus")
+        own = self.devices["gpus"]
+        return self._else_of_type(own, own.value, "gpus")
 
     @property
     def host_devices(self) -> Given:
@@ -125,11 +118,8 @@ class ExpandedVmi(NamedTuple):
 
         A VM with its own list must not use an instance type with one.
         """
-        return self._devices("hostDevices")
-
-    def _devices(self, key: str) -> Given:
-        own = self.devices[key]
-        return Given(own) if own.value or self.instancetype is None else self.instancetype.give(key)
+        own = self.devices["hostDevices"]
+        return self._else_of_type(own, own.value, "hostDevices")
 
     @property
     def launch_security(self) -> Given:
@@ -153,12 +143,8 @@ class ExpandedVmi(NamedTuple):
     @property
     def cpu_model(self) -> Given:
         """The CPU model of the VM or its instance type; absent: the cluster's default applies."""
-        own = Given(self.spec.at("domain", "cpu", "model"))
-        return (
-            own
-            if own.field.text or self.instancetype is None
-            else self.instancetype.give("cpu", "model")
-        )
+        own = self.spec.at("domain", "cpu", "model")
+        return self._else_of_type(own, own.text, "cpu", "model")
 
     @property
     def cpu_features(self) -> list[Field]:
@@ -166,29 +152,20 @@ class ExpandedVmi(NamedTuple):
         (applyCPUPreferences).
         """
         own = list(self.spec.at("domain", "cpu", "features").items())
-        if self.preference is None:
-            return own
         names = {feature["name"].text for feature in own}
-        preferred = self.preference.give("cpu", "preferredCPUFeatures").field
+        preferred = self._preferred("cpu", "preferredCPUFeatures")
         return own + [feature for feature in preferred.items() if feature["name"].text not in names]
 
     @property
     def node_selector(self) -> Given:
         """The node selector. A VM with its own must not use an instance type with one."""
-        own = Given(self.spec["nodeSelector"])
-        return (
-            own
-            if own.field.present or self.instancetype is None
-            else self.instancetype.give("nodeSelector")
-        )
+        own = self.spec["nodeSelector"]
+        return self._else_of_type(own, own.present, "nodeSelector")
 
     @property
     def architecture(self) -> str | None:
         """The architecture of the VM or its preference; None: the cluster's default applies."""
-        own = self.spec["architecture"].text
-        return own or (
-            self.preference.spec["preferredArchitecture"].text if self.preference else None
-        )
+        return self.spec["architecture"].text or self._preferred("preferredArchitecture").text
 
     @property
     def autoattach_pod_interface(self) -> bool | None:
@@ -196,49 +173,43 @@ class ExpandedVmi(NamedTuple):
         neither sets it.
         """
         own = self.devices["autoattachPodInterface"].boolean
-        if own is not None or self.preference is None:
-            return own
-        return self.preference.spec.at("devices", "preferredAutoattachPodInterface").boolean
+        preferred = self._preferred("devices", "preferredAutoattachPodInterface")
+        return preferred.boolean if own is None else own
 
     @property
     def prefers_masquerade(self) -> bool:
         """Whether interfaces on the pod network without a binding get masquerade."""
-        preference = self.preference
-        return (
-            preference is not None
-            and preference.spec.at("devices", "preferredInterfaceMasquerade").is_map
-        )
+        return self._preferred("devices", "preferredInterfaceMasquerade").is_map
 
     @property
     def preferred_storage_class(self) -> str | None:
         """The storage class of data volume templates that name none."""
-        return (
-            self.preference.spec.at("volumes", "preferredStorageClassName").text
-            if self.preference
-            else None
-        )
+        return self._preferred("volumes", "preferredStorageClassName").text
 
     def annotated(self, key: str) -> bool:
         """Whether the VMI will have the annotation, whatever its value and source."""
-        if key in self.template.at("metadata", "annotations").map:
-            return True
-        return any(
-            each is not None and key in each.spec["annotations"].map for each in self._inherited
-        )
+        return any(key in each for each in self._annotations())
 
     def annotation(self, key: str) -> str:
         """Return the value of an annotation of the VMI: its own, its instance type's, its
         preference's, else empty.
         """
-        own = self.template.at("metadata", "annotations").map.get(key)
-        inherited = (
-            each.spec["annotations"].map.get(key) for each in self._inherited if each is not None
-        )
-        return next((value for value in (own, *inherited) if isinstance(value, str)), "")
+        values = (each.get(key) for each in self._annotations())
+        return next((value for value in values if isinstance(value, str)), "")
 
-    @property
-    def _inherited(self) -> tuple[Inherited | None, Inherited | None]:
-        return self.instancetype, self.preference
+    def _annotations(self) -> Iterator[Mapping[str, Any]]:
+        yield self.template.at("metadata", "annotations").map
+        for each in (self.instancetype, self.preference):
+            if each is not None:
+                yield each.spec["annotations"].map
+
+    def _else_of_type(self, own: Field, is_set: object, *steps: str) -> Given:
+        """Return the value of the object if it sets one, else that of its instance type."""
+        return Given(own) if is_set or self.instancetype is None else self.instancetype.give(*steps)
+
+    def _preferred(self, *steps: str) -> Field:
+        """Return a value of the preference, which is absent without one."""
+        return self.preference.give(*steps).field if self.preference else Field(None)
 
 
 def expand(obj: Object, cluster: Cluster) -> ExpandedVmi:
@@ -323,21 +294,14 @@ def absent(obj: Object, cluster: Cluster) -> Iterator[AbsentType | Unseen]:
             continue
         try:
             if cluster.get(kind, vms.namespace_of(obj), name) is None:
-                namespace, path = (
-                    vms.namespace_of(obj) if kind.namespaced else None,
-                    named["name"].path,
-                )
-                words = (
-                    f"{matcher.word} {show(name)} does not "
-                    f"exist{f' in namespace {namespace}' if namespace else ''}"
-                )
+                namespace = vms.namespace_of(obj) if kind.namespaced else None
+                place, path = f" in namespace {namespace}" if namespace else "", named["name"].path
+                words = f"{matcher.word} {show(name)} does not exist{place}"
                 others = sorted(each.name for each in cluster.known(kind, namespace))
-                other = (
-                    f"set {path} to one that exists ({names(others, 60)})"
-                    if others
-                    else f"correct {path}"
+                other = f"set {path} to one that exists ({names(others, 60)})"
+                yield AbsentType(
+                    path, words, f"create it, or {other if others else f'correct {path}'}"
                 )
-                yield AbsentType(path, words, f"create it, or {other}")
         except Unseen as unseen:
             yield unseen
 

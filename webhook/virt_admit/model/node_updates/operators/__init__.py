@@ -1,1 +1,3 @@
-"""Operators that hold an update: what they refuse, and what OLM keeps of a failure."""
+"""Operators that hold an update: what they refuse, what OLM keeps of a failure, and which of them
+drain nodes for devices.
+"""

@@ -1,0 +1,145 @@
+"""``virt-admit upgrade`` while Cluster API replaces the Machines of nodes: what is done."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.cli.test_upgrade import kubevirt, node
+from tests.cli.test_upgrade_progress import AN_HOUR_AGO, cluster, progress, updaters
+
+CAPI = "cluster.x-k8s.io/v1beta2"
+
+
+def machine(name, on, up_to_date=True, deleting=""):
+    metadata = {"labels": {"cluster.x-k8s.io/deployment-name": "workers"}}
+    conditions = [{"type": "UpToDate", "status": str(up_to_date)}]
+    if deleting:
+        metadata["deletionTimestamp"] = AN_HOUR_AGO
+        conditions.append(
+            {
+                "type": "Deleting",
+                "status": "True",
+                "reason": deleting,
+                "message": "* hook migrate-vms",
+            }
+        )
+    return manifest(
+        CAPI,
+        "Machine",
+        name,
+        "capi",
+        metadata=metadata,
+        status={"nodeRef": {"name": on}, "conditions": conditions},
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "phase"),
+    [
+        ("WaitingForPreDrainHook", "draining"),
+        ("DrainingNode", "draining"),
+        ("WaitingForVolumeDetach", "draining"),
+        ("WaitingForInfrastructureDeletion", "updating"),
+    ],
+)
+def test_a_roll_out_of_cluster_api(reason, phase):
+    found = cluster(
+        *map(node, "abc"),
+        manifest(CAPI, "MachineDeployment", "workers", "capi"),
+        machine("m-a", "a"),
+        machine("m-b", "b", up_to_date=False, deleting=reason),
+        machine("m-c", "c", up_to_date=False),
+        kubevirt(),
+    )
+    given = progress(found)
+
+    assert (given["done"], given["waiting"], given["next"]) == (["a"], ["c"], [])
+    assert given["in_flight"] == [
+        {
+            "node": "b",
+            "phase": phase,
+            "since": AN_HOUR_AGO,
+            "waits_for": f"{reason}: * hook migrate-vms",
+        }
+    ]
+    assert updaters(found)["c"]["phase"] == "waiting"
+
+
+def test_machines_of_the_newest_machine_set_are_done():
+    def machine_set(name, revision):
+        return manifest(
+            CAPI,
+            "MachineSet",
+            name,
+            "capi",
+            metadata={
+                "labels": {"cluster.x-k8s.io/deployment-name": "workers"},
+                "annotations": {"machinedeployment.clusters.x-k8s.io/revision": revision},
+            },
+        )
+
+    def of_set(name, on, owner):
+        found = machine(name, on)
+        found.data["metadata"]["ownerReferences"] = [{"kind": "MachineSet", "name": owner}]
+        del found.data["status"]["conditions"]
+        return found
+
+    found = cluster(
+        *map(node, "ab"),
+        manifest(CAPI, "MachineDeployment", "workers", "capi"),
+        machine_set("old", "9"),
+        machine_set("new", "10"),
+        of_set("m-a", "a", "new"),
+        of_set("m-b", "b", "old"),
+        kubevirt(),
+    )
+
+    assert (progress(found)["done"], progress(found)["next"]) == (["a"], ["b"])
+
+
+def dead(name):
+    found = node(name)
+    found.data["status"]["conditions"][0]["status"] = "Unknown"
+    return found
+
+
+def test_a_machine_that_is_deleted_for_another_reason_and_a_dead_node_are_no_roll_out():
+    deployment = manifest(CAPI, "MachineDeployment", "workers", "capi")
+    deleted = machine("m-b", "b", deleting="DrainingNode")
+    found = cluster(
+        node("a"),
+        node("b"),
+        dead("c"),
+        deployment,
+        machine("m-a", "a"),
+        deleted,
+        machine("m-c", "c"),
+    )
+
+    assert progress(found) is None
+    assert {name: each and each["phase"] for name, each in updaters(found).items()} == {
+        "a": None,
+        "b": "draining",
+        "c": None,
+    }
+
+
+def test_a_deployment_that_counts_older_machines_rolls_out():
+    deployment = manifest(
+        CAPI, "MachineDeployment", "workers", "capi", status={"replicas": 3, "upToDateReplicas": 2}
+    )
+    deleted = machine("m-b", "b", deleting="DrainingNode")
+    found = cluster(
+        node("a"),
+        node("b"),
+        dead("c"),
+        deployment,
+        machine("m-a", "a"),
+        deleted,
+        machine("m-c", "c"),
+    )
+
+    assert progress(found)["done"] == ["a"]
+    assert [(each["node"], each["phase"]) for each in progress(found)["in_flight"]] == [
+        ("b", "draining"),
+        ("c", "returning"),
+    ]

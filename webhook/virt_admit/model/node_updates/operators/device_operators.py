@@ -1,0 +1,253 @@
+"""Operators of devices that drain nodes: the driver upgrades of NVIDIA and the SR-IOV network
+operator. What marks a node, what they wait for, and what lets them go on.
+
+Sources: NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go, :pkg/upgrade/pod_manager.go
+#SchedulePodEviction;
+k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode #createDrainHelper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.model import pod_owners
+from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import sriov_drains
+from virt_admit.model.scheduler.pods import FINISHED
+
+CLUSTER_POLICY: Final = Kind(
+    "nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False
+)
+"""Of the GPU operator. In a live cluster discovery finds it."""
+
+READS: Final[Reads] = {
+    NODE: tuple(
+        f"metadata.annotations.nvidia.com/{driver}-driver-upgrade.node-initial-state.unschedulable"
+        for driver in ("gpu", "ofed")
+    ),
+    POD: ("spec.containers.resources", "spec.volumes.emptyDir"),
+    VMI: ("spec.evictionStrategy", "status.conditions"),
+}
+
+
+class DeviceWork(NamedTuple):
+    """What such an operator does to a node."""
+
+    by: str
+    """The operator; it may say for what."""
+    mark: str
+    """What on the node shows it."""
+    waits: str
+    """What it waits for, in whole sentences."""
+    ends: bool | None = None
+    """False: it does not end by itself. None: that is not known."""
+    remedy: str = ""
+    """What ends it, with a command. Empty: nothing is to be done."""
+    failed: bool = False
+    """Whether it has failed, so that it may not end by itself."""
+
+
+# --- drivers of NVIDIA ----------------------------------------------------------------------------
+
+_DRIVER: Final = re.compile(r"nvidia\.com/([a-z]{1,20})-driver-upgrade-state")
+_OPERATORS: Final = {"gpu": "the NVIDIA GPU operator", "ofed": "the NVIDIA network operator"}
+_AT_REST: Final = frozenset(("", "upgrade-done", "upgrade-required"))
+_FAILED: Final = "upgrade-failed"
+
+
+def driver_upgrade(node: Object, cluster: Cluster) -> DeviceWork | None:
+    """Return what an operator of NVIDIA does to a node; None: nothing."""
+    for key, state in sorted(node.labels.items()):
+        found = _DRIVER.fullmatch(key)
+        if found is None or state in _AT_REST:
+            continue
+        earlier = f"nvidia.com/{found[1]}-driver-upgrade.node-initial-state.unschedulable"
+        if earlier in node.annotations:  # it was cordoned before the upgrade
+            continue
+        operator = f"{_OPERATORS.get(found[1], 'an operator of NVIDIA')} for its driver upgrade"
+        waits = "It uncordons the node itself when the new driver works."
+        work = DeviceWork(operator, f"{key}={state}", waits)
+        return _failed_driver(node, key, work, cluster) if state == _FAILED else work
+    return None
+
+
+def _failed_driver(node: Object, key: str, work: DeviceWork, cluster: Cluster) -> DeviceWork:
+    """Return what became of a failed upgrade.
+
+    The operator begins it again only when the label asks for it. It uncordons the node all the same
+    once the driver pod there is of the newest revision and ready
+    (NVIDIA/k8s-operator-libs:pkg/upgrade/common_manager.go #ProcessUpgradeFailedNodes). It does not
+    make that pod again while it may not delete a pod that uses the old driver.
+    """
+    of_gpu = key.startswith("nvidia.com/gpu-")
+    users = (entry(cluster, _by_gpu, node.name) or ()) if of_gpu else ()
+    kept = [
+        pod
+        for pod in users
+        if any(each["emptyDir"].is_map for each in pod.at("spec", "volumes").items())
+    ]
+    kept = kept if _may_delete(cluster) is False else []
+    why = "The upgrade has failed, and the operator does not begin it again"
+    if kept:
+        why += (
+            f": {_pods(kept)} a GPU and keep{'s' * (len(kept) == 1)} an emptyDir, which the "
+            "operator may not delete"
+        )
+    elif users:
+        why += f": {_pods(users)} a GPU"
+    again = shell(
+        "kubectl", "label", "node", argument(node.name), f"{key}=upgrade-required", "--overwrite"
+    )
+    first = (
+        f"once its work is saved, {pod_owners.taken_away(users[0], cluster)}"
+        if users
+        else "see in its log why"
+    )
+    allow = (
+        ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)"
+        if kept
+        else ""
+    )
+    remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
+    waits = f"{why}.{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
+    return work._replace(waits=waits, ends=False if kept else None, failed=True, remedy=remedy)
+
+
+_READY: Final = (
+    "It uncordons the node itself once the driver pod there is of the newest revision and ready."
+)
+
+_AGAIN: Final = "have the upgrade tried again, since an uncordon alone leaves the old driver"
+
+
+def _behind(node: Object, key: str, cluster: Cluster) -> str:
+    """Return which nodes wait for their turn, as a sentence after a space."""
+    behind = sorted(
+        each.name for each in cluster.known(NODE) if each.labels.get(key) == "upgrade-required"
+    )
+    return _queue([name for name in behind if name != node.name])
+
+
+def _queue(behind: Sequence[str]) -> str:
+    return f" {names(behind)} {'wait' if len(behind) > 1 else 'waits'} behind it." if behind else ""
+
+
+def _pods(users: Sequence[Object]) -> str:
+    several = len(users) > 1
+    return (
+        f"pod{'s' * several} {names(pod.full_name for pod in users)} {'use' if several else 'uses'}"
+    )
+
+
+def _may_delete(cluster: Cluster) -> bool | None:
+    """Return whether the operator may delete pods with an emptyDir.
+
+    None: its settings are not known.
+    """
+    policies = cluster.known(CLUSTER_POLICY)
+    fields = [
+        policy.at("spec", "driver", "upgradePolicy", "podDeletion", "deleteEmptyDir")
+        for policy in policies
+    ]
+    return any(field.boolean is True for field in fields) if fields else None
+
+
+def _by_gpu(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _with_resource("nvidia.com/", cluster)
+
+
+# --- the SR-IOV network operator ------------------------------------------------------------------
+
+
+def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
+    """Return what the SR-IOV network operator does to a node; None: nothing."""
+    state = node.annotations.get(sriov_drains.STATE, "")
+    if state in sriov_drains.AT_REST:
+        return None
+    full = state.startswith("Reboot")
+    holders = [] if full else list(entry(cluster, _by_device, node.name) or ())
+    kept = [vmi for pod in holders if (vmi := _kept(pod, cluster)) is not None]
+    which = f" ({names(map(_user, holders))})" if holders else ""
+    needs = (
+        "It takes all pods away"
+        if full
+        else f"It takes only the pods with SR-IOV devices away{which}"
+    )
+    behind = sorted(
+        each.name
+        for each in cluster.known(NODE)
+        if each.name != node.name
+        and not each.at("spec", "unschedulable").boolean
+        and each.annotations.get(sriov_drains.STATE, "") not in sriov_drains.AT_REST
+    )
+    mark = f"{sriov_drains.STATE}={state}"
+    if not kept:
+        waits = f"{needs}, then uncordons the node itself.{_queue(behind)}"
+        return DeviceWork(_BY_SRIOV, mark, waits)
+    vms = names(vmi.full_name for vmi in kept)
+    refused = f"{vms} cannot migrate, so KubeVirt refuses the eviction."
+    way = typed(
+        f"shut {vms} down for this time, and start {'it' if len(kept) == 1 else 'them'} again "
+        "afterwards",
+        virtctl("stop", kept[0].name, kept[0].namespace),
+    )
+    return DeviceWork(_BY_SRIOV, mark, f"{needs}. {refused}{_queue(behind)}", False, way)
+
+
+_BY_SRIOV: Final = "the SR-IOV network operator or by hand"
+"""Its mark says that a node is to be drained, not whether that has begun or the node was cordoned
+before. It uncordons both.
+"""
+
+
+def _kept(pod: Object, cluster: Cluster) -> Object | None:
+    """Return the VMI of a launcher pod if KubeVirt refuses its eviction for good; None: it does
+    not, or that is not known.
+    """
+    name = vm_ledger.vmi_name(pod)
+    vmi = find(cluster, VMI, pod.namespace, name) if name else None
+    if (
+        vmi is None
+        or vmis.migratable(vmi) is not False
+        or vmi.at("spec", "evictionStrategy").text != "LiveMigrate"
+    ):
+        return None
+    return vmi
+
+
+def _user(pod: Object) -> str:
+    name = vm_ledger.vmi_name(pod)
+    return f"VM {pod.namespace}/{name}" if name else f"pod {pod.full_name}"
+
+
+def _by_device(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _with_resource(sriov_drains.DEVICES, cluster)
+
+
+def _with_resource(prefix: str, cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the pods that hold a device, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        node = pod.at("spec", "nodeName").text
+        if node and pod.at("status", "phase").text not in FINISHED and _holds(pod, prefix):
+            found.setdefault(node, []).append(pod)
+    return {node: sorted(some, key=lambda pod: pod.full_name) for node, some in found.items()}
+
+
+def _holds(pod: Object, prefix: str) -> bool:
+    return any(
+        name.startswith(prefix)
+        for container in pod.at("spec", "containers").items()
+        for part in ("requests", "limits")
+        for name in container.at("resources", part).map
+    )
