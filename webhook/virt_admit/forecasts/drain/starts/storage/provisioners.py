@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import refusing_storage
-from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
+from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes, small_claims
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import forbidden_pods
@@ -33,6 +33,7 @@ READS: Final[Reads] = union(
     clock.READS,
     lost_sources.READS,
     refused_modes.READS,
+    small_claims.READS,
     forbidden_pods.READS,
     {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
     {
@@ -81,7 +82,7 @@ def problem(
     said = _said(claim, since, cluster)
     if not said:
         return _full(claim, storage_class, cluster)
-    lost = lost_sources.of(claim, said, cluster)
+    lost = lost_sources.of(claim, said, cluster) or small_claims.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
     if (pod := forbidden_pods.of(said)) is not None:
