@@ -18,6 +18,7 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
@@ -44,6 +45,7 @@ READS: Final = union(
     node_health.READS,
     unattached_networks.READS,
     left_taints.READS,
+    lost_quorums.READS,
 )
 
 

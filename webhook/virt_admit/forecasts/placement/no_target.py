@@ -14,6 +14,7 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     node_initializers,
 )
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
@@ -88,9 +89,8 @@ def reason(
     if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
         return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)
-    if unfit := _unfit(refusals, kept):
-        command = shell("kubectl", "describe", "node", argument(min(refusals)))
-        return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
+    if unfit := _unfit(refusals, kept, cluster):
+        return unfit._replace(reason=f"{NOWHERE}{names(causes)}{unfit.reason}")
     if starting:
         return starting
     remedy = _or(lasting, otherwise) if lasting else _remedy(causes, otherwise, cluster)
@@ -381,17 +381,28 @@ def _pressed(refusals: Mapping[str, str]) -> Problem | None:
     )
 
 
-def _unfit(refusals: Mapping[str, str], kept: str) -> str:
-    """Return what ends a taint of a controller that every node has; empty: there is none.
+def _unfit(refusals: Mapping[str, str], kept: str, cluster: Cluster) -> Problem | None:
+    """Return what ends a taint of a controller that every node has, after what it means; None:
+    there is none.
 
     A guest that stops stays off.
     """
+    command = shell("kubectl", "describe", "node", argument(min(refusals)))
     for cause in sorted(_common(refusals)):
         key = cause.removeprefix("taint ")
         who = controller_taints.owner(key) if key != cause else ""
+        lost = lost_quorums.of_taint(key, cluster)
+        if lost is not None:
+            return Problem(
+                f". {lost.words}",
+                f"{lost.remedy}{kept}",
+                ProblemCause.NO_TARGET,
+                command=lost.command or command,
+            )
         if who:
-            return f"repair what {who} reports with that taint, which it then removes{kept}"
-    return ""
+            repair = f"repair what {who} reports with that taint, which it then removes{kept}"
+            return Problem("", repair, ProblemCause.NO_TARGET, command=command)
+    return None
 
 
 def _common(refusals: Mapping[str, str]) -> set[str]:
