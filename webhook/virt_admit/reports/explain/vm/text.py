@@ -347,7 +347,9 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         way = (
             f"{each.source or '?'} to {each.target or '?'}"
             if each.source or each.target
-            else "no target"
+            else "no target yet"
+            if each.phase == "Pending"
+            else "target not known"
         )
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
         why = (each.failure.text if each.failure else "") or "no reason given"
