@@ -61,7 +61,7 @@ def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
                 BY_DIGEST,
                 error=f"failed to unpack: unexpected media type text/plain for {DIGEST}: not found",
             ),
-            "cannot be pulled by that digest (unexpected media type text/plain for sha256:4a0c3f95…",
+            "cannot be pulled by that digest (unexpected media type text/plain for sha256:4a0c3f95",
         ),
     ],
 )

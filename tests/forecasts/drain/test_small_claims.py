@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import NAMESPACE, manifest
 from tests.forecasts.drain.test_lost_sources import kubevirt
-from virt_admit.forecasts.drain.starts.storage import small_claims
+from virt_admit.forecasts.drain.control import small_claims
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 SAID = (

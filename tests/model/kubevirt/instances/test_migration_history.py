@@ -1,4 +1,4 @@
-"""Where the last migrations of a VM went and why they failed, also before their state is written."""
+"""Where the last migrations of a VM went and why they failed, also before they have a state."""
 
 from tests.forecasts.drain.test_target_pods import SCHEDULING, pending, warning
 from tests.forecasts.drain.vm_motion import cluster, migration, vmi

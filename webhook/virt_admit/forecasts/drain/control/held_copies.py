@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.starts.storage import small_claims
+from virt_admit.forecasts.drain.control import small_claims
 from virt_admit.model.commands import about, kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen

@@ -217,8 +217,9 @@ def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
 
 
 def _of_own_event(vmi: Object, name: str, cluster: Cluster) -> str:
-    """Return the reason in the event about the migration, which is the only one where virt-controller
-    ends it itself, as for a target pod that did not start; empty: none is known.
+    """Return the reason in the event about the migration; empty: none is known.
+
+    No other place has it where virt-controller ends a migration, as for a pod that does not start.
 
     Source: pkg/virt-controller/watch/migration/migration.go#updateStatus.
     """

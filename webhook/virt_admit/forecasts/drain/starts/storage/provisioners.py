@@ -12,8 +12,9 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.control import small_claims
 from virt_admit.forecasts.drain.guests import refusing_storage
-from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes, small_claims
+from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import forbidden_pods

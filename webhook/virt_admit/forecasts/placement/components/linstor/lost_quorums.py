@@ -1,4 +1,5 @@
-"""DRBD volumes of LINSTOR without a quorum, for which its high-availability controller taints nodes.
+"""DRBD volumes of LINSTOR without a quorum, for which its high-availability controller taints a
+node.
 
 The agent on each node sets the taint as long as one volume there has no quorum, so it comes back if
 it is removed by hand. It keeps every pod off, also one without such a volume. The events name the
@@ -55,8 +56,8 @@ def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
     )
     remedy = (
         "give that volume its quorum again (linstor resource list shows its copies that are not "
-        "connected or UpToDate): LINSTOR then removes the taint, and sets it again if it is removed "
-        "by hand before"
+        "connected or UpToDate): LINSTOR then removes the taint, and sets it again if it is "
+        "removed by hand before"
     )
     return LostQuorum(words, remedy, _command(cluster))
 

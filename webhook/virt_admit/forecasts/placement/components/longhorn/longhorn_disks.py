@@ -70,7 +70,8 @@ class LonghornDisk(NamedTuple):
         The recorded UUID on another disk would make Longhorn use data that is not there.
         """
         path, on = self.status["diskPath"].text or "its path", self.node.name
-        way = f"see that the disk at {path} of {on} is mounted and works"
+        mounted = "" if self.status["diskType"].text == "block" else "is mounted and "
+        way = f"see that the disk at {path} of {on} {mounted}works"
         if self.ready["reason"].text == _CHANGED:
             way = (
                 f"mount that disk again at {path} of {on}; its longhorn-disk.cfg has diskUUID "
