@@ -57,7 +57,7 @@ def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
     remedy = (
         "give that volume its quorum again (linstor resource list shows its copies that are not "
         "connected or UpToDate): LINSTOR then removes the taint, and sets it again if it is "
-        "removed by hand before"
+        "removed by hand"
     )
     return LostQuorum(words, remedy, _command(cluster))
 
