@@ -45,12 +45,15 @@ def check(subscription: Object, context: Context) -> Findings:
     for held in operator_updates.held(context.cluster):
         if held.subscription.full_name == subscription.full_name:
             path = subscription.at("status", "currentCSV").path
+            then = messages.advice_of(held.remedy)
+            message = check.first_that_fits(
+                path, f"{held.brief} {then}", f"{held.terse} {then}", held.brief
+            )
+            told = messages.command_of(held.remedy) if message.endswith(then) else ""
             yield Finding(
                 path,
-                check.first_that_fits(
-                    path, f"{held.brief} {messages.advice_of(held.remedy)}", held.brief
-                ),
+                message,
                 value=subscription.name,
                 problem=problem_of(ProblemCause.UPDATE_FAILING, subscription),
-                command=shell("virt-admit", "upgrade"),  # its remedy says what to check before
+                command=told or shell("virt-admit", "upgrade"),  # with what to check before
             )
