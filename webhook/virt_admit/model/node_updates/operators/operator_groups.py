@@ -1,8 +1,8 @@
 """A namespace with several OperatorGroups: the Operator Lifecycle Manager does nothing in it.
 
 Each ClusterServiceVersion of it fails, and an InstallPlan stays Installing. The annotation
-``olm.operatorGroup`` does not say which group is the right one: each group writes it in turn. So the
-group is kept that alone existed while the ClusterServiceVersion had succeeded. Sources, in
+``olm.operatorGroup`` does not say which group is the right one: each group writes it in turn. So
+the group is kept that alone existed while the ClusterServiceVersion had succeeded. Sources, in
 operator-framework/operator-lifecycle-manager: pkg/controller/operators/olm/operator.go
 #operatorGroupForCSV, pkg/controller/operators/olm/operatorgroup.go #syncOperatorGroups
 #annotateCSVs, pkg/lib/scoped/querier.go.
