@@ -6,7 +6,7 @@ at a time (``--max-learners``), so no later Machine joins, and each is replaced 
 Machine starts, a member without a name may also be its own. Sources: kubernetes-sigs/cluster-api
 #13221 (the fault), #13685 (the releases with it remove the member);
 :controlplane/kubeadm/pkg/workload_cluster_conditions.go#compareMachinesAndMembers;
-etcd-io/etcd:server/embed/config.go#DefaultMaxLearners.
+etcd-io/etcd:server/etcdserver/api/membership/membership_options.go#DefaultMaxLearners.
 """
 
 from __future__ import annotations
