@@ -1,7 +1,7 @@
 """A KubeadmControlPlane does not go on, because its etcd has a member that never started.
 
 **Why.** ``kubeadm join`` adds the member before etcd runs. A Machine that fails then is replaced,
-but older releases of Cluster API leave its member, as it has no name. etcd takes one such member at
+but Cluster API before 1.14 leaves its member, as it has no name. etcd takes one such member at
 a time, so no new Machine joins: each runs as a VM without becoming a Node, and is replaced again.
 
 **Fix.** Look at the members of etcd in that cluster. Remove the one without a name if all others

@@ -2,11 +2,12 @@
 
 **Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a
 ClusterServiceVersion that is not ready. The operator stays at its old release, also without its
-fixes. VMs run on.
+fixes. VMs run on. One Subscription that is Manual makes every InstallPlan of its namespace wait for
+an approval, and with two OperatorGroups in a namespace no update goes on.
 
 **Fix.** End what the finding names: an object that is not upgradeable, a Deployment without a ready
-pod, a catalog that does not answer. ``virt-admit upgrade`` has the whole reason, and the remedy
-with its command.
+pod, a catalog that does not answer, an approval, an OperatorGroup too many. ``virt-admit upgrade``
+has the whole reason, and the remedy with its command.
 """
 
 from virt_admit.model import messages
@@ -39,6 +40,11 @@ from virt_admit.rule import (
             "operator.go#validateExistingCRs"
         ),
         "openshift/openshift-docs#35054",
+        "https://github.com/operator-framework/operator-lifecycle-manager/issues/3152",
+        (
+            "operator-framework/operator-lifecycle-manager:pkg/controller/operators/olm/"
+            "operator.go#operatorGroupForCSV"
+        ),
     ),
 )
 def check(subscription: Object, context: Context) -> Findings:

@@ -4,7 +4,7 @@
 KubeadmControlPlane finds no node whose name the member has, and leaves it. etcd takes one learner
 at a time (``--max-learners``), so no later Machine joins, and each is replaced in its turn. While a
 Machine starts, a member without a name may also be its own. Sources: kubernetes-sigs/cluster-api
-#13221 (the fault), #13685 (the releases with it remove the member);
+#13221 (the fault), #13685 (1.14 removes the member);
 :controlplane/kubeadm/pkg/workload_cluster_conditions.go#compareMachinesAndMembers;
 etcd-io/etcd:server/etcdserver/api/membership/membership_options.go#DefaultMaxLearners.
 """

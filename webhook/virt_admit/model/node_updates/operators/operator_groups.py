@@ -28,10 +28,13 @@ _GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
 _COUNTED: Final = re.compile(r"more than one operator group\(?s?\)? are managing this namespace")
 """How an InstallPlan says it."""
 _TRACKED: Final = "argocd.argoproj.io/tracking-id"
-_FLUX: Final = {
-    "kustomize.toolkit.fluxcd.io/name": "Kustomization",
-    "helm.toolkit.fluxcd.io/name": "HelmRelease",
+_WRITERS: Final = {
+    "argocd.argoproj.io/instance": "Argo CD application",
+    "kustomize.toolkit.fluxcd.io/name": "Flux Kustomization",
+    "helm.toolkit.fluxcd.io/name": "Flux HelmRelease",
+    "meta.helm.sh/release-name": "Helm release",
 }
+"""Labels and annotations with the name of what writes an object."""
 
 
 class SurplusGroups(NamedTuple):
@@ -86,9 +89,9 @@ def _writer(group: Object) -> str:
     """Return what writes a group from a repository; empty: nothing says so."""
     if application := (group.annotations.get(_TRACKED) or "").partition(":")[0]:
         return f"Argo CD application {application.replace('_', '/')}"
-    for key, kind in _FLUX.items():
-        if name := group.labels.get(key):
-            return f"Flux {kind} {name}"
+    for key, what in _WRITERS.items():
+        if name := group.labels.get(key) or group.annotations.get(key):
+            return f"{what} {name}"
     return ""
 
 
