@@ -79,12 +79,15 @@ def of(owner: Object, cluster: Cluster) -> EtcdLeftover | None:
     subject = f"{owner.kind} {owner.full_name}"
     held = f"{_rollout(owner, cluster)}, as its etcd has a member without a name and a Machine"
     left = f"it is left from a Machine that was replaced (the last one: {replaced['machine'].text})"
-    later = f", and Machine {names([each.name for each in waiting])} has no Node" if waiting else ""
+    without = names([each.name for each in waiting])
+    one, has = ("Machine", "has") if len(waiting) == 1 else ("Machines", "have")
+    later = f", and {one} {without} {has} no Node" if waiting else ""
     effect = f"etcd takes one such member at a time, so no new Machine joins{later}"
     return EtcdLeftover(
         owner,
         f"{subject} {held} ({number}) for {clock.duration(age)}: {left}; {effect}",
-        f"{held} ({number}), left from a Machine that was replaced: no new one joins{later}",
+        f"{owner.kind} {owner.name} {held} ({number}), left from a Machine that was replaced: no "
+        f"new one joins{later}",
         _remedy(number, own, owner),
         f"In cluster {_guest(owner)}: etcdctl member remove {int(number):x}, if it still has no "
         "name and all others are started.",
