@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.starts import (
     unplaced,
 )
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
-from virt_admit.forecasts.drain.starts.storage import provisioners, restored_claims
+from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisioners
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks
@@ -39,7 +39,7 @@ READS: Final[Reads] = union(
     unfinished_disks.READS,
     unfinished_resizes.READS,
     unplaced.READS,
-    restored_claims.READS,
+    awaited_claims.READS,
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
@@ -76,8 +76,8 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
 
 def _without_vmi(vm: Object, cluster: Cluster) -> Problem | None:
     """Return the same of a VM without a VMI, which KubeVirt makes when its disks are filled."""
-    if (restored := restored_claims.waiting(vm, cluster)) is not None:
-        return restored.of_vm
+    if (awaited := awaited_claims.waiting(vm, cluster)) is not None:
+        return awaited.of_vm
     return (
         unfinished_disks.problem(vm, cluster)
         or faulted_volumes.problem(vm, cluster)
@@ -87,10 +87,10 @@ def _without_vmi(vm: Object, cluster: Cluster) -> Problem | None:
 
 def _unfilled(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what keeps the disks of a VMI from it, or all nodes from its pod; None: nothing is
-    known, or Velero restores a disk, which ends by itself.
+    known, or another controller fills a disk, which ends by itself.
     """
-    if (restored := restored_claims.waiting(vmi, cluster)) is not None:
-        return restored.of_vm
+    if (awaited := awaited_claims.waiting(vmi, cluster)) is not None:
+        return (_unplaced(vmi, cluster) if awaited.awaits_node else None) or awaited.of_vm
     return (
         provisioners.of_vm(vmi, cluster)
         or _unplaced(vmi, cluster)

@@ -1,10 +1,10 @@
-"""Claims that Velero is to bind: they are left alone while it works, and its object is named when
-it does not."""
+"""Claims that another controller is to bind: they are left alone while it works, and its object is
+named when it does not."""
 
 import pytest
 
 from tests.healthy.parts import ago
-from virt_admit.forecasts.drain.starts.storage import provisioners, restored_claims
+from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisioners
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
@@ -54,7 +54,7 @@ def download(phase, minutes=40, name="restore-1-a", target="root", **status):
 
 def restored(*objects, complete=("*",), of=None):
     of = of or claim()
-    return restored_claims.of(Object(of), snapshot([of, *objects], complete))
+    return awaited_claims.of(Object(of), snapshot([of, *objects], complete))
 
 
 def snapshot(objects, complete=("*",)):
@@ -136,6 +136,35 @@ def test_a_download_for_a_former_claim_does_not_count():
 @pytest.mark.parametrize("of", [claim(selector={"tier": "gold"}), claim(volumeName="pv-1")])
 def test_other_claims_are_not_those_of_velero(of):
     assert restored(of=of) is None
+
+
+def populated(minutes, group="volsync.backube", **spec):
+    source = {"apiGroup": group, "kind": "ReplicationDestination", "name": "copy"}
+    of = claim(minutes=minutes, dataSourceRef=source, **spec)
+    of["spec"].pop("selector")
+    return of
+
+
+def test_the_controller_of_another_kind_fills_a_claim():
+    young, old = (restored(of=populated(each)) for each in (10, 200))
+    assert young.problem is None
+    assert "ReplicationDestination copy (volsync.backube) is to fill its volume" in young.words
+    assert "has not done so for 3 h 20" in old.problem.reason
+    assert command_of(old.problem.remedy).startswith("kubectl describe replicationdestination copy")
+
+
+@pytest.mark.parametrize("group", ["", "snapshot.storage.k8s.io", "cdi.kubevirt.io"])
+def test_a_provisioner_fills_a_claim(group):
+    assert restored(of=populated(200, group)) is None
+
+
+@pytest.mark.parametrize(("notes", "awaits"), [({}, True), ({"selected-node": "a"}, False)])
+def test_a_node_is_chosen_first(notes, awaits):
+    mode = {"provisioner": "rbd.example", "volumeBindingMode": "WaitForFirstConsumer"}
+    storage = obj("StorageClass", "storage.k8s.io/v1", "rbd", "", **mode)
+    of = populated(10)
+    of["metadata"]["annotations"] = {f"volume.kubernetes.io/{key}": notes[key] for key in notes}
+    assert restored(storage, of=of).awaits_node is awaits
 
 
 def test_another_selector_is_not_to_be_taken_out():

@@ -1,12 +1,14 @@
-"""Claims that stay Pending on purpose: Velero moves the data of a backup into their volume first.
+"""Claims that stay Pending on purpose: another controller fills their volume before it binds them.
 
-Velero writes a selector into such a claim, so that no provisioner makes an empty volume for it, and
-creates a DataDownload. At its end Velero makes a PersistentVolume with that label. Until then the
-provisioner says that selectors are not supported, and kube-scheduler that the claim is not bound. A
-claim that exists is never restored again. Sources: vmware-tanzu/velero:
-pkg/restore/actions/csi/pvc_action.go#restoreFromDataUploadResult #Execute,
-design/volume-snapshot-data-movement, pkg/apis/velero/v2alpha1/data_download_types.go,
-pkg/cmd/server/config/config.go (default time limits); issue #8584.
+A claim with a data source of another API group is filled by the controller of that kind, such as
+VolSync or Forklift, and no provisioner makes an empty volume for it. Velero writes a selector into
+the claims whose data it moves from a backup, and creates a DataDownload for each. At its end Velero
+makes a PersistentVolume with that label. Until then the provisioner says that selectors are not
+supported, and kube-scheduler that the claim is not bound. Velero skips a claim that exists.
+Sources: vmware-tanzu/velero:pkg/restore/actions/csi/pvc_action.go#restoreFromDataUploadResult
+#Execute, :design/volume-snapshot-data-movement, :pkg/apis/velero/v2alpha1/data_download_types.go,
+:pkg/cmd/server/config/config.go (time limits), issue #8584;
+kubernetes-csi/lib-volume-populator:populator-machinery/controller.go.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, Kind
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import parse_duration
@@ -27,8 +29,14 @@ from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import show
 
+_CHOSEN: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = {
-    PVC: ("metadata.creationTimestamp", "spec.selector", "spec.volumeName", "status.phase")
+    STORAGE_CLASS: (),
+    PVC: (
+        f"metadata.annotations.{_CHOSEN}",
+        *("metadata.creationTimestamp", "spec.dataSourceRef", "spec.selector"),
+        *("spec.storageClassName", "spec.volumeName", "status.phase"),
+    ),
 }
 DATA_DOWNLOAD: Final = Kind("velero.io", ("v2alpha1",), "datadownloads", "DataDownload")
 """Discovery finds its objects in a cluster."""
@@ -46,14 +54,16 @@ _OPERATION: Final = timedelta(hours=4)
 """The default of ``--default-item-operation-timeout``, after which Velero cancels."""
 
 
-class RestoredClaim(NamedTuple):
-    """A claim whose volume Velero is to make."""
+class AwaitedClaim(NamedTuple):
+    """A claim whose volume another controller is to make."""
 
     claim: str
     words: str
     """Why it is Pending."""
     problem: Problem | None
-    """What keeps Velero from that; None: it goes on, or that is not known."""
+    """What keeps that controller from it; None: it goes on, or that is not known."""
+    awaits_node: bool = False
+    """Whether a node has to be chosen for the first pod before."""
 
     @property
     def of_vm(self) -> Problem | None:
@@ -66,9 +76,9 @@ class RestoredClaim(NamedTuple):
         return f"its claim {self.claim} is Pending"
 
 
-def waiting(obj: Object, cluster: Cluster) -> RestoredClaim | None:
-    """Return the claim of a VM or VMI that Velero is to bind, one that it does not go on with
-    first; None: there is none.
+def waiting(obj: Object, cluster: Cluster) -> AwaitedClaim | None:
+    """Return the claim of a VM or VMI that another controller is to bind, one that it does not go
+    on with first; None: there is none.
     """
     names = (migratability.claim_of(each) for each in vms.vmi_spec(obj)["volumes"].items())
     claims = (
@@ -80,12 +90,53 @@ def waiting(obj: Object, cluster: Cluster) -> RestoredClaim | None:
     return next((each for each in found if each.problem), found[0] if found else None)
 
 
-def of(claim: Object, cluster: Cluster) -> RestoredClaim | None:
-    """Return what Velero does about a claim; None: the claim has a volume, or none of Velero."""
-    marked = claim.at("spec", "selector", "matchLabels", _SELECTOR).present
+def of(claim: Object, cluster: Cluster) -> AwaitedClaim | None:
+    """Return what another controller does about a claim; None: it has a volume, or gets one from
+    its provisioner.
+    """
     pending = claim.at("status", "phase").text in (None, "", "Pending")
-    if not marked or not pending or claim.at("spec", "volumeName").text:
+    if not pending or claim.at("spec", "volumeName").text:
         return None
+    marked = claim.at("spec", "selector", "matchLabels", _SELECTOR).present
+    found = _of_velero(claim, cluster) if marked else _of_populator(claim, cluster)
+    named = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text or "-")
+    waits = named is not None and named["volumeBindingMode"].text == "WaitForFirstConsumer"
+    awaits = waits and not claim.annotations.get(_CHOSEN)
+    return found._replace(awaits_node=awaits) if found is not None else None
+
+
+_PROVISIONED: Final = (None, "", "snapshot.storage.k8s.io", DATA_VOLUME.group)
+"""API groups of the data sources that provisioners copy, and that CDI fills, which is judged with
+its data volumes."""
+_FILLED: Final = timedelta(hours=1)
+"""A copy of much data may last longer, and is worth a look then."""
+
+
+def _of_populator(claim: Object, cluster: Cluster) -> AwaitedClaim | None:
+    source = claim.at("spec", "dataSourceRef")
+    group, kind, name = (source[key].text for key in ("apiGroup", "kind", "name"))
+    if group in _PROVISIONED or not group or not kind or not name:
+        return None
+    created = claim.metadata["creationTimestamp"].text
+    lasts, age = clock.lasting(created, cluster), clock.since(created, cluster)
+    words = f"the controller of {kind} {name} ({group}) is to fill its volume"
+    if age is None or age < _FILLED:
+        going = (
+            f"{words}{lasts.replace(' for ', ', since ', 1)}. The claim stays Pending until then"
+        )
+        return AwaitedClaim(claim.name, going, None)
+    namespace = source["namespace"].text or claim.namespace
+    shown = kubectl("describe", kinds.guess(f"{group}/v1", kind), name, namespace)
+    return _stopped(
+        claim,
+        f"{words}, and has not done so{lasts}",
+        f"see what {kind} {name} reports, and leave the claim: its data come from there",
+        shown,
+    )
+
+
+def _of_velero(claim: Object, cluster: Cluster) -> AwaitedClaim:
+    """Return what Velero does about a claim with its selector."""
     download = _download(claim, cluster)
     if download is None:
         return _without_download(claim, cluster)
@@ -102,7 +153,7 @@ def of(claim: Object, cluster: Cluster) -> RestoredClaim | None:
     lasts = clock.lasting(_since(download), cluster)
     words = f"Velero restores its data ({called}, {phase}{lasts}{_part(download)}). {_ON_PURPOSE}"
     late = _late(download, phase, called, cluster)
-    return RestoredClaim(claim.name, words, late)
+    return AwaitedClaim(claim.name, words, late)
 
 
 _ON_PURPOSE: Final = (
@@ -125,13 +176,13 @@ def _again(claim: Object, cluster: Cluster) -> str:
     )
 
 
-def _stopped(claim: Object, words: str, remedy: str, command: str) -> RestoredClaim:
+def _stopped(claim: Object, words: str, remedy: str, command: str) -> AwaitedClaim:
     problem = Problem(words, typed(remedy, command), ProblemCause.NOT_REPORTED)
-    return RestoredClaim(claim.name, words, problem)
+    return AwaitedClaim(claim.name, words, problem)
 
 
 def _download(claim: Object, cluster: Cluster) -> Object | None:
-    """Return the newest DataDownload for a claim; None: none is known, or one for a former claim."""
+    """Return the newest DataDownload for a claim; None: none, or for a former claim."""
     created = claim.metadata["creationTimestamp"].text or ""
     own = [
         each
@@ -143,11 +194,11 @@ def _download(claim: Object, cluster: Cluster) -> Object | None:
     return max(own, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
 
 
-def _without_download(claim: Object, cluster: Cluster) -> RestoredClaim:
+def _without_download(claim: Object, cluster: Cluster) -> AwaitedClaim:
     age = clock.since(claim.metadata["creationTimestamp"].text, cluster)
     if unlisted(cluster, DATA_DOWNLOAD) or age is None or age < _BIND:
         words = f"Velero is to make its volume (selector {_SELECTOR}). {_ON_PURPOSE}"
-        return RestoredClaim(claim.name, words, None)
+        return AwaitedClaim(claim.name, words, None)
     words = (
         f"Velero was to make its volume (selector {_SELECTOR}), and no DataDownload for it exists "
         "any more, as after its Restore was deleted"
@@ -155,12 +206,12 @@ def _without_download(claim: Object, cluster: Cluster) -> RestoredClaim:
     return _stopped(claim, words, _again(claim, cluster), "kubectl get restores.velero.io -A")
 
 
-def _completed(claim: Object, download: Object, called: str, cluster: Cluster) -> RestoredClaim:
+def _completed(claim: Object, download: Object, called: str, cluster: Cluster) -> AwaitedClaim:
     ended = download.at("status", "completionTimestamp").text
     age = clock.since(ended, cluster)
     words = f"{called} of Velero is Completed{clock.lasting(ended, cluster)}"
     if age is None or age < _BIND:
-        return RestoredClaim(claim.name, f"{words}, so that the claim is bound now", None)
+        return AwaitedClaim(claim.name, f"{words}, so that the claim is bound now", None)
     label = f"{_SELECTOR}={claim.at('spec', 'selector', 'matchLabels', _SELECTOR).text}"
     return _stopped(
         claim,
@@ -171,7 +222,7 @@ def _completed(claim: Object, download: Object, called: str, cluster: Cluster) -
 
 
 def _late(download: Object, phase: str, called: str, cluster: Cluster) -> Problem | None:
-    """Return that Velero takes longer than it may; None: it does not, or has other volumes first."""
+    """Return that Velero takes longer than it may; None: no, or others come first."""
     limit = _limit(download, cluster) if phase in _WORKS else _PREPARE
     age = clock.since(_since(download), cluster)
     if age is None or age <= limit:
@@ -183,9 +234,10 @@ def _late(download: Object, phase: str, called: str, cluster: Cluster) -> Proble
     if phase not in _WORKS and (others or unlisted(cluster, DATA_DOWNLOAD)):
         return None
     may = "Velero allows" if phase in _WORKS else "Velero takes to prepare one"
+    lasts = f"{clock.duration(age)}{_part(download)}"
     reason = (
-        f"{called} of Velero, which restores its data, is {phase} for "
-        f"{clock.duration(age)}{_part(download)}, longer than the {clock.duration(limit)} that {may}"
+        f"{called} of Velero, which restores its data, is {phase} for {lasts}, longer than the "
+        f"{clock.duration(limit)} that {may}"
     )
     words = (
         f"see what Velero and its node agents in namespace {download.namespace} log about it. "
