@@ -43,7 +43,7 @@ def test_what_was_left():
     full = found(node(podCIDR="10.9.2.0/28"), *pods(3), *pods(1, "10.9.3."))
     assert full.what == (
         "n2 has no pod address left in 10.9.2.1-10.9.2.14, although only 3 pods there have one of "
-        "these 14: the others are reserved for pods that are gone"
+        "these 14: the others were left by pods that are gone"
     )
     assert full.of_node
     assert "sandbox that crictl pods does not list" in full.remedy

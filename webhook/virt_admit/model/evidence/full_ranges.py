@@ -77,8 +77,8 @@ def _host_local(first: str, last: str, node: str, cluster: Cluster) -> UsedUpRan
     begin = f"{node} has no pod address left in {first}-{last}"
     folder = "the folder of that network in /var/lib/cni/networks (cbr0 of flannel)"
     left = (
-        f"on {node}, remove the reservations that were left: the files in {folder}, one for each "
-        "address, whose first line is a sandbox that crictl pods does not list"
+        f"on {node}, remove from {folder} the files of addresses whose first line is a sandbox "
+        "that crictl pods does not list"
     )
     if not _is_of_node(first, node, cluster):
         words = f"{left}; or widen that range in the configuration of the network"
@@ -92,7 +92,7 @@ def _host_local(first: str, last: str, node: str, cluster: Cluster) -> UsedUpRan
         some = f"only {count(used, 'pod')}" if used else "no pod"
         what = (
             f"{begin}, although {some} there ha{'s' if used < 2 else 've'} one of these {size}: "
-            "the others are reserved for pods that are gone"
+            "the others were left by pods that are gone"
         )
         return UsedUpRange(what, typed(left, _listed(node)), of_node=True)
     words = (

@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import count, cut_middle
+from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
@@ -114,9 +114,9 @@ class FailingPlugin(NamedTuple):
         lasts = f" for {clock.duration(age)}" if age is not None else ""
         some, first = count(len(self.pods), "pod"), self.pods[0].full_name
         if self.full is not None:
-            lone = len(self.pods) == 1
-            waiting = f"pod {first} waits" if lone else f"{some}, such as {first}, wait"
-            return f"{self.full.what} ({waiting}{lasts})"
+            waiting = "pod" if len(self.pods) == 1 else "pods"
+            waiting += f" {names((pod.full_name for pod in self.pods), _LONGEST)}"
+            return f"{self.full.what} ({waiting} without one{lasts})"
         error = cut_middle(self.error, _LONGEST)
         return f"{_called(self.plugin)} fails{lasts} ({some}, such as {first}): {error}"
 
@@ -166,14 +166,15 @@ def _failing(cluster: Cluster) -> Mapping[str, FailingPlugin]:
         group[pod.full_name] = error._replace(begun=begun)
     failing: dict[str, FailingPlugin] = {}
     for (node, plugin), group in groups.items():
-        errors = sorted(group.values(), key=lambda each: each.begun)
+        errors = sorted(group.values(), key=lambda each: (not _is_of_vm(each.pod), each.begun))
         first, full = errors[0], next((each.full for each in errors if each.full), None)
-        age = clock.since(first.begun.isoformat(), cluster)
+        begun = min(each.begun for each in errors)
+        age = clock.since(begun.isoformat(), cluster)
         enough = len(errors) >= _SEVERAL or (full is not None and full.of_node)
         lasts = age is not None and age >= PATIENCE
-        if node and lasts and enough and not _has_served(node, first.begun, cluster):
+        if node and lasts and enough and not _has_served(node, begun, cluster):
             pods = tuple(each.pod for each in errors)
-            failing[node] = FailingPlugin(plugin, pods, first.said, first.begun, full)
+            failing[node] = FailingPlugin(plugin, pods, first.said, begun, full)
     return failing
 
 
@@ -192,6 +193,10 @@ def _error(event: Object, pod: Object, cluster: Cluster) -> tuple[str, _Error] |
     if address_pools.full_range(said, cluster) or (full is not None and full.of_network):
         return None
     return plugin, _Error(pod, error[1].replace("\\", "").rstrip('"] '), begun, full)
+
+
+def _is_of_vm(pod: Object) -> bool:
+    return pod.labels.get("kubevirt.io") == "virt-launcher"
 
 
 def _node(pod: Object) -> str:
@@ -411,7 +416,6 @@ def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | Non
     """
     for pod in entry(cluster, _ready_pods, node) or ():
         created = clock.instant(pod.metadata["creationTimestamp"].text)
-        of_vm = pod.labels.get("kubevirt.io") == "virt-launcher"
-        if of_vm and since is not None and created is not None and created >= since:
+        if _is_of_vm(pod) and since is not None and created is not None and created >= since:
             return pod
     return None
