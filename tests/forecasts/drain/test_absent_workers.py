@@ -31,10 +31,12 @@ def disk(phase="ImportScheduled", minutes=40):
     )
 
 
-def claim(name="root", key=IMPORT, pod="importer-root"):
-    return manifest(
-        "v1", "PersistentVolumeClaim", name, "shop", metadata={"annotations": {key: pod}}
-    )
+SCRATCH = {"cdi.kubevirt.io/storage.import.requiresScratch": "true"}
+
+
+def claim(name="root", key=IMPORT, pod="importer-root", notes=None):
+    notes = {key: pod, **(notes or {})}
+    return manifest("v1", "PersistentVolumeClaim", name, "shop", metadata={"annotations": notes})
 
 
 def config(given):
@@ -126,11 +128,20 @@ def test_the_temporary_claim_and_an_upload():
         (disk("ImportInProgress"), [claim()]),
         (disk("WaitForFirstConsumer"), [claim()]),
         (disk(), []),
+        (disk(), [claim(notes=SCRATCH)]),
     ],
-    ids=["it exists", "it has just begun", "it runs", "it waits", "no pod is named"],
+    ids=[
+        "it exists",
+        "it has just begun",
+        "it runs",
+        "it waits",
+        "no pod is named",
+        "it is made again",
+    ],
 )
 def test_nothing_is_wrong(of, objects):
-    assert found(*objects, config(ZERO), limit_range(RATIO), of=of) is None
+    usual = (config(USUAL), limit_range(RATIO), controller())
+    assert found(*objects, *usual, of=of) is None
 
 
 def test_a_pod_that_does_not_start():

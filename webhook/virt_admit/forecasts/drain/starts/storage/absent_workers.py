@@ -45,12 +45,13 @@ _NAMED: Final = (
     "cdi.kubevirt.io/storage.import.importPodName",
     "cdi.kubevirt.io/storage.uploadPodName",
 )
+_SCRATCH: Final = "cdi.kubevirt.io/storage.import.requiresScratch"
 READS: Final[Reads] = union(
     limit_ranges.READS,
     {
         CDI: (),
         DATA_VOLUME: ("metadata.creationTimestamp", "status.phase", *CONDITIONS),
-        PVC: tuple(f"metadata.annotations.{name}" for name in _NAMED),
+        PVC: tuple(f"metadata.annotations.{name}" for name in (*_NAMED, _SCRATCH)),
         RESOURCE_QUOTA: ("spec", "status"),
         POD: ("metadata.creationTimestamp", "metadata.labels", "status.phase"),
     },
@@ -120,7 +121,17 @@ def problem(disk: Object, claims: Sequence[str], begin: str, cluster: Cluster) -
                 ProblemCause.NOT_REPORTED,
                 brief=brief,
             )
-    return _of_controller(disk, reason, brief, cluster)
+    return (
+        None
+        if _starts_again(disk, claims, cluster)
+        else _of_controller(disk, reason, brief, cluster)
+    )
+
+
+def _starts_again(disk: Object, claims: Sequence[str], cluster: Cluster) -> bool:
+    """Return whether CDI has ended the pod to make it again with scratch space."""
+    found = (find(cluster, PVC, disk.namespace, name) for name in claims)
+    return any(claim.annotations.get(_SCRATCH) == "true" for claim in found if claim is not None)
 
 
 def _unstarted(pod: Object, begin: str, cluster: Cluster) -> Problem | None:
