@@ -9,6 +9,7 @@ from typing import Final
 from virt_admit.forecasts.drain import harvester_maintenance, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control import held_copies, stuck_deletions, vm_writes
 from virt_admit.forecasts.drain.starts import start_obstacles, waiting_disks
+from virt_admit.forecasts.drain.starts.storage import awaited_claims
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
 from virt_admit.model.commands import kubectl, typed, virtctl
@@ -160,6 +161,9 @@ def next_start(vm: Object, cluster: Cluster) -> str:
 
 def _waits(found: FoundVm, cluster: Cluster) -> str:
     """Return which disk a VM that starts waits for; empty: none is known to be unfinished."""
+    awaited = awaited_claims.waiting(found.vmi or found.obj, cluster)
+    if awaited is not None:
+        return f"{awaited.pending}: {awaited.words}"
     volumes = vms.vmi_spec(found.obj)["volumes"].items()
     disks = filter(None, (volume.at("dataVolume", "name").text for volume in volumes))
     words = (waiting_disks.words(found.obj, disk, cluster) for disk in disks)
