@@ -337,9 +337,7 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         for node in cordoned
         if (found := cordoners.of_node(node, cluster)) is not None
     }
-    said = [
-        f"{name} (cordoned by {cordons[name].by})" if name in cordons else name for name in nodes
-    ]
+    said = [f"{name} ({cordons[name].closed})" if name in cordons else name for name in nodes]
     reason = f"no node that could take it is ready: {names(said, 300)}{more}"
     if cordons and len(cordons) == len(nodes):
         return cordoned_everywhere.problem(cordoned, cordons)

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, scheduler_words
+from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
@@ -74,7 +75,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     age = node_health.pod_unready_for(pod, node, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
     if node is not None and (silent := node_health.silent_for(node.name, cluster)):
-        ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node)
+        ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node, cluster)
         return BrokenPod(
             pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
         )
@@ -132,8 +133,10 @@ def _is_replaced(pod: Object) -> bool:
     return pod.controller is not None and pod.controller["kind"].text == _REPLICA_SET
 
 
-def _remedy_of_lost(pod: Object, node: Object) -> str:
+def _remedy_of_lost(pod: Object, node: Object, cluster: Cluster) -> str:
     """Return what ends that a pod is on a silent node. Nothing on that node can repair it."""
+    if gone := node_removals.instead_of_return(node.name, cluster):
+        return gone
     repair = f"bring node {node.name} back, or fence it"
     if not _is_replaced(pod) or pod.deleted:
         return typed(repair, kubectl("describe", NODE, node.name))

@@ -307,7 +307,7 @@ def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
     cordon = cordoners.of_node(node, cluster) if node is not None else None
     if cordon is not None:
         said = (
-            f"its node {vmi.at('status', 'nodeName').text} is cordoned by {cordon.by}.",
+            f"its node {vmi.at('status', 'nodeName').text} is {cordon.closed}.",
             cordon.reason,
             capital(cordon.remedy),
         )
