@@ -248,7 +248,7 @@ def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
         "It is still Ready, and its Node is not being deleted: an autoscaler that restarts "
         "meanwhile forgets the node."
     )
-    words = "once the autoscaler's log shows that it does not delete it, remove that taint"
+    words = f"once the autoscaler's log shows that it does not delete {node.name}, remove {mark}"
     also = f" and uncordon it ({uncordon})" if cordoned else ""
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}-")
     return Removal(f"{state} for deletion", waits, typed(f"{words}{also}", untaint), mark)
