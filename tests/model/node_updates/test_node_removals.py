@@ -93,3 +93,19 @@ def test_karpenter_does_not_wait_for_a_pod_that_tolerates_its_taint() -> None:
 
 
 KARPENTER = "karpenter.sh/termination"
+LOG = (
+    'failed calling webhook "x": Post "https://hook.system.svc:443/nodes": no endpoints available '
+    'for service "hook"'
+)
+
+
+@pytest.mark.parametrize(("said", "first"), [(LOG, True), ("panic: no such file", False)])
+def test_the_service_that_a_crash_names_is_repaired_first(said: str, first: bool) -> None:
+    crashed = pod(containers=[{"name": "cni"}])
+    ended = {"exitCode": 255, "message": said}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    status = {"name": "cni", "state": waits, "lastState": {"terminated": ended}}
+    crashed.data["status"]["containerStatuses"] = [status]
+    found = broken_pods.of_pod(crashed, cluster(node("a", ready="True"), crashed))
+    assert found is not None
+    assert ("repair Service system/hook first" in found.remedy) is first

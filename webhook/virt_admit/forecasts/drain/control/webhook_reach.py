@@ -31,11 +31,18 @@ from virt_admit.model.kubernetes import (
     webhook_requests,
 )
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
+from virt_admit.model.kubernetes.kinds import (
+    NAMESPACE,
+    NODE,
+    POD,
+    SERVICE,
+    VALIDATING_CONFIGURATION,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 from virt_admit.model.scheduler import pods as scheduled_pods
@@ -44,7 +51,7 @@ from virt_admit.model.scheduler.pod_placement import Placement
 READS: Final[Reads] = union(
     vmis.READS,
     webhook_deadlocks.READS,
-    {POD: ("spec.nodeName",)},
+    {POD: ("spec.nodeName",), NODE: ("spec.unschedulable",)},
 )
 
 
@@ -173,6 +180,12 @@ class WebhookEffect(NamedTuple):
     starts: bool = False
 
 
+CORDON: Final = WebhookEffect(
+    "no node can be cordoned or uncordoned, and its drain fails at once",
+    (InterceptedRequest("UPDATE", "", "nodes", cluster_scoped=True),),
+    evictions=True,
+)
+"""How a drain begins, unless the node is cordoned already."""
 STARTS: Final = WebhookEffect("VMs do not start", START, starts=True)
 _EFFECTS: Final = (
     WebhookEffect("evictions fail", (EVICTION,), evictions=True),
@@ -191,9 +204,9 @@ CONTROL: Final = (
 that cannot renew its lease ends (client-go: tools/leaderelection), and a node stays Ready
 (pkg/controller/nodelifecycle).
 """
-_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests) | {
-    *CONTROL
-}
+_ASKED: Final = frozenset(
+    request for effect in (CORDON, *_EFFECTS) for request in effect.requests
+) | {*CONTROL}
 
 
 class Webhook(NamedTuple):
@@ -227,12 +240,28 @@ def hindrances(
     running = gather(vmis.on_node(cluster, node))[0] if needed.webhooks or needed.unseen else []
     if not running:
         return
-    for webhook in needed.webhooks:
+    certain: dict[tuple[tuple[str, str], bool], set[str]] = {}
+    for webhook in sorted(needed.webhooks, key=_is_general):
         found = _state(webhook, node, cluster, without)
-        if found is not None:
-            yield from _kept(found, webhook, running, cluster)
+        if found is None:
+            continue
+        # one Service that does not answer is one cause
+        known = certain.setdefault((webhook.service, found.now), set())
+        left = [vmi for vmi in running if vmi.full_name not in known]
+        for kept in _kept(found, webhook, left, cluster):
+            if kept.evictions and kept.stops:
+                known |= kept.vms or set()
+            yield kept
     if needed.unseen:
         yield Hindrance.unread("admission webhooks", needed.unseen)
+
+
+def _is_general(webhook: Webhook) -> bool:
+    """Return whether a webhook names no resource of nodes itself: one that does is named first."""
+    resources = (
+        each for rule in webhook.field["rules"].items() for each in rule["resources"].items()
+    )
+    return not any(each.text == "nodes" for each in resources)
 
 
 def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hindrance]:
@@ -448,7 +477,8 @@ def _kept(
     and that do not start again.
     """
     left = list(running)
-    for effect in _EFFECTS:
+    begins = made.now and any(not _is_cordoned(vmi, cluster) for vmi in running)
+    for effect in (CORDON, *_EFFECTS) if begins else _EFFECTS:
         answers = {vmi.full_name: concerns(webhook.field, vmi, cluster, effect) for vmi in left}
         for answer in (True, None):
             names = frozenset(name for name, found in answers.items() if found is answer)
@@ -470,6 +500,11 @@ def _kept(
             left = [vmi for vmi in left if answers[vmi.full_name] is not True]
 
 
+def _is_cordoned(vmi: Object, cluster: Cluster) -> bool:
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    return node is not None and node.at("spec", "unschedulable").boolean is True
+
+
 def concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: WebhookEffect) -> bool | None:
     """Return whether a webhook gets a request without which a VMI is not evicted,
     does not migrate or start.
@@ -484,6 +519,9 @@ def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[
     pod = running_launchers.launchers(cluster).on_node(vmi)
     here = pod.name if pod is not None else f"virt-launcher-{vmi.name}"
     for each in effect.requests:
+        if each.cluster_scoped:
+            yield each._replace(name=vmi.at("status", "nodeName").text)
+            continue
         request = each._replace(namespace=namespace, namespace_labels=labels)
         if request.resource.startswith("pods"):
             own = pod.labels if pod is not None else None
