@@ -14,6 +14,7 @@ from tests.forecasts.drain.test_control_path import (
 )
 from tests.forecasts.drain.vm_motion import node
 from virt_admit.forecasts.drain import vm_events
+from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
@@ -282,3 +283,14 @@ def test_a_cordoned_node_is_drained_although_no_node_can_be_changed():
     assert outcomes(drained(*VMS, *SERVICES, refused, nodes=(closed, *others))) == {
         "db": VmOutcome.MIGRATES
     }
+
+
+def test_a_refused_cordon_hides_no_refused_target_pod():
+    pods = webhook("pods").data["webhooks"][0] | {"name": "pods.example.com"}
+    hooks = [*webhook("nodes", "UPDATE").data["webhooks"], pods]
+    both = Object(webhook("nodes").data | {"webhooks": hooks})
+    found = control_path.of_migrations(complete(*NODES, *VMS, *SERVICES, both), "a")
+    migrations = [each.reason for each in found if not each.starts]
+    assert len(migrations) == 1
+    assert "webhook pods.example.com" in migrations[0]
+    assert migrations[0].endswith("migrations fail")

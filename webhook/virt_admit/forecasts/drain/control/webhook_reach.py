@@ -230,11 +230,12 @@ class Critical(NamedTuple):
 
 
 def hindrances(
-    cluster: Cluster, node: str, *, without: frozenset[tuple[str, str]]
+    cluster: Cluster, node: str, *, without: frozenset[tuple[str, str]], drains: bool = True
 ) -> Iterator[Hindrance]:
     """Yield the webhooks that keep VMs of a node there.
 
-    ``without``: Services that are judged elsewhere.
+    ``without``: Services that are judged elsewhere. ``drains``: whether the node is drained; else
+    its VMs are to migrate one by one, without a cordon and an eviction.
     """
     needed = cluster.cached(critical)
     running = gather(vmis.on_node(cluster, node))[0] if needed.webhooks or needed.unseen else []
@@ -248,7 +249,7 @@ def hindrances(
         # one Service that does not answer is one cause
         known = certain.setdefault((webhook.service, found.now), set())
         left = [vmi for vmi in running if vmi.full_name not in known]
-        for kept in _kept(found, webhook, left, cluster):
+        for kept in _kept(found, webhook, left, _effects(found, node, cluster, drains), cluster):
             if kept.evictions and kept.stops:
                 known |= kept.vms or set()
             yield kept
@@ -470,15 +471,27 @@ def gets_own_pods(
     return True if True in answers else None if None in answers else False
 
 
+def _effects(made: Hindrance, node: str, cluster: Cluster, drains: bool) -> Sequence[WebhookEffect]:
+    """Return what may fail for VMs that leave a node."""
+    if not drains:
+        return [each for each in _EFFECTS if not each.evictions]
+    own = find(cluster, NODE, "", node)
+    cordoned = own is not None and own.at("spec", "unschedulable").boolean is True
+    return (CORDON, *_EFFECTS) if made.now and not cordoned else _EFFECTS
+
+
 def _kept(
-    made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster: Cluster
+    made: Hindrance,
+    webhook: Webhook,
+    running: Sequence[Object],
+    effects: Sequence[WebhookEffect],
+    cluster: Cluster,
 ) -> Iterator[Hindrance]:
     """Yield which VMs a webhook keeps: those that cannot be evicted, that cannot migrate,
     and that do not start again.
     """
     left = list(running)
-    begins = made.now and any(not _is_cordoned(vmi, cluster) for vmi in running)
-    for effect in (CORDON, *_EFFECTS) if begins else _EFFECTS:
+    for effect in effects:
         answers = {vmi.full_name: concerns(webhook.field, vmi, cluster, effect) for vmi in left}
         for answer in (True, None):
             names = frozenset(name for name, found in answers.items() if found is answer)
@@ -498,11 +511,6 @@ def _kept(
             )
         if effect.evictions:
             left = [vmi for vmi in left if answers[vmi.full_name] is not True]
-
-
-def _is_cordoned(vmi: Object, cluster: Cluster) -> bool:
-    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
-    return node is not None and node.at("spec", "unschedulable").boolean is True
 
 
 def concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: WebhookEffect) -> bool | None:

@@ -186,9 +186,10 @@ def _karpenter(node: Object, cluster: Cluster) -> tuple[str, str]:
     if not held:
         drain = shell("virt-admit", "drain", argument(node.name))
         return "Karpenter waits until its pods have left.", typed("see what keeps them", drain)
-    pods = names((pod.full_name for pod in held), 100)
-    carry = "carries" if len(held) == 1 else "carry"
-    waits = f"Pod {pods} {carry} {_KEPT}, so Karpenter does not evict it{_no_limit(node, cluster)}."
+    pods, single = names((pod.full_name for pod in held), 100), len(held) == 1
+    carry = f"Pod {pods} carries {_KEPT}" if single else f"Pods {pods} carry {_KEPT}"
+    it = "it" if single else "them"
+    waits = f"{carry}, so Karpenter does not evict {it}{_no_limit(node, cluster)}."
     return waits, _free(held[0], cluster)
 
 
