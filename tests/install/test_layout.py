@@ -14,10 +14,11 @@ import pytest
 from tests.conftest import LONG_FILES
 from tests.paths import ROOT
 
-FILE_LINES = 600
+# A page of 100 columns: what 400 lines of 120 columns hold.
+FILE_LINES = 480
 CERTS_FILE_LINES = 360
-FUNCTION_LINES = 80
-COMMAND_LINES = 55
+FUNCTION_LINES = 60
+COMMAND_LINES = 48
 COMMAND_PARAMETERS = 8
 PACKAGE_ENTRIES = 17
 FOLDER_MODULES = 20

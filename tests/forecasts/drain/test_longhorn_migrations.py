@@ -10,8 +10,8 @@ from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import LONGHORN
 from tests.forecasts.drain.test_stuck_operators import engine, manager
 from tests.forecasts.drain.vm_motion import NOW, ago, launcher, migration, vm, vmi
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Wait
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.forecasts.drain.pod_evictions import Wait
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 

@@ -5,7 +5,6 @@ processor.
 import pytest
 
 from tests.builders import complete, kubevirt, node
-from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.placement.common_model import (
     best_models,
     closest,
@@ -15,6 +14,7 @@ from virt_admit.forecasts.placement.common_model import (
     lost_features,
     other_model,
 )
+from virt_admit.forecasts.placement.refusals import refusal_remedies
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 
@@ -117,7 +117,8 @@ def test_a_newer_model_has_all_features_of_an_older_one(better, model):
 def test_nobody_is_told_to_change_a_processor(nodes, remedy):
     cluster = complete(kubevirt(), *nodes)
 
-    assert no_target._remedy(("host model Skylake",), "set None and restart it", cluster) == remedy
+    causes = ("host model Skylake",)
+    assert refusal_remedies.remedy_of(causes, "set None and restart it", cluster) == remedy
 
 
 ROME = [offering(name, "EPYC-Rome", "EPYC", "Dhyana", "Westmere") for name in "ab"]

@@ -10,23 +10,20 @@ kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/ pod-evicti
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import (
+    budget_refusals,
     drain_cleaner,
     evicted_pods,
-    eviction_policy,
     operator_budgets,
-    pod_budgets,
-    role_budgets,
     unhealthy_pods,
 )
-from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.states import dying_pods, ending_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
-from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
@@ -35,7 +32,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names, sentence
-from virt_admit.model.problems import ProblemCause, ProblemId
+from virt_admit.model.problems import ProblemCause
 
 READS: Final = union(
     launcher_pods.READS,
@@ -57,61 +54,6 @@ READS: Final = union(
 
 FORCE: Final = "--force"
 DELETE_DATA: Final = "--delete-emptydir-data"
-_REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number of its pods"
-
-
-@dataclass(frozen=True, slots=True)
-class _Obstacle:
-    """Something for which a drain waits."""
-
-    kind: str
-    namespace: str
-    name: str
-    reason: str
-
-    @property
-    def subject(self) -> str:
-        """Its kind and full name."""
-        return (
-            f"{self.kind} {self.namespace}/{self.name}"
-            if self.namespace
-            else f"{self.kind} {self.name}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Blocker(_Obstacle):
-    """Something other than a VM that keeps a node from becoming empty."""
-
-    remedy: str
-    now: bool
-    """Whether it is a state of the moment; otherwise it never passes by itself."""
-    cause: str = ProblemCause.BLOCKED
-    repeatable: bool = False
-    """Whether a further drain passes: ``kubectl drain`` ends with an error,
-    what updates nodes drains again.
-    """
-    awaits: tuple[str, ...] = ()
-    """The nodes whose return ends it."""
-    passes: bool = False
-    """Whether these nodes are being rebooted and come back within minutes."""
-    since: str | None = None
-    """RFC 3339: since when a budget allows no disruption. None: not known."""
-
-    @property
-    def id(self) -> ProblemId:
-        """The id of the problem. Its root is this object."""
-        return ProblemId(self.cause, self.namespace, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Wait(_Obstacle):
-    """Something that a drain waits for, and that passes by itself."""
-
-    since: str | None = None
-    """RFC 3339. None: not known."""
-    until: str | None = None
-    """RFC 3339. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,57 +99,51 @@ def of_node(
         has_vms: whether VMs run there, also where their pods are not known.
         spared: the pods that it does not evict, as ``namespace/name``.
     """
-    here = [
-        pod
-        for pod in entry(cluster, evicted_pods.by_node, node) or ()
-        if pod.full_name not in spared
-    ]
-    pods, ended = (
-        [pod for pod in here if evicted_pods.is_evicted(pod)],
-        list(filter(evicted_pods.lingers, here)),
-    )
-    blockers: list[Blocker] = []
-    waits: list[Wait] = []
-    passing: list[Blocker] = []
-    unseen: list[str] = []
-    ending = sum(map(evicted_pods.only_ends, (*pods, *ended)))
-    silent = _silent_node(node, ending, cluster) if pods or ended or has_vms else None
-    for pod in (*pods, *ended):
-        if (
-            silent is not None
-            and silent.cause == ProblemCause.NODE_SILENT
-            and evicted_pods.only_ends(pod)
-        ):
-            continue  # the node is the cause, once for all of them
-        try:
-            found = obstacle(pod, cluster)
-        except Unseen as error:
-            unseen.append(error.what)
-            continue
-        if isinstance(found, Wait):
-            waits.append(found)
-        elif found is not None and found.passes:
-            waits.append(Wait(found.kind, found.namespace, found.name, found.reason))
-            passing.append(found)
-        elif found is not None:
-            blockers.append(found)
+    known = entry(cluster, evicted_pods.by_node, node) or ()
+    here = [pod for pod in known if pod.full_name not in spared]
+    pods = [pod for pod in here if evicted_pods.is_evicted(pod)]
+    leaving = [*pods, *filter(evicted_pods.lingers, here)]
+    ending = sum(map(evicted_pods.only_ends, leaving))
+    silent = _silent_node(node, ending, cluster) if leaving or has_vms else None
+    if silent is not None and silent.cause == ProblemCause.NODE_SILENT:
+        # the node is the cause, once for all of them
+        leaving = [pod for pod in leaving if not evicted_pods.only_ends(pod)]
+    found = list(_obstacles(leaving, cluster))
+    every = [each for each in found if isinstance(each, Blocker)]
+    blockers = [each for each in every if not each.passes]
+    passing = [each for each in every if each.passes]
+    waits = [wait for each in found if (wait := _wait(each)) is not None]
+    unseen = [each.what for each in found if isinstance(each, Unseen)]
     if silent is not None and (by := awaited_return.awaited(node, cluster)):
         waits.append(Wait(NODE.kind, "", node, f"{silent.reason}; it waits for {by}"))
         unseen.append(f"when node {node} reports again, or is freed")
     elif silent is not None:
         blockers.append(silent)
-    found_waits = tuple(
-        reversed(
-            {(each.kind, each.namespace, each.name): each for each in reversed(waits)}.values()
-        )
-    )
+    once = {(each.kind, each.namespace, each.name): each for each in reversed(waits)}
     return PodEvictions(
         tuple(_silent_last(tuple(_once(blockers)))),
         tuple(_needs(pods)),
-        found_waits,
+        tuple(reversed(once.values())),
         tuple(dict.fromkeys(unseen)),
         tuple(_once(passing)),
     )
+
+
+def _obstacles(pods: Iterable[Object], cluster: Cluster) -> Iterator[Blocker | Wait | Unseen]:
+    for pod in pods:
+        try:
+            found = obstacle(pod, cluster)
+        except Unseen as unseen:
+            yield unseen
+        else:
+            yield from () if found is None else (found,)
+
+
+def _wait(found: Blocker | Wait | Unseen) -> Wait | None:
+    """Return an obstacle that passes by itself; None: it does not."""
+    if isinstance(found, Blocker) and found.passes:
+        return Wait(found.kind, found.namespace, found.name, found.reason)
+    return found if isinstance(found, Wait) else None
 
 
 def _silent_last(blockers: Sequence[Blocker]) -> Iterator[Blocker]:
@@ -267,7 +203,7 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
         yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
 
 
-# --- budgets and pods that do not end -------------------------------------------------------------
+# --- pods that are refused, or that do not end ----------------------------------------------------
 
 
 def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
@@ -288,36 +224,13 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         vmi = pod.annotations[launcher_pods.DOMAIN]
         reason = f"its VMI {vmi} does not exist, and KubeVirt refuses to evict the pod without it"
         remedy = "Repair virt-controller and virt-handler, which end such a pod."
-        return Blocker(
-            POD.kind,
-            pod.namespace,
-            pod.name,
-            reason,
-            remedy,
-            now=False,
-            cause=ProblemCause.POD_WITHOUT_VMI,
-        )
+        cause = ProblemCause.POD_WITHOUT_VMI
+        return Blocker.at(pod, POD, reason, remedy, now=False, cause=cause)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
-    budgets = pod_budgets.selecting(pod, cluster)
-    if len(budgets) > 1:
-        if (replacing := _replacing(budgets)) is not None:
-            return replacing
-        place, cause = (PDB.kind, pod.namespace, budgets[0].name), ProblemCause.SEVERAL_BUDGETS
-        which = ", ".join(budget.name for budget in budgets[1:])
-        reason = (
-            f"it and {which} select the same pods, and the Eviction API refuses such pods, "
-            "whatever they allow"
-        )
-        remedy = typed(
-            "Let one budget alone select each pod", kubectl("describe", PDB, "", pod.namespace)
-        )
-        return Blocker(*place, reason, remedy, now=False, cause=cause)
-    refused = (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(
-        pod, cluster
-    )
+    refused = budget_refusals.refusal(pod, cluster) or _rolled_by_strimzi(pod, cluster)
     last = "" if refused else ending_pods.may_last(pod)
-    return Wait(POD.kind, pod.namespace, pod.name, last) if last else refused
+    return Wait.at(pod, POD, last) if last else refused
 
 
 def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
@@ -340,9 +253,7 @@ def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
         f"VM {vmi.full_name} starts here, and KubeVirt refuses to evict its pod before it can "
         f"migrate; {stuck.reason}"
     )
-    return Blocker(
-        POD.kind, pod.namespace, pod.name, reason, stuck.remedy, now=True, cause=stuck.cause
-    )
+    return Blocker.at(pod, POD, reason, stuck.remedy, now=True, cause=stuck.cause)
 
 
 def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:
@@ -353,9 +264,7 @@ def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:
         "up, and rolls it"
     )
     remedy, cause = "Drain again once Strimzi has moved the pod.", ProblemCause.EVICTION_REFUSED
-    return Blocker(
-        POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause, repeatable=True
-    )
+    return Blocker.at(pod, POD, reason, remedy, now=True, cause=cause, repeatable=True)
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
@@ -366,7 +275,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     that is still there waits for a finalizer, or for a kubelet that does not answer.
     """
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
-    silent = _is_silent(pod, cluster)
+    silent = evicted_pods.is_on_silent_node(pod, cluster)
     if not silent and (late is None or late < dying_pods.STUCK_AFTER):
         return _ending(pod, cluster)
     since = f"it should have ended {clock.duration(late)} ago" if late else "it is being deleted"
@@ -380,7 +289,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         dying = dying_pods.of_pod(pod, cluster)
         why, remedy = f"{dying.why}{dying.keeps}", sentence(dying.remedy)
     reason, cause = f"{since}, but {why}", ProblemCause.POD_NOT_ENDING
-    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause)
+    return Blocker.at(pod, POD, reason, remedy, now=True, cause=cause)
 
 
 def _ending(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
@@ -390,114 +299,9 @@ def _ending(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     """
     end = None if evicted_pods.is_of_vm(pod) else ending_pods.of_deleted(pod, cluster)
     if end is None or not end.holds:  # an ordinary roll-out ends long before its grace period does
-        return end and Wait(POD.kind, pod.namespace, pod.name, end.reason, until=end.until)
-    place, cause, brief = (
-        (pod.namespace, pod.name),
-        ProblemCause.POD_NOT_ENDING,
-        end.left < ending_pods.LONG,
-    )
-    return Blocker(
-        POD.kind, *place, end.reason, end.remedy, now=True, cause=cause, repeatable=brief
-    )
-
-
-def _is_silent(pod: Object, cluster: Cluster) -> bool:
-    """Return whether the node of a pod is known not to be Ready:
-    nothing there can report that the pod has ended.
-    """
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
-    return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
-
-
-def _replacing(budgets: Sequence[Object]) -> Blocker | None:
-    """Return that an operator replaces its budget by another one,
-    during which two select the same pod.
-    """
-    operators = {operator_budgets.operator(budget) for budget in budgets}
-    if len(operators) > 1 or None in operators:
-        return None
-    reason = (
-        f"{next(iter(operators)).name} is replacing it by {budgets[1].name}, and both select the "  # type: ignore[union-attr]
-        "same pod"
-    )
-    remedy = "Wait until one of them is left, or repair the operator."
-    first = budgets[0]
-    return Blocker(
-        PDB.kind,
-        first.namespace,
-        first.name,
-        reason,
-        remedy,
-        now=True,
-        cause=ProblemCause.SEVERAL_BUDGETS,
-    )
-
-
-def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | None:
-    """Return why the Eviction API refuses to evict the pod because of a budget;
-    None if it evicts it.
-
-    Raises:
-        Unseen: an operator owns the budget, and what it does about it cannot be determined.
-    """
-    if eviction_policy.lets_go(pod, budget):
-        return None
-    kind, namespace, name = PDB.kind, budget.namespace, budget.name
-    never = pod_budgets.never_allows(budget, cluster)
-    answer = operator_budgets.judge(pod, budget, never, cluster)
-    if answer is not None:
-        if answer.way is Way.GOES:
-            return None
-        if answer.way is Way.WAITS:
-            return Wait(kind, namespace, name, answer.reason)
-        return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
-    choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
-    if never:
-        role = role_budgets.of_budget(pod, budget, cluster)
-        scaled = (
-            ""
-            if pod_budgets.lacks_scale(budget)
-            else role_budgets.advice(pod, budget, choice, cluster)
-        )
-        remedy = scaled or f"{_REMEDY_WITHOUT_SCALE}{choice}."
-        stays = (
-            f"; pod {pod.name} cannot become ready there, as its node does not report"
-            if choice and silent
-            else ""
-        )
-        so = "so no pod can ever be evicted" if role is None else f"and {role.words}"
-        return Blocker(
-            kind,
-            namespace,
-            name,
-            f"{never}, {so}{stays}",
-            remedy,
-            now=False,
-            cause=ProblemCause.BUDGET,
-        )
-    if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
-        return None
-    if starting := unhealthy_pods.starting(pod, budget, cluster):
-        return Wait(
-            kind, namespace, name, f"it lets pod {pod.name} go once others are ready: {starting}"
-        )
-    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
-    remedy = f"Wait until its pods are healthy, or repair them{choice}."
-    answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)
-    return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster, choice), cluster)
-
-
-def _refused(budget: Object, answer: OperatorAnswer, cluster: Cluster) -> Blocker:
-    now, since = answer.way is Way.NOW, pod_budgets.refuses_since(budget)
-    reason = (
-        f"{answer.reason}{pod_budgets.lasting(since, cluster)}"
-        if now and not answer.awaits
-        else answer.reason
-    )
-    found = Blocker(
-        PDB.kind, budget.namespace, budget.name, reason, answer.remedy, now, ProblemCause.BUDGET
-    )
-    return replace(found, awaits=answer.awaits, passes=answer.passes, since=since)
+        return end and Wait.at(pod, POD, end.reason, end.until)
+    brief, cause = end.left < ending_pods.LONG, ProblemCause.POD_NOT_ENDING
+    return Blocker.at(pod, POD, end.reason, end.remedy, now=True, cause=cause, repeatable=brief)
 
 
 def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets
-from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import NODE_GONE, Detach, Part, Seconds, detection

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain import migration_doubts
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
-from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem, Witness
 from virt_admit.model.kubernetes import kinds

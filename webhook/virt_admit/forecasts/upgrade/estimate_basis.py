@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
+from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -52,7 +53,7 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
         )
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
-    yield from drain_waits.not_drained(basis.driver, basis.pools, cluster)
+    yield from undrained_nodes.not_drained(basis.driver, basis.pools, cluster)
     yield from _without_api(basis.pools, cluster)
     yield from upgrade_progress.rests_on(basis.begun)
     if update := kubevirt_updates.under_way(cluster):

@@ -27,6 +27,7 @@ from virt_admit.forecasts.upgrade import (
     vm_interruptions,
 )
 from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
+from virt_admit.forecasts.upgrade.drains import kept_pods, undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.estimate_basis import Basis
 from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
@@ -187,8 +188,8 @@ def _run(
     forecast_only: bool,
 ) -> Rehearsal:
     driver = options.driver or rollouts.default_driver(cluster)
-    plan = drain_waits.without_drains(
-        drain_waits.with_kept_pods(plan, driver, cluster), driver, cluster
+    plan = undrained_nodes.without_drains(
+        kept_pods.with_kept_pods(plan, driver, cluster), driver, cluster
     )
     plan = assumed_fixes.fixed_plan(plan, fixed)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)

@@ -17,7 +17,7 @@ from typing import Final
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
-from virt_admit.forecasts.upgrade.pools import away_nodes
+from virt_admit.forecasts.upgrade.pools import away_nodes, waiting_machines
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import nodes
@@ -55,7 +55,11 @@ from virt_admit.model.node_updates.operators import paused_pools
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
-    updaters.READS, cluster_updates.READS, pool_obstacles.READS, harvester_waits.READS
+    updaters.READS,
+    cluster_updates.READS,
+    pool_obstacles.READS,
+    waiting_machines.READS,
+    harvester_waits.READS,
 )
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
@@ -251,7 +255,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
         yield from pool_obstacles.order_doubts(cluster)
         yield from pool_obstacles.lock_doubts(cluster)
     if driver is Driver.CLUSTER_API:
-        yield from pool_obstacles.machine_doubts(
+        yield from waiting_machines.machine_doubts(
             frozenset(node for pool in free for node in pool.to_do), cluster
         )
 
@@ -454,7 +458,7 @@ def _cluster_api(
         pool = _continued(pool, phases, known)
         held = (
             *pool_obstacles.paused(deployment, cluster),
-            *pool_obstacles.without_machine(deployment, cluster),
+            *waiting_machines.without_machine(deployment, cluster),
         )
-        left = held if pool.to_do or pool.failing else pool_obstacles.stalled(deployment, cluster)
+        left = held if pool.to_do or pool.failing else waiting_machines.stalled(deployment, cluster)
         yield replace(pool, obstacle=next(iter(left), None))

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
-from virt_admit.forecasts.drain.pod_evictions import Blocker, Need, Wait
+from virt_admit.forecasts.drain.pod_evictions import Need
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -165,14 +166,8 @@ class DrainReport:
 
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
-    return DrainReport(
-        1,
-        plan.drainable,
-        tuple(map(node_report, plan.nodes)),
-        _updates(plan),
-        plan.unseen,
-        plan.uncovered,
-    )
+    nodes, updates = tuple(map(node_report, plan.nodes)), _updates(plan)
+    return DrainReport(1, plan.drainable, nodes, updates, plan.unseen, plan.uncovered)
 
 
 def node_report(node: NodePlan) -> DrainedNode:
@@ -224,15 +219,8 @@ def vm(row: Forecast) -> DrainedVm:
 
 
 def _blocker(found: Blocker) -> DrainBlocker:
-    return DrainBlocker(
-        found.kind,
-        found.namespace,
-        found.name,
-        found.reason,
-        found.remedy,
-        found.now,
-        str(found.id),
-    )
+    name = found.kind, found.namespace, found.name
+    return DrainBlocker(*name, found.reason, found.remedy, found.now, str(found.id))
 
 
 def _updates(plan: Plan) -> WorkloadUpdates | None:
@@ -291,12 +279,10 @@ def verdict(plan: Plan) -> DrainVerdict:
             if unknown
             else "not all data could be read"
         )
-        return DrainVerdict(
-            None, bool(stops), "Unknown", f"{which}, so a drain may be blocked.{cost}"
-        )
-    return DrainVerdict(
-        True, bool(stops), "Yes, at a cost" if stops else "Yes", f"{whole} can be drained.{cost}"
-    )
+        sentence = f"{which}, so a drain may be blocked.{cost}"
+        return DrainVerdict(None, bool(stops), "Unknown", sentence)
+    word = "Yes, at a cost" if stops else "Yes"
+    return DrainVerdict(True, bool(stops), word, f"{whole} can be drained.{cost}")
 
 
 def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:

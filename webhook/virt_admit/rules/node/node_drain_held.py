@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from virt_admit.forecasts.drain import pod_evictions, progress, typed_remedies
 from virt_admit.forecasts.drain.budgets import evicted_pods
-from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -72,3 +73,11 @@ def is_left_alone(pod: Object) -> bool:
 def only_ends(pod: Object) -> bool:
     """Return whether a pod is being deleted, and nothing but its kubelet has to confirm its end."""
     return pod.deleted and not any(item.text for item in pod.metadata["finalizers"].items())
+
+
+def is_on_silent_node(pod: Object, cluster: Cluster) -> bool:
+    """Return whether the node of a pod is known not to be Ready:
+    nothing there can report that the pod has ended.
+    """
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")

@@ -20,9 +20,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.control import webhook_reach
-from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
-from virt_admit.forecasts.drain.pod_evictions import Blocker, PodEvictions
+from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
+from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
@@ -185,7 +186,7 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
     if unseen:  # it may have pods on other nodes
         return Hindrance.unread(state.component, unseen)
     label = f"kubevirt.io={state.component}"
-    return webhook_reach.leaves_with(made, state.pods, node, label, cluster)
+    return leaves_with(made, state.pods, node, label, cluster)
 
 
 def leaves_too(node: str, cluster: Cluster) -> Iterator[str]:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import typed_remedies, vmi_evictions
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.control.control_path import ControlPath
-from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
-from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.control.hindrances import Hindrance
 from virt_admit.forecasts.drain.states import lost_launchers
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome

@@ -11,17 +11,14 @@ kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import candidates, running_launchers
-from virt_admit.forecasts.placement.components import (
-    node_initializers,
-    service_pods,
-    webhook_deadlocks,
-)
-from virt_admit.model.commands import about, argument, kubectl, shell
+from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
+from virt_admit.forecasts.placement import running_launchers
+from virt_admit.forecasts.placement.components import service_pods, webhook_deadlocks
+from virt_admit.model.commands import about, kubectl
 from virt_admit.model.kubernetes import (
     clock,
     kinds,
@@ -44,9 +41,6 @@ from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital
-from virt_admit.model.problems import Problem, ProblemCause, ProblemId
-from virt_admit.model.scheduler import pods as scheduled_pods
-from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final[Reads] = union(
     vmis.READS,
@@ -54,87 +48,6 @@ READS: Final[Reads] = union(
     {POD: ("spec.nodeName",), NODE: ("spec.unschedulable",)},
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Hindrance:
-    """One thing outside a node that keeps its VMs there."""
-
-    component: str
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    evictions: bool = False
-    """Whether it also keeps VMs that would be shut down."""
-    starts: bool = False
-    """Whether it keeps no VM on the node, but those that are shut down from starting elsewhere."""
-    reason: str = ""
-    remedy: str = ""
-    stops: bool = False
-    """Whether it certainly does. False: that cannot be determined."""
-    now: bool = True
-    """Whether it is so at this moment. False: it will be so in the course of the drain."""
-    vms: frozenset[str] | None = None
-    """Full names of the VMs that it keeps. None: all of the node."""
-
-    @property
-    def problem(self) -> Problem:
-        return Problem(
-            self.reason,
-            self.remedy,
-            id=ProblemId(ProblemCause.COMPONENT, self.namespace, self.name),
-        )
-
-    @classmethod
-    def unread(cls, component: str, what: str) -> Hindrance:
-        """Return that it cannot be determined whether a component keeps VMs."""
-        return cls(
-            component,
-            evictions=True,
-            reason=f"{component}: cannot see {what}",
-            remedy="let virt-admit read it",
-        )
-
-
-def leaves_with(
-    made: Hindrance, pods: Sequence[Object], node: str, label: str, cluster: Cluster
-) -> Hindrance:
-    """Return what becomes of a component whose ready pods all run on the node that is drained.
-
-    Pods without a guest leave in seconds, VMs in minutes.
-    """
-    elsewhere = _elsewhere(pods[0], node, cluster)
-    if elsewhere.is_certain and not elsewhere.has_candidate:
-        # a node that is added would wait with it
-        waiting = node_initializers.keeps_off(elsewhere.refusals, cluster)
-        remedy = (
-            capital(waiting.remedy)
-            if waiting is not None
-            else "Add a node that its placement allows."
-        )
-        missing = f", while {waiting.reason}" if waiting is not None else ""
-        reason = f"{made.component} can run on {node} alone, and leaves it before the VMs{missing}"
-        if cluster.cached(nodes.single) == node:  # a second node is not an option
-            remedy = f"Shut the VMs of {node} down before its drain."
-        return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
-    cordon = shell("kubectl", "cordon", argument(node))
-    drain = shell(
-        "kubectl", "drain", argument(node), "--ignore-daemonsets", "--pod-selector", label
-    )
-    remedy = f"Move it first: `{cordon}`, then `{drain}`, then the rest."
-    return replace(made, reason=f"{made.component} runs on {node} alone", remedy=remedy, now=False)
-
-
-def _elsewhere(pod: Object, node: str, cluster: Cluster) -> Placement:
-    """Return which other nodes take a fresh copy of a pod."""
-    own = scheduled_pods.read(pod)
-    filters = candidates.scheduler(cluster)
-    gone = tuple(
-        other for other in filters.state.pods.get(node, ()) if other.full_name == own.full_name
-    )
-    return filters.place(replace(own, node=""), without=node, gone=gone)
-
-
-# --- webhooks -------------------------------------------------------------------------------------
 
 _MIGRATION: Final = "virtualmachineinstancemigrations"
 _INSTANCE: Final = "virtualmachineinstances"
@@ -220,6 +133,12 @@ class Webhook(NamedTuple):
     @property
     def title(self) -> str:
         return f"webhook {self.field['name'].text or self.configuration.name}"
+
+    @property
+    def described(self) -> str:
+        """The command that shows its configuration."""
+        kind = kinds.of(self.configuration) or VALIDATING_CONFIGURATION
+        return about("describe", self.configuration, kind)
 
 
 class Critical(NamedTuple):
@@ -340,80 +259,73 @@ def _state(
     """Return why a webhook does not answer, now or in the course of a drain; None: it answers,
     or is not judged.
     """
-    namespace, name = webhook.service
     configuration = webhook.configuration
     made = Hindrance(webhook.title, configuration.kind, "", configuration.name)
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has expired"
-        described = about(
-            "describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION
-        )
-        remedy = f"Repair the operator that renews it: {described}"
+        remedy = f"Repair the operator that renews it: {webhook.described}"
         return replace(made, reason=reason, remedy=remedy, stops=True)
     if webhook.service in without:
         return None
     try:
         if not service_endpoints.is_described(cluster):
             return None
-        backing = service_endpoints.backing(cluster, namespace, name)
+        backing = service_endpoints.backing(cluster, *webhook.service)
     except Unseen as blind:
         return Hindrance.unread(webhook.title, blind.what)
-    described = about(
-        "describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION
-    )
     if backing.problem:
-        broken, unready = (
-            service_pods.broken(webhook.service, cluster),
-            service_pods.unready(webhook.service, cluster),
-        )
-        reason = (
-            f"{webhook.title} fails closed, and "
-            f"{backing.problem}{f' ({unready})' if unready else ''}"
-        )
-        if refusing := refusing_own_pods(webhook, cluster):
-            off = [(each.configuration, each.field) for each in refusing]
-            same = configurations(refusing) == configurations([webhook])
-            remedy = webhook_deadlocks.way_out(namespace, off, same=same)
-            return replace(made, reason=reason, remedy=remedy, stops=True)
-        if (dns := webhook_deadlocks.of_webhook(configuration, webhook.field, cluster)) is not None:
-            reason = f"{reason}, while {dns.lacks} and it refuses new ones, so neither comes back"
-            return replace(made, reason=reason, remedy=dns.remedy, stops=True)
-        repair = (
-            f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook"
-        )
-        remedy = (
-            capital(broken.remedy)
-            if broken
-            else f"{repair}: {kubectl('describe', SERVICE, name, namespace)}"
-        )
+        reason, remedy = _unanswered(webhook, backing.problem, cluster)
         return replace(made, reason=reason, remedy=remedy, stops=True)
-    if backing.nodes != {node} or not backing.pods:
+    if not backing.pods or backing.nodes != {node}:
         return None
-    pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing.pods]
-    asks_itself = gets_own_pods(
-        webhook.field, namespace, service_pods.of_service(webhook.service, cluster), cluster
-    )
+    return _leaving(webhook, made, backing.pods, node, cluster)
+
+
+def _unanswered(webhook: Webhook, problem: str, cluster: Cluster) -> tuple[str, str]:
+    """Return why nothing answers for the Service of a webhook, and what helps."""
+    namespace, name = webhook.service
+    unready = service_pods.unready(webhook.service, cluster)
+    pods = f" ({unready})" if unready else ""
+    reason = f"{webhook.title} fails closed, and {problem}{pods}"
+    if refusing := refusing_own_pods(webhook, cluster):
+        off = [(each.configuration, each.field) for each in refusing]
+        same = configurations(refusing) == configurations([webhook])
+        return reason, webhook_deadlocks.way_out(namespace, off, same=same)
+    dns = webhook_deadlocks.of_webhook(webhook.configuration, webhook.field, cluster)
+    if dns is not None:
+        why = f"{reason}, while {dns.lacks} and it refuses new ones, so neither comes back"
+        return why, dns.remedy
+    if broken := service_pods.broken(webhook.service, cluster):
+        return reason, capital(broken.remedy)
+    repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook"
+    return reason, f"{repair}: {kubectl('describe', SERVICE, name, namespace)}"
+
+
+def _leaving(
+    webhook: Webhook, made: Hindrance, backing: Collection[str], node: str, cluster: Cluster
+) -> Hindrance | None:
+    """Return what becomes of a webhook whose ready pods all run on the node that is drained."""
+    namespace, _ = webhook.service
+    pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing]
+    own = service_pods.of_service(webhook.service, cluster)
+    asks_itself = gets_own_pods(webhook.field, namespace, own, cluster)
     if asks_itself:
-        reason = (
-            f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new "
-            "pod"
-        )
+        left = f"{webhook.title} runs on {node} alone, and once it has left"
+        reason = f"{left}, it refuses its own new pod"
         exclude = f"Exclude namespace {namespace} by its namespaceSelector"
-        second = (
-            ""
-            if cluster.cached(nodes.single) == node
-            else ", or run a second replica on another node"
-        )
-        remedy = f"{exclude}{second}: {described}"
+        is_single = cluster.cached(nodes.single) == node
+        second = "" if is_single else ", or run a second replica on another node"
+        remedy = f"{exclude}{second}: {webhook.described}"
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
-    label = next(
-        (f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL"
-    )
-    found = leaves_with(made, pods, node, label, cluster) if pods else None
+    if not pods:
+        return None
+    labels = (f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items()))
+    found = leaves_with(made, pods, node, next(labels, "LABEL"), cluster)
+    if found.stops or asks_itself is not None:
+        return found
     # to move it alone may be the deadlock
-    if found is not None and not found.stops and asks_itself is None:
-        return replace(found, remedy=f"Run a second replica on another node first: {described}")
-    return found
+    second = f"Run a second replica on another node first: {webhook.described}"
+    return replace(found, remedy=second)
 
 
 def silence(webhook: Webhook, cluster: Cluster) -> str:

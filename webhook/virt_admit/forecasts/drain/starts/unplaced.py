@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, stalled_machines
+from virt_admit.forecasts.placement.refusals import busy_nodes
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -61,7 +62,7 @@ def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
         target, cluster
     ):
         return absent
-    if passing := no_target.not_ready_now(refusals, cluster):
+    if passing := busy_nodes.not_ready_now(refusals, cluster):
         return _passing(passing, refusals)
     return (
         _storage(target, refusals, cluster)

@@ -14,6 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.refusals import refusal_remedies
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds
@@ -35,7 +36,7 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
     or that is not known.
     """
     refusals = no_target.kubevirt_refusals(target, cluster)
-    absent = no_target.absent(refusals, cluster) if refusals else ""
+    absent = refusal_remedies.absent_resource(refusals, cluster) if refusals else ""
     if not refusals or not absent or not _is_known_nowhere(absent, refusals, cluster):
         return None
     vm, needed = _vm(obj, cluster), show(absent, target.pod.requests[absent])

@@ -1,0 +1,1 @@
+"""Health checks that watch lost nodes: what they know before, and how the pods go."""

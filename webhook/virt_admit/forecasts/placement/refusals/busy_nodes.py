@@ -1,0 +1,116 @@
+"""Nodes that would take a VM but for causes that pass, such as a cordon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from virt_admit.forecasts.placement import pod_networks, virt_handlers
+from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components.node_drivers import LACKS
+from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.node_health import PRESSURES
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import cordoned_everywhere, cordoners, maintenance_updates
+from virt_admit.model.problems import Problem, ProblemCause
+
+_MOMENT: Final = frozenset(("cordoned", "not Ready", launcher_pod.UNSERVED))
+_PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
+"""The pressures by the refusal of a node that has one."""
+_NONE_READY: Final = "no node that could take it is ready: "
+_REPAIR: Final = "uncordon or repair one of them"
+
+
+def not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that nodes would take a pod, but for causes that pass; None: there are none."""
+    busy = {
+        name: why for name, why in sorted(refusals.items()) if all(map(_passes, why.split("; ")))
+    }
+    if not busy:
+        return None
+    found = _broken(busy, cluster) or _pressed(busy) or _without_handler(busy, cluster)
+    return found or _closed(busy, cluster)
+
+
+def _passes(cause: str) -> bool:
+    passing = cause in _MOMENT or cause in _PRESSURE
+    return passing or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN, LACKS))
+
+
+def _broken(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a node lacks its pod network or a driver; None: none does."""
+    for start in (pod_networks.BROKEN, LACKS):
+        for node, why in refusals.items():
+            if why.startswith(start):
+                remedy = (
+                    node_drivers.remedy(why.split()[2], node, cluster)
+                    if start == LACKS
+                    else pod_networks.remedy(cluster, node)
+                )
+                reason = f"{_NONE_READY}{names(refusals)} ({why})"
+                return Problem(reason, remedy, ProblemCause.NO_TARGET)
+    return None
+
+
+def _pressed(refusals: Mapping[str, str]) -> Problem | None:
+    """Return that the only nodes which could take a VM lack disk space, memory or processes; None:
+    there are others.
+    """
+    if not all(why in _PRESSURE for why in refusals.values()):
+        return None
+    each = names(f"{name} ({_PRESSURE[why].words})" for name, why in refusals.items())
+    node, why = next(iter(refusals.items()))
+    pressure = _PRESSURE[why]
+    more = f" ({pressure.what})" if pressure.what else ""
+    remedy = pressure.remedy.replace(" it", f" {node}", 1) + more
+    command = shell("kubectl", "describe", "node", argument(node))
+    return Problem(f"{_NONE_READY}{each}", remedy, ProblemCause.NO_TARGET, command=command)
+
+
+def _without_handler(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that virt-handler serves none of the nodes; None: it serves some,
+    or something else is to be repaired there first.
+    """
+    unserved = _unserved(refusals)
+    if len(unserved) < len(refusals) or any(
+        "cordoned" in each or "not Ready" in each for each in refusals.values()
+    ):
+        return None
+    why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
+    because = f" ({why})" if why else ""
+    reason = f"virt-handler serves none of the nodes that could take it: {names(unserved)}{because}"
+    remedy = "repair virt-handler on one of them"
+    command = "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
+    return Problem(reason, remedy, ProblemCause.NO_TARGET, command=command)
+
+
+def _unserved(refusals: Mapping[str, str]) -> list[str]:
+    causes = (launcher_pod.UNSERVED, virt_handlers.BROKEN)
+    return [name for name, why in refusals.items() if any(cause in why for cause in causes)]
+
+
+def _closed(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
+    """Return that nodes are cordoned or not Ready, and which one is to be uncordoned."""
+    known = [find(cluster, NODE, "", name) for name, why in refusals.items() if why == "cordoned"]
+    cordoned = sorted(filter(None, known), key=maintenance_updates.is_in_maintenance)
+    found = {node.name: cordoners.of_node(node, cluster) for node in cordoned}
+    cordons = {name: cordon for name, cordon in found.items() if cordon is not None}
+    if cordons and len(cordons) == len(refusals):
+        return cordoned_everywhere.problem(cordoned, cordons)
+    said = (f"{name} ({cordons[name].closed})" if name in cordons else name for name in refusals)
+    unserved = names(_unserved(refusals))
+    more = f"; virt-handler does not serve {unserved}" if unserved else ""
+    reason = f"{_NONE_READY}{names(said, 300)}{more}"
+    free = {name: not cordoners.is_emptied(name, cluster) for name in found if name not in cordons}
+    if not free:
+        command = shell("kubectl", "describe", "node", argument(next(iter(refusals))))
+        return Problem(reason, _REPAIR, ProblemCause.NO_TARGET, command=command)
+    first = next(iter(sorted(free, key=lambda name: not free[name])))
+    later = len(free) == len(refusals) and not free[first]
+    words = f"uncordon {first} once its drain and its maintenance are over" if later else _REPAIR
+    command = shell("kubectl", "uncordon", argument(first))
+    return Problem(reason, words, ProblemCause.NO_TARGET, command=command)

@@ -1,0 +1,161 @@
+"""What helps where no node takes a VM, by the causes for which they refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.model import node_bridges
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
+from virt_admit.model.problems import ProblemCause
+from virt_admit.model.scheduler import controller_taints
+
+KEPT: Final = ", and do not stop the VM before"
+_PAGES: Final = "hugepages-"
+
+
+def either(remedy: str, otherwise: str) -> str:
+    """Return a remedy, and another one if there is one."""
+    return f"{remedy}, or {otherwise}" if otherwise else remedy
+
+
+def unfit_remedy(refusals: Mapping[str, str], kept: str) -> str:
+    """Return what ends a taint of a controller that every node has; empty: there is none.
+
+    ``kept``: how it ends, as a guest that stops stays off.
+    """
+    for cause in sorted(common_causes(refusals)):
+        key = cause.removeprefix("taint ")
+        who = controller_taints.owner(key) if key != cause else ""
+        if who:
+            return f"repair what {who} reports with that taint, which it then removes{kept}"
+    return ""
+
+
+def common_causes(refusals: Mapping[str, str]) -> set[str]:
+    """Return the causes for which every node refuses the pod."""
+    return set.intersection(*(set(why.split("; ")) for why in refusals.values()))
+
+
+def lasting_remedy(refusals: Mapping[str, str]) -> str:
+    """Return what helps where every node is refused for the same cause, which no new node repairs;
+    else empty.
+    """
+    causes = sorted(common_causes(refusals))
+    for start, words in _LASTING:
+        found = next((cause for cause in causes if cause.startswith(start)), "")
+        if found:
+            return words.format(found.removeprefix(start).split()[0] if found != start else "")
+    return ""
+
+
+STATIC: Final = "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"
+_LASTING: Final = (
+    ("volume of claim ", "move claim {} to storage that the other nodes reach"),
+    ("node selector kubernetes.io/hostname=", "remove the node selector for {} from the VM"),
+    ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
+    ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
+    ("node affinity", "change its node affinity, or the labels of another node"),
+    (
+        "dedicated CPUs",
+        f"{STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM",
+    ),
+    (
+        "machine type ",
+        "set a machine type that another node offers instead of {}, and restart the VM",
+    ),
+    (
+        "pod affinity demands ",
+        "as a decision, make its required pod affinity a preferred one, and restart the VM",
+    ),
+)
+"""What helps against a cause that no amount of room repairs; the first one that fits."""
+
+
+def absent_resource(refusals: Mapping[str, str], cluster: Cluster) -> str:
+    """Return the device or huge pages that every node lacks because none of them has any; empty:
+    there is none.
+    """
+    nodes = candidates.scheduler(cluster).state.nodes
+    causes = [why.split("; ") for why in refusals.values()]
+    lacking = [
+        {cause.partition(": ")[0] for cause in each if cause.endswith(" missing")}
+        for each in causes
+    ]
+    common = sorted(
+        name for name in set.intersection(*lacking) if "/" in name or name.startswith(_PAGES)
+    )
+    none = (
+        each
+        for each in common
+        if not any((nodes[name].allocatable or {}).get(each) for name in refusals)
+    )
+    return next(none, "")
+
+
+def offer(device: str, nodes: Collection[str], cluster: Cluster) -> str:
+    """Return how a device comes to one of these nodes; empty: there is no such device.
+    virt-handler offers its own.
+    """
+    if bridge := node_bridges.bridge(device):
+        return node_bridges.remedy(bridge, nodes, cluster)
+    if device.startswith("devices.kubevirt.io/"):
+        return (
+            f"see why virt-handler offers no {device} there (/dev/kvm, nested virtualization, "
+            "kernel modules)"
+        )
+    if device.startswith(_PAGES):
+        return (
+            f"reserve huge pages of {device.removeprefix(_PAGES)} on one of them by its kernel "
+            "arguments"
+        )
+    return f"add a node that has {device}" if device else ""
+
+
+def broken_claim(causes: Collection[str]) -> str:
+    """Return the first claim that keeps the pod from every node; empty: there is none."""
+    broken = (
+        cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause
+    )
+    return next((cause.split()[1] for cause in broken), "")
+
+
+def cause_of(causes: Collection[str]) -> ProblemCause:
+    """Return the cause of the problem that no node takes the pod."""
+    if broken_claim(causes):
+        return ProblemCause.CLAIM_BROKEN
+    if all(" missing on " in cause for cause in causes):
+        return ProblemCause.NO_ROOM
+    if any(cause.startswith("host model ") for cause in causes):
+        return ProblemCause.HOST_MODEL
+    return ProblemCause.NO_TARGET
+
+
+def remedy_of(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
+    """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
+    if claim := broken_claim(causes):
+        return f"repair claim {claim}{KEPT if otherwise else ''}"
+    if all(" missing on " in cause for cause in causes):
+        return either("add a node or free that much on one", otherwise)
+    # no node's processor can be changed
+    if any(cause.startswith("host model ") for cause in causes):
+        model = common_model(cluster)
+        other = (
+            f"set CPU model {model}, which every node offers, and restart the VM" if model else ""
+        )
+        return either(other or "add a node with the same processor", otherwise)
+    # of the node on which the guest was started
+    if any(cause.startswith("CPU feature ") for cause in causes):
+        return either(
+            "restart the VM, which then needs the processor of the node where it starts", otherwise
+        )
+    if {cause.removeprefix("taint ") for cause in causes} <= set(CONTROL_PLANE):
+        return either("add a node, as these are control-plane nodes", otherwise)
+    if all(cause.startswith("taint ") for cause in causes):
+        return either(
+            "remove the taint from one of the nodes, or let the VM tolerate it", otherwise
+        )
+    return either("remove the causes on one of the nodes", otherwise)

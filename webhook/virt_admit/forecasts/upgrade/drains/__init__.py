@@ -1,0 +1,1 @@
+"""Drains of an upgrade that are not those of `kubectl drain`."""

@@ -1,0 +1,92 @@
+"""Nodes that an upgrade reboots without a drain, which shuts their guests down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.upgrade import harvester_waits
+from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.packing import Packing
+
+_TOPOLOGY: Final = "machineconfiguration.openshift.io/controlPlaneTopology"
+
+
+def _is_not_drained(node: Object) -> bool:
+    """Return whether the machine config operator reboots a node without a drain:
+    its control plane is one node.
+
+    Source: openshift/machine-config-operator:pkg/daemon/drain.go#drainRequired.
+    """
+    return node.annotations.get(_TOPOLOGY) == "SingleReplica"
+
+
+def without_drains(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
+    """Return the drains of all nodes as an updater skips them, which shuts the guests down."""
+    skipped = set(_not_drained(driver, cluster))
+    up = {node.name for node in plan.nodes if "not Ready" not in node.state}
+    nodes = (
+        _rebooted(node, driver, cluster) if node.name in skipped & up else node
+        for node in plan.nodes
+    )
+    return replace(plan, nodes=tuple(nodes))
+
+
+def _not_drained(driver: Driver, cluster: Cluster) -> list[str]:
+    if driver is Driver.PLAIN:
+        return list(filter(None, (harvester_waits.only_node(cluster),)))
+    found = (each.name for each in cluster.known(NODE) if _is_not_drained(each))
+    return sorted(found) if driver is Driver.MACHINE_CONFIG else []
+
+
+def _rebooted(node: NodePlan, driver: Driver, cluster: Cluster) -> NodePlan:
+    shut = _stopped if driver is Driver.PLAIN else _shut_down
+    forecasts = tuple(shut(row, node.name, cluster) for row in node.forecasts)
+    pods, room = replace(node.pods, blockers=(), waits=(), unseen=()), Packing(True, {})
+    return replace(
+        node, forecasts=forecasts, pods=pods, packing=room, moving=room, doubts=(), visitors=()
+    )
+
+
+def _stopped(row: Forecast, node: str, _: Cluster) -> Forecast:
+    """Return what Harvester does to a VM of its only node: it is stopped as by ``virtctl stop``."""
+    reason = f"Harvester stops it before it updates {node}, its only node"
+    remedy = (
+        "start it afterwards, or set restoreVM in Setting upgrade-config before, if it has that"
+    )
+    end = VmOutcome.STOPS
+    return replace(row, outcome=end, reason=reason, remedy=remedy, unseen="", problems=())
+
+
+def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
+    """Return what the reboot of its node does to a VM:
+    a guest that is shut down starts again by its run strategy.
+    """
+    try:
+        after = vmis.comes_back(row.vmi, cluster)
+    except Unseen:
+        return row
+    outcome = VmOutcome.AWAITS_NODE if after.comes else VmOutcome.STOPS
+    reason = f"the reboot shuts it down, as OpenShift does not drain {node}; {after.why}"
+    return replace(row, outcome=outcome, reason=reason, remedy=after.remedy, unseen="", problems=())
+
+
+def not_drained(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes are updated without a drain."""
+    to_do = {node for pool in pools for node in pool.to_do}
+    found = [name for name in _not_drained(driver, cluster) if name in to_do]
+    if found and driver is Driver.PLAIN:
+        yield f"Harvester stops all VMs and does not drain {found[0]}, its only node"
+    elif found:
+        yield (
+            f"OpenShift reboots {names(found)} without a drain, as controlPlaneTopology is "
+            "SingleReplica"
+        )

@@ -1,0 +1,193 @@
+"""New Machines of a MachineDeployment that do not become Nodes: it deletes no old one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.forecasts.remediation import (
+    control_plane_deadlocks,
+    inactive_reasons,
+    machine_notes,
+    remediation_steps,
+)
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.model import machine_nodes, machine_pools
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    CAPI_MHC,
+    MACHINE_DEPLOYMENT,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.messages import capital, count, names
+from virt_admit.model.node_updates import machine_rollouts
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.model.remediation import check_scope, machine_starts, machines
+from virt_admit.model.remediation.check_scope import WatchedNodes
+from virt_admit.model.remediation.health_checks import HealthCheck
+
+READS: Final[Reads] = union(
+    stalled_machines.READS,
+    machine_starts.SHORT_READS,
+    machine_notes.READS,
+    {CAPI_MHC: (), CAPI_MACHINE_SET: ("metadata.labels",)},
+)
+
+
+def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why a MachineDeployment deletes no old Machine: the new one does not become a Node."""
+    yield from _deadlocked(deployment, cluster)
+    yield from stalled(deployment, cluster)
+    yield from (each.obstacle for each in _short_starts(deployment, cluster) if each.certain)
+    found = machine_rollouts.held(deployment, cluster)
+    if found is not None:
+        why, machine = found.waits_for.why, found.waits_for.machine
+        missing = (
+            f"{count(found.unavailable, 'node')} may be missing meanwhile, set maxSurge 0 and "
+            "maxUnavailable"
+        )
+        yield Obstacle(
+            f"{why}. MachineDeployment {deployment.full_name} deletes no old Machine before that "
+            "one is available",
+            typed(
+                f"Provide what it waits for. If {missing} {found.unavailable} instead, which "
+                "deletes an old Machine first",
+                about("describe", machine, CAPI_MACHINE),
+            ),
+            problem_of(ProblemCause.MACHINE_WAITS, machine),
+        )
+
+
+def stalled(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why a Machine of a MachineDeployment does not become a node here,
+    whatever the rest of its Machines do.
+    """
+    for each in stalled_machines.here(cluster):
+        if machine_pools.owner_key(each.machine) == _key(deployment):
+            problem = problem_of(ProblemCause.MACHINE_WAITS, each.machine)
+            yield Obstacle(each.why, capital(each.remedy), problem)
+
+
+def _deadlocked(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield that the control plane of the Cluster waits for itself:
+    it is updated before the nodes.
+    """
+    for stuck in control_plane_deadlocks.deadlocks(cluster).values():
+        if _cluster(stuck.machine) == _cluster(deployment):
+            problem = problem_of(ProblemCause.MACHINE_WAITS, stuck.machine)
+            yield Obstacle(stuck.reason, capital(stuck.remedy), problem)
+
+
+class _ShortStart(NamedTuple):
+    """A health check that deletes Machines before they can become Nodes, so that a roll-out does
+    not get its new ones.
+    """
+
+    obstacle: Obstacle
+    certain: bool
+    """Whether every Machine of which it is known took longer than the check allows, or the check
+    has acted on new ones.
+    """
+
+
+def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
+    """Yield the health checks that act on the new Machines of a MachineDeployment while these still
+    start.
+    """
+    own = [
+        each
+        for each in cluster.known(CAPI_MACHINE)
+        if machine_pools.owner_key(each) == _key(deployment)
+    ]
+    status = deployment["status"]
+    updated = status["upToDateReplicas"].integer or status["updatedReplicas"].integer or 0
+    if any(machine.deleted for machine in own) and updated >= (
+        deployment.at("spec", "replicas").integer or 1
+    ):
+        return  # every new Machine exists, and the old ones go
+    mine = {machine.full_name for machine in own}
+    for watch in check_scope.watches(cluster, CAPI_MHC).of(deployment.namespace):
+        watched = any(machine.full_name in mine for machine in watch.selection.objects)
+        if watched and not _is_idle(watch, cluster):
+            yield from _short_start(watch.check, deployment, cluster)
+
+
+def _is_idle(watch: WatchedNodes, cluster: Cluster) -> bool:
+    """Return whether a health check certainly deletes nothing until an object is changed."""
+    stops = (
+        *inactive_reasons.lasting(watch.check, cluster),
+        *inactive_reasons.stopped_cluster(watch.check, cluster),
+    )
+    never = remediation_steps.budget(watch.check, watch.selection).never
+    return never or any(isinstance(stop, str) for stop in stops)
+
+
+def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
+    try:
+        short = machine_starts.short_start(check.obj, cluster)
+    except Unseen:  # of Machines or Nodes, without which nothing is known of the roll-out either
+        return
+    if short is None:
+        return
+    acts = "acts on" if check.template.present else "deletes"
+    sets = {
+        each.name
+        for each in cluster.known(CAPI_MACHINE_SET)
+        if machine_pools.owner_key(each) == _key(deployment)
+    }
+    undone = machine_starts.undone(check.obj, sets, cluster)
+    reason = (
+        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of "
+        f"MachineDeployment {deployment.full_name} in a loop: {short.words}"
+    ) + (f". It has done so with {names(undone)}" if undone else "")
+    remedy = typed(
+        f"Set its start-up time-out to {format_duration(short.enough)} or more",
+        about("edit", check.obj, CAPI_MHC),
+    )
+    found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))
+    yield _ShortStart(found, certain=short.certain or bool(undone))
+
+
+def _key(deployment: Object) -> tuple[str, str]:
+    return deployment.namespace, deployment.name
+
+
+def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
+    """Yield which Machines of the same Cluster do not become Nodes,
+    so that the next ones may not either.
+    """
+    by_deployment = machine_pools.of_deployments(cluster)
+    rolled = (
+        each
+        for each in cluster.known(MACHINE_DEPLOYMENT)
+        if not nodes.isdisjoint(by_deployment.get(_key(each), ()))
+    )
+    found = (
+        short for each in rolled for short in _short_starts(each, cluster) if not short.certain
+    )
+    yield from (f"whether {each.obstacle.reason}. {each.obstacle.remedy}" for each in found)
+    own = (
+        each
+        for each in cluster.known(CAPI_MACHINE)
+        if machine_nodes.node_name(each, cluster) in nodes
+    )
+    clusters = {_cluster(machine) for machine in own}
+    waiting = [
+        each for each in machine_starts.overdue(cluster) if _cluster(each.machine) in clusters
+    ]
+    yield from (
+        f"{each.why}. See: {about('describe', each.machine, CAPI_MACHINE)}" for each in waiting[:1]
+    )
+
+
+def _cluster(obj: Object) -> tuple[str, str | None]:
+    """Return namespace and name of the Cluster of a Machine or MachineDeployment."""
+    return obj.namespace, obj.at("spec", "clusterName").text or obj.label(
+        machines.CAPI_CLUSTER_LABEL
+    ).text
