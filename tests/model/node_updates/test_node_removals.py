@@ -75,12 +75,20 @@ def test_a_silent_node_that_stays_is_brought_back() -> None:
 
 
 def test_karpenter_evicts_a_pod_once_its_annotation_is_gone() -> None:
-    found = node_removals.of_node(own := node("a", KARPENTER, deleted=OLD), cluster(own, pod()))
+    own = node("a", KARPENTER, deleted=OLD, ready="True")
+    found = node_removals.of_node(own, cluster(own, pod()))
     assert found is not None
     assert "apps/job carries karpenter.sh/do-not-disrupt" in found.waits
     assert "terminationGracePeriod" not in found.waits  # its NodePool is not known
     annotate = "kubectl annotate pod job -n apps karpenter.sh/do-not-disrupt-"
     assert found.remedy.endswith(annotate)
+
+
+def test_nothing_migrates_from_a_node_of_karpenter_that_does_not_report() -> None:
+    own = node("a", KARPENTER, deleted=OLD)
+    found = node_removals.of_node(own, cluster(own, pod()))
+    assert found is not None
+    assert found.remedy.startswith("make sure that its instance is off")
 
 
 def test_karpenter_does_not_wait_for_a_pod_that_tolerates_its_taint() -> None:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, shell, typed, virtctl
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry, gather, unlisted
 from virt_admit.model.kubernetes.kinds import KARPENTER_NODE_POOL, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -46,7 +46,7 @@ _LEFT: Final[Mapping[str, str]] = {
 AUTOSCALER: Final = "ToBeDeletedByClusterAutoscaler"
 
 READS: Final[Reads] = union(
-    clock.READS,
+    node_health.READS,
     vmis.READS,
     {
         NODE: (
@@ -190,6 +190,10 @@ def _karpenter(node: Object, cluster: Cluster) -> tuple[str, str]:
     carry = f"Pod {pods} carries {_KEPT}" if single else f"Pods {pods} carry {_KEPT}"
     it = "it" if single else "them"
     waits = f"{carry}, so Karpenter does not evict {it}{_no_limit(node, cluster)}."
+    if node_health.silence(node, cluster):  # then nothing on it migrates or ends
+        off = "make sure that its instance is off, as it does not report"
+        words = f"{off}; do not remove finalizer {_KARPENTER} before"
+        return waits, typed(words, kubectl("describe", NODE, node.name))
     return waits, _free(held[0], cluster)
 
 
