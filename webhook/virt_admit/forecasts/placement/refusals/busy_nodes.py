@@ -107,9 +107,7 @@ def _closed(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     cordons = {name: cordon for name, cordon in found.items() if cordon is not None}
     if cordons and len(cordons) == len(refusals):
         return cordoned_everywhere.problem(cordoned, cordons)
-    said = (
-        f"{name} (cordoned by {cordons[name].by})" if name in cordons else name for name in refusals
-    )
+    said = (f"{name} ({cordons[name].closed})" if name in cordons else name for name in refusals)
     unserved = names(_unserved(refusals))
     more = f"; virt-handler does not serve {unserved}" if unserved else ""
     reason = f"{_NONE_READY}{names(said, 300)}{more}"

@@ -292,7 +292,7 @@ def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
     if cordon is not None:
         node_name = vmi.at("status", "nodeName").text
         said = filter(None, (cordon.reason, capital(cordon.remedy)))
-        yield " ".join((f"its node {node_name} is cordoned by {cordon.by}.", *said))
+        yield " ".join((f"its node {node_name} is {cordon.closed}.", *said))
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
