@@ -13,7 +13,7 @@ from virt_admit.forecasts.placement.components import (
     missing_networks,
     node_initializers,
 )
-from virt_admit.forecasts.placement.refusals import busy_nodes
+from virt_admit.forecasts.placement.refusals import busy_nodes, unserved_nodes
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
     STATIC,
@@ -79,9 +79,11 @@ def reason(
         alone = otherwise and len(every) == 1
         remedy = otherwise if alone else either("add one", otherwise)
         return Problem("no other node runs KubeVirt", remedy, ProblemCause.NO_TARGET)
-    if busy := busy_nodes.not_ready_now(refusals, cluster):
-        return busy
-    if unserved := _unserved(target, refusals, cluster):
+    if unserved := (
+        busy_nodes.not_ready_now(refusals, cluster)
+        or unserved_nodes.problem(refusals, NOWHERE, cluster)
+        or _unserved(target, refusals, cluster)
+    ):
         return unserved
     if (fenced := _fenced(refusals, cluster)) is not None:
         return fenced
@@ -176,26 +178,7 @@ def _lacks_handler(why: str) -> bool:
     """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there
     once it works.
     """
-    return all(map(_is_of_handler, why.split("; ")))
-
-
-_OF_HANDLER: Final = (
-    "machine type ",
-    "CPU feature ",
-    "CPU model ",
-    "host model ",
-    "TSC frequency ",
-    "hyperv ",
-)
-
-
-def _is_of_handler(cause: str) -> bool:
-    device = cause.startswith("devices.kubevirt.io/") and cause.endswith(" missing")
-    return (
-        cause == launcher_pod.UNSERVED
-        or device
-        or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
-    )
+    return all(map(virt_handlers.is_of_handler, why.split("; ")))
 
 
 def _starting(
@@ -208,7 +191,7 @@ def _starting(
     ``refusals``: the same of the nodes with KubeVirt. ``kept``: how the remedy ends.
     """
     for name, why in sorted(every.items()):
-        causes = [cause for cause in why.split("; ") if not _is_of_handler(cause)]
+        causes = [cause for cause in why.split("; ") if not virt_handlers.is_of_handler(cause)]
         key = causes[0].removeprefix("taint ") if len(causes) == 1 else ""
         who = controller_taints.owner(key) if controller_taints.is_of_start(key) else ""
         if not who:
