@@ -13,7 +13,7 @@ from virt_admit.forecasts.placement.components import (
     missing_networks,
     node_initializers,
 )
-from virt_admit.forecasts.placement.refusals import busy_nodes, unserved_nodes
+from virt_admit.forecasts.placement.refusals import affinity_partners, busy_nodes, unserved_nodes
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
     STATIC,
@@ -91,7 +91,7 @@ def reason(
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     lasting = (
         other_model(common_causes(refusals), cluster, starts=starts)
-        or lasting_remedy(refusals)
+        or lasting_remedy(refusals, cluster, starts=starts)
         or offer(lacked, refusals, cluster)
         or virt_handlers.own_tolerations(refusals, cluster)
     )
@@ -109,6 +109,7 @@ def reason(
     if lasting.startswith(STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     why = f"{vanished(causes, cluster) or names(causes)}{host_only(causes, cluster)}"
+    why += affinity_partners.words(target.pod, causes, cluster)
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
 
