@@ -3,6 +3,7 @@
 import pytest
 
 from tests.forecasts.drain.test_unfinished_disks import (
+    CLASS,
     MODES,
     claim,
     disk,
@@ -82,6 +83,22 @@ def test_a_class_that_gives_one_node_alone():
         "kubectl edit vm db -n shop && kubectl delete datavolume root -n shop"
     )
     assert "another access mode or volumeMode, or a class" in refused(ONLY_ONCE).remedy
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "named"),
+    [("nfs.example", True), ("rbd.example", False), ("kubernetes.io/no-provisioner", False)],
+)
+def test_another_class_that_gives_the_mode(provisioner, named):
+    """One of the same provisioner would refuse it as well."""
+    other = CLASS | {"metadata": {"name": "nfs"}, "provisioner": provisioner}
+    gives = profile("nfs", ({"accessModes": ["ReadWriteMany"], "volumeMode": "Filesystem"}, RWO))
+    stuck = refused(ONLY_ONCE, profile(sets=(RWO,)), other, gives)
+    way = (
+        "without live migration), or for StorageClass nfs, whose StorageProfile has ReadWriteMany "
+        "Filesystem, and delete the empty DataVolume"
+    )
+    assert (way in stuck.remedy) == named
 
 
 def test_where_a_refused_mode_is_written():

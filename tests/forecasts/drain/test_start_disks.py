@@ -104,13 +104,12 @@ def test_a_quota_that_refuses_a_claim_is_named():
     )
     found = filled(phase="Pending", message=text, reason="ErrExceededQuota")
 
-    assert (
-        "its disk web is not filled (Pending): exceeded quota: storage, requested" in found.reason
-    )
+    begin = "its disk web is not filled, as its claim cannot be created: exceeded quota: storage"
+    assert found.reason.startswith(f"{begin}, requested: requests.storage=60Gi")
     assert found.remedy == (
-        "raise ResourceQuota storage to at least requests.storage 220Gi, or free 20Gi of "
-        "requests.storage there, or ask for at most 40Gi: kubectl edit resourcequota storage -n "
-        "vms"
+        "raise ResourceQuota storage to at least requests.storage 220Gi (up to 123.9Gi more while "
+        "CDI fills it), or free at least 20Gi of requests.storage there: kubectl edit "
+        "resourcequota storage -n vms"
     )
 
 

@@ -16,7 +16,16 @@ from tests.forecasts.drain.test_vm_states import (
     row,
     target,
 )
-from tests.forecasts.drain.vm_motion import ROOM, ago, attachment, cluster, launcher, migration, vmi
+from tests.forecasts.drain.vm_motion import (
+    ROOM,
+    ago,
+    attachment,
+    cluster,
+    launcher,
+    migration,
+    node,
+    vmi,
+)
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -334,6 +343,20 @@ def test_the_command_removes_the_name_of_the_node(release, at_once):
     assert found.remedy.startswith(
         "stop it until the drain is over (virtctl stop db -n shop), or remove the node"
     )
-    end = "which takes effect after its restart (virtctl restart db -n shop)"
-    live = ", or at once with vmRolloutStrategy LiveUpdate" if at_once else ""
-    assert f"{end}{live}: kubectl patch vm db" in found.remedy
+    staged = "which takes effect after its restart (virtctl restart db -n shop)"
+    live = "which the running VM gets without a restart (unless it has RestartRequired)"
+    assert f"{live if at_once else staged}: kubectl patch vm db" in found.remedy
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["no node", "another node"])
+def test_a_vm_of_a_cordoned_node_is_not_restarted(stops):
+    """Its pod would wait for that node, whatever its eviction strategy is."""
+    pinned = Problem("x", "add one, or let drains shut the guest down", ProblemCause.NO_TARGET)
+    running, closed = vmi(), node("a", unschedulable=True)
+    other = node("b", unschedulable=stops)
+    found = typed_remedies.with_command(pinned, running, Snapshot([running, closed, other], ["*"]))
+    stop = (
+        "add one, or stop it until a is uncordoned and start it then (virtctl start db -n shop), "
+        "as a restart now would leave it Pending: virtctl stop db -n shop"
+    )
+    assert (found.remedy == stop) == stops

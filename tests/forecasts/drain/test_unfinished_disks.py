@@ -117,10 +117,10 @@ def test_a_quota_refuses_the_temporary_claim():
     assert "CDI needs its size twice" in stuck.reason
     assert "exceeded quota: q, requested: requests.storage=8Gi" in stuck.reason
     ways = (
-        "raise ResourceQuota q to at least requests.storage 16Gi, or free 4Gi of requests.storage "
-        "there"
+        "raise ResourceQuota q to at least requests.storage 16Gi (up to 8.6Gi more while CDI fills "
+        "it), or free at least 4Gi of requests.storage there"
     )
-    assert stuck.remedy == f"{ways}, or ask for at most 6Gi: kubectl edit resourcequota q -n shop"
+    assert stuck.remedy == f"{ways}: kubectl edit resourcequota q -n shop"
 
 
 def test_a_quota_is_computed_without_an_event():

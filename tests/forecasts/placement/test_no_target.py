@@ -294,3 +294,21 @@ def test_each_cause_has_its_node():
     assert "cordoned (b), taint ToBeDeletedByClusterAutoscaler (b), memory: " in found.reason
     assert found.reason.endswith("missing on c")
     assert "ToBeDeleted" not in found.remedy
+
+
+def of_group(name, on="a", **affinity):
+    labels = {"labels": {"group": "pair"}}
+    return vmi(name, on, metadata=labels, spec={"affinity": {"podAffinity": PAIR, **affinity}})
+
+
+def test_the_partners_of_a_group_are_named_with_their_node():
+    found = no_target.nowhere_to_go(of_group("db"), cluster(of_group("db"), of_group("web")))
+    end = ": VM shop/web runs on a alone, which is cordoned, and demands it in turn"
+    assert found.reason.endswith(end)
+    assert "preferred one, which the running VM gets without a restart" in found.remedy
+
+
+def test_partners_on_several_nodes_are_not_named():
+    apart = cluster(of_group("db"), of_group("web"), of_group("app", "c"))
+    found = no_target.nowhere_to_go(of_group("db"), apart)
+    assert found is None or "alone" not in found.reason

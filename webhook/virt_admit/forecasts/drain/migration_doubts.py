@@ -20,6 +20,7 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
 from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
+from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
@@ -82,7 +83,8 @@ def doubt(
         return Problem(reason, vm_states_failures.POST_COPY_REMEDY, ProblemCause.MIGRATION_FAILS)
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
-    if node is not None and node.labels.get(SCHEDULABLE) == "false":
+    served = node is None or node.labels.get(SCHEDULABLE) != "false"
+    if not served and not unserved_nodes.is_unregistered(here, cluster):
         lost = node_health.silence_now(here, cluster)
         wait = "wait for virt-handler, which sends the VM's memory, or repair it"
         return Problem(

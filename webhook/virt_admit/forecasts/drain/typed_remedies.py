@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.states.vm_states_failures import (
     RESTART_REMEDY,
     VOLUME_REMEDY,
 )
-from virt_admit.forecasts.placement import network_reach, permanent_constraints
+from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import kinds
@@ -40,7 +40,8 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.launcher import left_selectors
-from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings import configuration, live_updates, versions
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
@@ -67,8 +68,9 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if cause in _PLACES and (host := left_selectors.host(vmi, cluster)):
         return _restarted(problem, vmi, host)
     owned = _with_owner(vmi, cluster)
-    if unpinned := _unpinned(problem, owned, cluster):
-        return unpinned
+    other = _unpinned(problem, owned, cluster) or stopped(problem, vmi, cluster)
+    if other is not None:
+        return other
     command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, owned, cluster)
     remedy = f"{problem.remedy}{_next_start(owned, command)}"
     if not command:  # nothing owns the VMI, so that nothing would start it again
@@ -117,12 +119,43 @@ def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None
     stop, restart = (virtctl(verb, vm.name, vms.namespace_of(vm)) for verb in ("stop", "restart"))
     live = versions.gate_may_be_on(cluster, versions.Gate.VM_LIVE_UPDATE)
     at_once = ", or at once with vmRolloutStrategy LiveUpdate" if live else ""
+    effect = f", which takes effect after its restart ({restart}){at_once}"
+    if live_updates.is_live(cluster):
+        effect = live_updates.effect(cluster)
     other = rest.removeprefix(", or ").replace(
         SHUT_DOWN, f"stop it until the drain is over ({stop})"
     )
-    unpin = f"{what}{found}, which takes effect after its restart ({restart}){at_once}"
+    unpin = f"{what}{found}{effect}"
     remedy = ", or ".join(filter(None, (other, unpin)))
     return problem._replace(remedy=typed(remedy, command), command=command)
+
+
+def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return a problem with the command that stops a VM for the maintenance of its node; None:
+    it is about something else.
+
+    A VM that is restarted to get another eviction strategy would wait for its own node if that is
+    cordoned and no other one takes it.
+    """
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    cause = problem.id.cause if problem.id is not None else problem.cause
+    if (
+        cause not in _PLACES
+        or not problem.remedy.endswith(SHUT_DOWN)
+        or node is None
+        or node.at("spec", "unschedulable").boolean is not True
+        or vmis.owner(vmi, "VirtualMachine") is None
+    ):
+        return None
+    placement = candidates.target(vmi, cluster, moves=False).placement
+    if placement.has_candidate or not placement.is_certain:
+        return None
+    stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
+    words = (
+        f"{problem.remedy.removesuffix(SHUT_DOWN)}stop it until {node.name} is uncordoned and "
+        f"start it then ({start}), as a restart now would leave it Pending"
+    )
+    return problem._replace(remedy=typed(words, stop), command=stop)
 
 
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:

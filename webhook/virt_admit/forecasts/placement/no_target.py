@@ -14,7 +14,7 @@ from virt_admit.forecasts.placement.components import (
     missing_networks,
     node_initializers,
 )
-from virt_admit.forecasts.placement.refusals import busy_nodes
+from virt_admit.forecasts.placement.refusals import affinity_partners, busy_nodes, unserved_nodes
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
     STATIC,
@@ -82,9 +82,11 @@ def reason(
         alone = otherwise and len(every) == 1
         remedy = otherwise if alone else either("add one", otherwise)
         return Problem("no other node runs KubeVirt", remedy, ProblemCause.NO_TARGET)
-    if busy := busy_nodes.not_ready_now(refusals, cluster):
-        return busy
-    if unserved := _unserved(target, refusals, cluster):
+    if unserved := (
+        busy_nodes.not_ready_now(refusals, cluster)
+        or unserved_nodes.problem(refusals, NOWHERE, cluster)
+        or _unserved(target, refusals, cluster)
+    ):
         return unserved
     if (locked := _fenced(refusals, cluster) or _forgotten(refusals, cluster)) is not None:
         return locked
@@ -92,7 +94,7 @@ def reason(
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     lasting = (
         other_model(common_causes(refusals), cluster, starts=starts)
-        or lasting_remedy(refusals)
+        or lasting_remedy(refusals, cluster, starts=starts)
         or offer(lacked, refusals, cluster)
         or virt_handlers.own_tolerations(refusals, cluster)
     )
@@ -109,6 +111,7 @@ def reason(
     if lasting.startswith(STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
+    why += affinity_partners.words(target.pod, causes, cluster)
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
 
@@ -201,26 +204,7 @@ def _lacks_handler(why: str) -> bool:
     """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there
     once it works.
     """
-    return all(map(_is_of_handler, why.split("; ")))
-
-
-_OF_HANDLER: Final = (
-    "machine type ",
-    "CPU feature ",
-    "CPU model ",
-    "host model ",
-    "TSC frequency ",
-    "hyperv ",
-)
-
-
-def _is_of_handler(cause: str) -> bool:
-    device = cause.startswith("devices.kubevirt.io/") and cause.endswith(" missing")
-    return (
-        cause == launcher_pod.UNSERVED
-        or device
-        or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
-    )
+    return all(map(virt_handlers.is_of_handler, why.split("; ")))
 
 
 def _starting(
@@ -233,7 +217,7 @@ def _starting(
     ``refusals``: the same of the nodes with KubeVirt. ``kept``: how the remedy ends.
     """
     for name, why in sorted(every.items()):
-        causes = [cause for cause in why.split("; ") if not _is_of_handler(cause)]
+        causes = [cause for cause in why.split("; ") if not virt_handlers.is_of_handler(cause)]
         key = causes[0].removeprefix("taint ") if len(causes) == 1 else ""
         who = controller_taints.owner(key) if controller_taints.is_of_start(key) else ""
         if not who:

@@ -14,6 +14,7 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import driver_daemons, node_drivers
 from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.missing_networks import makes_room
+from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -26,7 +27,7 @@ from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 
-READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, node_drivers.READS)
+READS: Final[Reads] = union(unserved_nodes.READS, volume_attachments.READS, node_drivers.READS)
 """The fields that say it."""
 _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted,

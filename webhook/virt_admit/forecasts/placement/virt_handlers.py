@@ -13,6 +13,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
+from virt_admit.model.kubevirt.launcher.launcher_pod import UNSERVED
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
@@ -115,6 +116,12 @@ def outlives_kubelet(cluster: Cluster, node: str) -> bool:
     return bool(node_health.silence(found, cluster)) and lost is not None and age < lost
 
 
+def beats(cluster: Cluster, node: str) -> bool:
+    """Return whether the virt-handler of a node is known to send its heartbeat."""
+    age = _silent_for(find(cluster, NODE, "", node), cluster)
+    return age is not None and age <= _BEATS_WITHIN
+
+
 def is_lost(cluster: Cluster, node: str) -> bool:
     """Return whether nothing on a node reports, neither its kubelet nor its virt-handler."""
     return bool(node_health.silence_now(node, cluster)) and not outlives_kubelet(cluster, node)
@@ -209,3 +216,19 @@ def _handler(pod: Object) -> Object | None:
     """Return the pod if it is one of virt-handler that has not ended."""
     ended = pod.at("status", "phase").text in FINISHED
     return pod if pod.labels.get("kubevirt.io") == "virt-handler" and not ended else None
+
+
+_OF_HANDLER: Final = (
+    "machine type ",
+    "CPU feature ",
+    "CPU model ",
+    "host model ",
+    "TSC frequency ",
+    "hyperv ",
+)
+
+
+def is_of_handler(cause: str) -> bool:
+    """Return whether a node refuses a pod for what virt-handler labels and offers there."""
+    device = cause.startswith("devices.kubevirt.io/") and cause.endswith(" missing")
+    return cause == UNSERVED or device or cause.startswith((*_OF_HANDLER, BROKEN))

@@ -122,7 +122,8 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     if model in configuration.obsolete_models(context.cluster):
         return f"CPU model {model} is obsolete. Choose another model."
     if place is not None:
-        return f"{place.reason}; {place.remedy}"
+        way = typed_remedies.stopped(place, vmi, context.cluster) or place
+        return f"{place.reason}; {way.remedy.removesuffix(f': {way.command}')}"
     failure = migration_failures.essence(
         last.at("status", "migrationState", "failureReason").text or ""
     )

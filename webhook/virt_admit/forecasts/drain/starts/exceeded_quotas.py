@@ -1,32 +1,50 @@
 """What a ResourceQuota lacks for an object that the API server refuses, from the words of the
 refusal or from its figures.
 
-CDI fills a claim by way of a temporary one of the same size, ``prime-UID``, so that a quota counts
-the disk twice meanwhile. Sources:
+CDI fills a claim by way of a temporary one of the same size, ``prime-UID``, and unpacks some images
+in a third one, so that a quota counts the disk two or three times meanwhile. That third one is a
+file system, so that it is larger by its overhead, 6% unless it is set. Sources:
 kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go#checkRequest;
 kubevirt/containerized-data-importer:pkg/controller/populators/populator-base.go#createPVCPrime,
-issue #3511.
+pkg/controller/import-controller.go#requiresScratchSpace,
+pkg/controller/util.go#createScratchPersistentVolumeClaim,
+pkg/controller/clone/planner.go#createDesiredClaim, doc/scratch-space.md, issue #3511.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import quotas
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
 from virt_admit.model.scheduler.resources import amount, show
+
+_POPULATORS: Final = "cdi.kubevirt.io/storage.usePopulator"
+READS: Final[Reads] = {
+    DATA_VOLUME: (f"metadata.annotations.{_POPULATORS}", "spec.contentType", "spec.source"),
+    RESOURCE_QUOTA: ("spec", "status"),
+}
 
 _REFUSED: Final = re.compile(
     r"exceeded quota: (?P<quota>[\w.-]{1,253})(?:, requested: (?P<requested>\S{1,500}), used: "
     r"(?P<used>\S{1,500}), limited: (?P<limited>\S{1,500}))?"
 )
-_TEMPORARY: Final = re.compile(r'"(?P<claim>prime-[\w-]{1,250})" is forbidden: exceeded quota')
+_CLAIM: Final = re.compile(r'"(?P<claim>[\w.-]{1,253})" is forbidden: exceeded quota')
 _LONGEST: Final = 200
+_UNPACKS: Final = "-scratch"
+"""How the name of the claim ends in which CDI unpacks an image."""
+_OVERHEAD: Final = Fraction(50, 47)
+_GI: Final = 2**30
+_MI: Final = 2**20
 
 
 class ExceededQuota(NamedTuple):
@@ -35,45 +53,172 @@ class ExceededQuota(NamedTuple):
     words: str
     """With the question whether it ends."""
     remedy: str
+    claim: str = ""
+    """The claim that is refused; empty: it is none, or not known."""
 
 
-def of(said: str, namespace: str) -> ExceededQuota | None:
+class Filling(NamedTuple):
+    """The claims that CDI has in the namespace of a disk besides its own while it fills it; None:
+    perhaps.
+    """
+
+    temporary: bool | None = False
+    unpacks: bool | None = False
+
+    def still(self, refused: str) -> Filling:
+        """Return those that come after the claim that was refused."""
+        if not refused.startswith("prime-"):
+            return self
+        return Filling(unpacks=False if refused.endswith(_UNPACKS) else self.unpacks)
+
+    @property
+    def sure(self) -> list[Fraction]:
+        """The sizes of those that are known, in disks."""
+        return list(self._sizes(True))
+
+    @property
+    def perhaps(self) -> list[Fraction]:
+        return list(self._sizes(None))
+
+    def _sizes(self, known: bool | None) -> Iterator[Fraction]:
+        if self.temporary is known:
+            yield Fraction(1)
+        if self.unpacks is known:
+            yield _OVERHEAD
+
+
+_NOTHING: Final = Filling()
+_UNPACKED: Final = ("glance", "registry", "upload")
+_MAY_BE_UNPACKED: Final = ("gcs", "http", "imageio", "s3")
+_COPIED: Final = ("pvc", "snapshot")
+
+
+def filling(disk: Object) -> Filling:
+    """Return which claims CDI has while it fills a data volume, besides its own.
+
+    The temporary one of a copy is in the namespace of its source.
+    """
+    source, said = disk.at("spec", "source"), disk.annotations.get(_POPULATORS)
+    temporary = {"true": True, "false": False}.get(said or "")
+    for kind in _COPIED:
+        if source[kind].present:
+            here = source[kind]["namespace"].text in (None, "", disk.namespace)
+            return Filling(temporary if here else False)
+    if disk.at("spec", "sourceRef").present:
+        return Filling(None if temporary is not False else False)
+    by_node = source.at("registry", "pullMethod").text == "node"
+    if disk.at("spec", "contentType").text == "archive":
+        return Filling(temporary, True)
+    if any(source[kind].present for kind in _UNPACKED) and not by_node:
+        return Filling(temporary, True)
+    return Filling(temporary, None if any(source[k].present for k in _MAY_BE_UNPACKED) else False)
+
+
+def of(
+    said: str, namespace: str, held: Filling = _NOTHING, cluster: Cluster | None = None
+) -> ExceededQuota | None:
     """Return what a quota lacks for an object that it refuses.
 
-    ``said``: what the API server answered; None: no quota.
+    ``said``: what the API server answered; None: no quota. ``held``: what else of a disk it counts
+    at the same time. ``cluster``: where its other limits are looked up then.
     """
     found = _REFUSED.search(said)
     if found is None:
         return None
-    temporary = _TEMPORARY.search(said)
-    wanted, spare = [], []
+    named = _CLAIM.search(said)
+    refused = named["claim"] if named else ""
+    temporary, held = refused.startswith("prime-"), held.still(refused)
     amounts = {part: _amounts(found[part] or "") for part in ("requested", "used", "limited")}
+    if cluster is not None and (held.sure or held.perhaps):
+        _add_other_limits(amounts, find(cluster, RESOURCE_QUOTA, namespace, found["quota"]))
+    wanted, spare = [], []
     for name, asked in amounts["requested"].items():
         used, limit = amounts["used"].get(name), amounts["limited"].get(name)
-        if used is None or limit is None or used + asked <= limit:
+        total = asked + _more(name, asked, held.sure)
+        if used is None or limit is None or used + total <= limit:
             continue
-        wanted.append(f"{name} {_words(name, used + asked)}")
-        # the disk itself is part of what is used
-        most = (limit - used + asked) // 2 if temporary else limit - used
-        free = (
-            f", or ask for at most {_words(name, most)}"
-            if most > 0 and (not temporary or asked > 1)
-            else ""
+        wanted.append(f"{name} {_words(name, used + total)}{_later(name, used, asked, held)}")
+        spare.append(
+            f"free {'at least ' if held.perhaps else ''}"
+            f"{_words(name, used + total - limit)} of {name} there"
+            f"{_at_most(name, limit - used, asked, held, temporary)}"
         )
-        spare.append(f"free {_words(name, used + asked - limit)} of {name} there{free}")
-    least = f" to at least {names(wanted)}" if wanted else ""
+    least = f" to at least {names(wanted, 200)}" if wanted else ""
     ways = ", or ".join((f"raise ResourceQuota {found['quota']}{least}", *spare))
-    refused = f"{_TWICE} ({temporary['claim']}), which is refused: " if temporary else ""
+    begin = f"{_TWICE} ({refused}), which is refused: " if temporary else ""
     return ExceededQuota(
-        f"{refused}{cut(found[0], _LONGEST)}. It goes on by itself once that fits, and not before",
+        f"{begin}{cut(found[0], _LONGEST)}. {_ends(held)}",
         typed(ways, kubectl("edit", RESOURCE_QUOTA, found["quota"], namespace)),
+        refused,
     )
 
 
 _TWICE: Final = "CDI needs its size twice while it fills it, the second time for a temporary claim"
 
 
-def of_temporary(claim: Object, name: str, cluster: Cluster) -> ExceededQuota | None:
+def _ends(held: Filling) -> str:
+    """Return whether that ends, with the claims that have to fit."""
+    parts = (
+        ("a temporary claim (prime-UID)", held.temporary),
+        (f"one to unpack the image ({_UNPACKS[1:]})", held.unpacks),
+    )
+    more = names((words for words, known in parts if known), 200)
+    if not more:
+        perhaps = "It does not go on before that fits" if held.perhaps else ""
+        return perhaps or "It goes on by itself once that fits, and not before"
+    return (
+        f"While CDI fills it, it needs {more.replace(', ', ' and ')} of that size as well. It goes "
+        "on by itself once all fit"
+    )
+
+
+def _more(name: str, asked: int, sizes: list[Fraction]) -> int:
+    """Return what a quota counts under a name for further claims of one disk."""
+    return -(-sum(sizes) * asked // 1) if _is_storage(name) else len(sizes)
+
+
+def _later(name: str, used: int, asked: int, held: Filling) -> str:
+    """Return in brackets what is enough once the disk is filled, and what may be needed before."""
+    said = []
+    if held.sure:
+        said.append(f"{_words(name, used + asked)} once it is filled")
+    if held.perhaps:
+        more = _words(name, _more(name, asked, held.perhaps))
+        said.append(f"up to {more} more while CDI fills it")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _at_most(name: str, left: int, asked: int, held: Filling, temporary: bool) -> str:
+    """Return the size of a disk that fits; empty: none does that may still hold the image."""
+    if not _is_storage(name):
+        return ""
+    # the disk itself is part of what is used
+    left, own = (left + asked, 2) if temporary else (left, 1)
+    most = int(left / (own + sum(held.sure) + sum(held.perhaps)))
+    unit = _GI if most >= _GI else _MI
+    most = most // unit * unit
+    return f", or ask for at most {_words(name, most)}" if most * 2 >= asked and most else ""
+
+
+def _is_storage(name: str) -> bool:
+    return name.endswith(_STORAGE)
+
+
+def _add_other_limits(amounts: Mapping[str, dict[str, int]], quota: Object | None) -> None:
+    """Add the limits of a quota that the first of several claims does not exceed."""
+    if quota is None:
+        return
+    size = amounts["requested"].get(_STORAGE, 0)
+    asked = {_STORAGE: size, _CLAIMS: 1, f"count/{_CLAIMS}": 1}
+    limits, used = quotas.hard_limits(quota), quota.at("status", "used")
+    for name, wanted in asked.items():
+        if wanted and name in limits and used[name].text and name not in amounts["requested"]:
+            amounts["requested"][name] = wanted
+            amounts["used"][name] = amount(_resource(name), used[name].text)
+            amounts["limited"][name] = limits[name]
+
+
+def of_temporary(claim: Object, name: str, held: Filling, cluster: Cluster) -> ExceededQuota | None:
     """Return which quota refuses a temporary claim like this one, by what it has counted; None:
     none does, or not known.
 
@@ -102,9 +247,8 @@ def of_temporary(claim: Object, name: str, cluster: Cluster) -> ExceededQuota | 
                 ",".join(f"{key}={_words(key, limits[key])}" for key in lacking),
             )
             figures = f"requested: {parts[0]}, used: {parts[1]}, limited: {parts[2]}"
-            return of(
-                f'"{name}" is forbidden: exceeded quota: {quota.name}, {figures}', claim.namespace
-            )
+            said = f'"{name}" is forbidden: exceeded quota: {quota.name}, {figures}'
+            return of(said, claim.namespace, held, cluster)
     return None
 
 

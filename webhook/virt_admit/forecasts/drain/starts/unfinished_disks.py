@@ -44,6 +44,7 @@ from virt_admit.model.scheduler.resources import amount, show
 
 _CONDITIONS: Final = (*CONDITIONS, "status.conditions.reason", "status.conditions.message")
 READS: Final[Reads] = union(
+    exceeded_quotas.READS,
     pod_starts.READS,
     filling_pods.READS,
     waiting_disks.READS,
@@ -149,6 +150,8 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
         return None
     begin = f"its disk {disk.name} is not filled{f' ({phase})' if phase else ''}"
     if exceeded := _exceeded(disk, cluster):
+        if exceeded.claim == disk.name:
+            begin = f"its disk {disk.name} is not filled, as its claim cannot be created"
         return Problem(f"{begin}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     if copied := waiting_disks.of_copy(disk, begin, cluster):
         return copied
@@ -228,12 +231,13 @@ def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
             each["message"].text or "" for each in disk.at("status", "conditions").items()
         ).split()
     )
-    if exceeded := exceeded_quotas.of(said, disk.namespace):
+    held = exceeded_quotas.filling(disk)
+    if exceeded := exceeded_quotas.of(said, disk.namespace, held, cluster):
         return exceeded
     if disk.at("status", "phase").text not in _NOT_BEGUN:
         return None
     for _, message in _recent_warnings(disk, cluster):
-        if exceeded := exceeded_quotas.of(message, disk.namespace):
+        if exceeded := exceeded_quotas.of(message, disk.namespace, held, cluster):
             return exceeded
     claim = waiting_disks.claim_of(disk, cluster)
     uid = claim.metadata["uid"].text if claim is not None else None
@@ -251,7 +255,7 @@ def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
         return None
     name = f"prime-{uid}"
     exists = cluster.get(PVC, claim.namespace, name) is not None
-    return None if exists else exceeded_quotas.of_temporary(claim, name, cluster)
+    return None if exists else exceeded_quotas.of_temporary(claim, name, held, cluster)
 
 
 _NOT_BEGUN: Final = (None, "", "Pending")

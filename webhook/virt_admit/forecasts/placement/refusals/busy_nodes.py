@@ -9,6 +9,7 @@ from virt_admit.forecasts.placement import pod_networks, virt_handlers
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
+from virt_admit.forecasts.placement.refusals.unserved_nodes import is_unregistered
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -29,7 +30,9 @@ _REPAIR: Final = "uncordon or repair one of them"
 def not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that nodes would take a pod, but for causes that pass; None: there are none."""
     busy = {
-        name: why for name, why in sorted(refusals.items()) if all(map(_passes, why.split("; ")))
+        name: why
+        for name, why in sorted(refusals.items())
+        if all(map(_passes, why.split("; "))) and not is_unregistered(name, cluster)
     }
     if not busy:
         return None

@@ -12,6 +12,7 @@ from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
+from virt_admit.model.kubevirt.settings import live_updates
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
 
@@ -47,18 +48,23 @@ def common_causes(refusals: Mapping[str, str]) -> set[str]:
     return set.intersection(*(set(why.split("; ")) for why in refusals.values()))
 
 
-def lasting_remedy(refusals: Mapping[str, str]) -> str:
+def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: bool) -> str:
     """Return what helps where every node is refused for the same cause, which no new node repairs;
     else empty.
+
+    ``starts``: the VM does not run. Its pod is there, and a change does not reach that.
     """
     causes = sorted(common_causes(refusals))
     for start, words in _LASTING:
         found = next((cause for cause in causes if cause.startswith(start)), "")
         if found:
-            return words.format(found.removeprefix(start).split()[0] if found != start else "")
+            effect = AGAIN if starts else live_updates.effect(cluster)
+            named = found.removeprefix(start).split()[0] if found != start else ""
+            return words.format(named, effect=effect)
     return ""
 
 
+AGAIN: Final = ", and restart the VM"
 STATIC: Final = "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"
 _LASTING: Final = (
     ("volume of claim ", "move claim {} to storage that the other nodes reach"),
@@ -76,7 +82,7 @@ _LASTING: Final = (
     ),
     (
         "pod affinity demands ",
-        "as a decision, make its required pod affinity a preferred one, and restart the VM",
+        "as a decision, make its required pod affinity a preferred one{effect}",
     ),
 )
 """What helps against a cause that no amount of room repairs; the first one that fits."""

@@ -18,6 +18,7 @@ from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmE
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import candidates, start_candidates, start_doubts, virt_handlers
+from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, POD, VM, VMI, Kind
@@ -123,7 +124,10 @@ def _short(placement: Placement | None, cluster: Cluster) -> tuple[MissingOnNode
     """
     if placement is None or removed_operators.kubevirt(cluster) is not None:
         return () if placement is not None else None
-    return tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items()))
+    return tuple(
+        MissingOnNode(name, unserved_nodes.told(name, why, cluster))
+        for name, why in sorted(placement.refusals.items())
+    )
 
 
 def _places(

@@ -9,9 +9,9 @@ from typing import Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
-from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
@@ -286,15 +286,7 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
         what = _untold(refusal, report)
         if not what:
             continue
-        elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
-        reasons = refusal.what.split("; ")
-        taint = next((each for each in reasons if each.endswith(_UNINITIALIZED)), "")
-        because = f", as no pod goes there: {taint}" if taint else ""
-        without = f"KubeVirt does not run there{because}"
-        if elsewhere and not _READY.isdisjoint(refusal.what.split("; ")):
-            without = "not Ready, so virt-handler does not work there"
-        reason = without if elsewhere else _unless_failed(what, report)
-        by_reason.setdefault(reason, []).append(refusal.node)
+        by_reason.setdefault(_unless_failed(what, report), []).append(refusal.node)
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
@@ -303,7 +295,7 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
 
 def _untold(refusal: MissingOnNode, report: VmReport) -> str:
     """Return why a node does not take the VM, without what the report tells above."""
-    node, reasons = refusal.node, refusal.what.split("; ")
+    node, reasons = refusal.node, unserved_nodes.without_effects(refusal.what).split("; ")
     return "; ".join(each for each in reasons if not refusal_is_told(each, node, report))
 
 
@@ -315,16 +307,6 @@ def _unless_failed(what: str, report: VmReport) -> str:
     said = ((name, text) for name, text in failures if text and len(text) > _SHORT and text in what)
     name, text = next(said, ("", ""))
     return what.replace(text, f"see {name}") if text else what
-
-
-_READY: Final = frozenset(("not Ready", "taint node.kubernetes.io/unreachable"))
-"""How a node is refused that does not report."""
-_UNINITIALIZED: Final = "/uninitialized"
-"""The end of the taint of a new node that its controller has not initialized."""
-_WITHOUT_KUBEVIRT: Final = (launcher_pod.UNSERVED, "devices.kubevirt.io/")
-"""What a node lacks without virt-handler. Its other reasons, such as CPU features,
-only follow from that.
-"""
 
 
 def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str, ...]]:

@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import json_patch, kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_PROFILE, VM, Kind
+from virt_admit.model.kubernetes.kinds import (
+    DATA_VOLUME,
+    PVC,
+    STORAGE_CLASS,
+    STORAGE_PROFILE,
+    VM,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage
@@ -26,8 +33,14 @@ from virt_admit.model.messages import cut_middle
 
 _BLOCKS: Final = ("storage", "pvc")
 READS: Final[Reads] = {
-    PVC: ("metadata.ownerReferences", "spec.accessModes", "spec.volumeMode"),
+    PVC: (
+        "metadata.ownerReferences",
+        "spec.accessModes",
+        "spec.storageClassName",
+        "spec.volumeMode",
+    ),
     DATA_VOLUME: ("metadata.ownerReferences", *(f"spec.{block}" for block in _BLOCKS)),
+    STORAGE_CLASS: ("provisioner",),
     STORAGE_PROFILE: (),
     VM: ("spec.dataVolumeTemplates",),
 }
@@ -107,10 +120,41 @@ def _given(profile: Object) -> Iterator[_Asked]:
         yield from (_Asked(mode.text, volume) for mode in each["accessModes"].items() if mode.text)
 
 
+def _other_class(asked: _Asked, storage_class: str, cluster: Cluster) -> str:
+    """Return the class of another provisioner that gives what was asked for,
+    as its StorageProfile says; empty: none is known.
+    """
+    refusing = find(cluster, STORAGE_CLASS, "", storage_class)
+    if refusing is None:
+        return ""
+    for profile in sorted(cluster.known(STORAGE_PROFILE), key=lambda each: each.name):
+        other = find(cluster, STORAGE_CLASS, "", profile.name)
+        driver = other["provisioner"].text if other is not None else None
+        if driver in (None, _STATIC, refusing["provisioner"].text):
+            continue
+        if asked in _given(profile):
+            return profile.name
+    return ""
+
+
+_STATIC: Final = "kubernetes.io/no-provisioner"
+
+
+def _or_class(words: str, asked: _Asked, other: str) -> str:
+    """Return what a disk is to ask for, with the class that gives what it asks for now."""
+    if not other:
+        return words
+    keeps = f"StorageClass {other}, whose StorageProfile has {asked.access} {asked.volume}"
+    return f"{words.removesuffix(_ANY_CLASS)}, or for {keeps}"
+
+
+_ANY_CLASS: Final = ", or a class whose provisioner can give these"
+
+
 def _words(asked: _Asked, instead: _Asked | None) -> str:
     """Return what a disk is to ask for instead."""
     if instead is None:
-        return "another access mode or volumeMode, or a class whose provisioner can give these"
+        return f"another access mode or volumeMode{_ANY_CLASS}"
     if instead.access == asked.access:
         fallback = (
             " (or ReadWriteOnce, without live migration)" if asked.access == storage.SHARED else ""
@@ -125,7 +169,10 @@ def _remedy(claim: Object, asked: _Asked, instead: _Asked | None, cluster: Clust
     """Return where the modes are written, and how the disk is made again."""
     target = _owner(claim, PVC, cluster) or claim
     disk = _owner(target, DATA_VOLUME, cluster)
-    words = _words(asked, instead)
+    words, plain = _words(asked, instead), ""
+    if instead is None or instead.access != asked.access:
+        name = target.at("spec", "storageClassName").text or ""
+        plain, words = words, _or_class(words, asked, _other_class(asked, name, cluster))
     if disk is None:
         shown = kubectl("get", PVC, target.name, target.namespace, "-o", "yaml")
         return typed(f"create claim {target.name} again with {words}", shown)
@@ -135,7 +182,7 @@ def _remedy(claim: Object, asked: _Asked, instead: _Asked | None, cluster: Clust
         profile = target.at("spec", "storageClassName").text or ""
         begin = (
             f"correct spec.claimPropertySets of StorageProfile {profile}, which gives these modes, "
-            f"to {words}"
+            f"to {plain or words}"
         )
         edit = kubectl("edit", STORAGE_PROFILE, profile)
         return typed(

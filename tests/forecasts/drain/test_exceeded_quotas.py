@@ -1,0 +1,82 @@
+"""What a quota lacks for a disk that CDI fills: it holds up to three claims of it at once."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.drain.starts import exceeded_quotas
+from virt_admit.forecasts.drain.starts.exceeded_quotas import Filling
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+STORAGE = "requested: requests.storage=20Gi, used: requests.storage=90Gi, limited: {0}=100Gi"
+BEGIN = 'persistentvolumeclaims "{0}" is forbidden: exceeded quota: q, '
+
+
+def refusal(claim="root"):
+    return BEGIN.format(claim) + STORAGE.format("requests.storage")
+
+
+def disk(source, populators="true", **spec):
+    annotations = {"cdi.kubevirt.io/storage.usePopulator": populators} if populators else {}
+    api = "cdi.kubevirt.io/v1beta1"
+    spec = {"source": source, **spec}
+    return manifest(
+        api, "DataVolume", "root", "shop", metadata={"annotations": annotations}, spec=spec
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        (disk({"registry": {}}), Filling(True, True)),
+        (disk({"registry": {"pullMethod": "node"}}), Filling(True, False)),
+        (disk({"upload": {}}), Filling(True, True)),
+        (disk({"blank": {}}), Filling(True, False)),
+        (disk({"http": {}}), Filling(True, None)),
+        (disk({"http": {}}, contentType="archive"), Filling(True, True)),
+        (disk({"http": {}}, "false"), Filling(False, None)),
+        (disk({"blank": {}}, ""), Filling(None, False)),
+        (disk({"pvc": {"name": "golden"}}), Filling(True, False)),
+        (disk({"pvc": {"name": "golden", "namespace": "images"}}), Filling(False, False)),
+        (disk({}, sourceRef={"name": "fedora"}), Filling(None, False)),
+    ],
+)
+def test_the_claims_that_cdi_has_meanwhile(given, held):
+    assert exceeded_quotas.filling(given) == held
+
+
+@pytest.mark.parametrize(
+    ("claim", "held", "remedy"),
+    [
+        ("root", Filling(), "requests.storage 110Gi, or free 10Gi of requests.storage there"),
+        ("root", Filling(True), "requests.storage 130Gi (110Gi once it is filled), or free 30Gi"),
+        ("root", Filling(True, True), "requests.storage 151.3Gi (110Gi once it is filled), or"),
+        ("root", Filling(None), "requests.storage 110Gi (up to 20Gi more while CDI fills it)"),
+        ("prime-u1", Filling(True, True), "requests.storage 131.3Gi"),
+        ("prime-u1-scratch", Filling(True, True), "requests.storage 110Gi, or free 10Gi"),
+    ],
+)
+def test_a_limit_that_suffices_while_it_is_filled(claim, held, remedy):
+    found = exceeded_quotas.of(refusal(claim), "shop", held)
+    assert found is not None
+    assert found.claim == claim
+    assert f"raise ResourceQuota q to at least {remedy}" in found.remedy
+
+
+def test_it_goes_on_once_all_fit():
+    found = exceeded_quotas.of(refusal(), "shop", Filling(True, True))
+    assert found is not None
+    assert "it needs a temporary claim (prime-UID) and one to unpack the image" in found.words
+    assert found.words.endswith("It goes on by itself once all fit")
+    unsure = exceeded_quotas.of(refusal(), "shop", Filling(None))
+    assert unsure is not None
+    assert unsure.words.endswith("It does not go on before that fits")
+
+
+@pytest.mark.parametrize(("used", "lacks"), [("3", False), ("4", True)])
+def test_the_limit_of_claims_counts_them_as_well(used, lacks):
+    spec = {"hard": {"requests.storage": "100Gi", "persistentvolumeclaims": "6"}}
+    status = {**spec, "used": {"requests.storage": "90Gi", "persistentvolumeclaims": used}}
+    quota = manifest("v1", "ResourceQuota", "q", "shop", spec=spec, status=status)
+    found = exceeded_quotas.of(refusal(), "shop", Filling(True, True), Snapshot([quota]))
+    assert found is not None
+    assert ("persistentvolumeclaims 7 (5 once it is filled)" in found.remedy) == lacks

@@ -1,0 +1,48 @@
+"""The pods beside which a VM has to run, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.inter_pod_affinity import follows
+from virt_admit.model.scheduler.pods import Pod
+
+DEMANDS: Final = "pod affinity demands "
+"""How a cause begins that names what a pod has to run beside."""
+_MOST: Final = 60
+
+
+def words(pod: Pod, causes: Collection[str], cluster: Cluster) -> str:
+    """Return which pods a pod has to run beside, with their nodes, and whether they demand it in
+    turn; empty: nothing refuses it for that, or no such pod is known.
+    """
+    if not pod.affinity or not any(cause.startswith(DEMANDS) for cause in causes):
+        return ""
+    state = candidates.scheduler(cluster).state
+    found = [
+        (other, node)
+        for node, others in sorted(state.pods.items())
+        for other in others
+        if _who(other) != _who(pod) and follows(pod, other, state)
+    ]
+    where = sorted({node for _, node in found})
+    if not found or len(where) > 1:
+        return ""
+    mutual = any(follows(other, pod, state) for other, _ in found)
+    node = state.nodes.get(where[0])
+    closed = ", which is cordoned" if node is not None and node.cordoned else ""
+    several = len(found) > 1
+    in_turn = f" and {'demand' if several else 'demands'} it in turn" if mutual else ""
+    who = names(sorted(_who(other) for other, _ in found), _MOST)
+    verb = "run" if several else "runs"
+    return f": {who} {verb} on {where[0]} alone{closed}{',' if closed and mutual else ''}{in_turn}"
+
+
+def _who(pod: Pod) -> str:
+    vm = pod.labels.get(launcher_pod.NAME)
+    return f"VM {pod.namespace}/{vm}" if vm else f"pod {pod.full_name}"
