@@ -147,7 +147,14 @@ def _migratable(report: VmReport) -> str:
         return "no"
     if rests(report):
         return "yes, once it runs"
-    return f"in principle, but not now: {BELOW}" if _stays(report) else "yes"
+    drain, asked = _effect(report, VmEvent.DRAIN), _effect(report, VmEvent.MIGRATION)
+    if asked == EventEffect.STARTS or drain == VmOutcome.MIGRATES:
+        return "yes"
+    if _stays(report) or asked in (EventEffect.REFUSED, EventEffect.FAILS):
+        return f"in principle, but not now: {BELOW}"
+    if VmOutcome.UNKNOWN in (drain, asked):
+        return f"in principle; whether now, cannot be determined: {BELOW}"
+    return "yes"
 
 
 def _start(report: VmReport) -> str:
@@ -349,7 +356,7 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
             if each.source or each.target
             else "no target"
         )
-        took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
+        took = ", ".join(f"{some.phase} {some.seconds} s" for some in each.phases if some.seconds)
         why = (each.failure.text if each.failure else "") or "no reason given"
         first = said.setdefault(why, each.name)
         why = f"as {first}" if first != each.name and len(why) > _SHORT else why
