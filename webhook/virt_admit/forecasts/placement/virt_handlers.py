@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, pod_starts
+from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
-from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings import migration_limits, migration_network
 from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -51,13 +52,43 @@ def problem(cluster: Cluster, node: str) -> str:
     unready = handler is not None and handler.condition("Ready")["status"].text == "False"
     # else the node controller wrote that
     if handler is not None and unready and not outlives_kubelet(cluster, node):
-        why = cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)
+        lost = migration_network.fault(handler, cluster)
+        why = cluster.cached(_missing_network) or (
+            lost.why if lost is not None else pod_starts.failure(handler, cluster)
+        )
         why = why.replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
     age = _silent_for(find(cluster, NODE, "", node), cluster)
     if age is not None and age > _BEATS_WITHIN:
         return f"{BROKEN}{node} sent its last heartbeat {clock.duration(age)} ago"
     return ""
+
+
+def repair(cluster: Cluster, node: str) -> str:
+    """Return what repairs a virt-handler that no wait does; empty: it may recover, or works.
+
+    The kubelet starts it again after five minutes at the most, so what crashes for longer has a
+    cause that stays.
+    """
+    handler = pod(cluster, node)
+    if (
+        handler is None
+        or handler.condition("Ready")["status"].text != "False"
+        or node_health.silence_now(node, cluster)
+        or outlives_kubelet(cluster, node)
+    ):
+        return ""
+    lost = migration_network.fault(handler, cluster)
+    if lost is not None:
+        return lost.remedy
+    broken_ = broken_pods.of_pod(handler, cluster)
+    age = node_health.pod_unready_for(handler, find(cluster, NODE, "", node), cluster)
+    crashes = broken_ is not None and broken_.why.startswith(_CRASHES)
+    return broken_.remedy if crashes and broken_ and age is not None and age > _CRASHED else ""
+
+
+_CRASHES: Final = "CrashLoopBackOff"
+_CRASHED: Final = datetime.timedelta(minutes=20)
 
 
 def is_starting(cluster: Cluster, node: str) -> bool:
@@ -89,6 +120,8 @@ def returned(cluster: Cluster, node: str) -> datetime.timedelta | None:
 def remedy(cluster: Cluster, node: str) -> str:
     """Return what repairs the virt-handler of a node, with a command."""
     handler = pod(cluster, node)
+    if handler is not None and (lost := migration_network.fault(handler, cluster)) is not None:
+        return lost.remedy
     if handler is None:
         return typed(
             "repair virt-handler there", "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"

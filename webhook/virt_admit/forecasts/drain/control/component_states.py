@@ -210,7 +210,7 @@ def _causes(
             f"ready{since}{f': {broken.why}' if broken.why else ''}"
         )
         lost = find(cluster, NODE, "", node) if silent else None
-        brief = f"{ended(shorten(why, 130))} See virt-admit upgrade."
+        brief = f"{ended(shorten(why, 240))} See virt-admit upgrade."
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
         yield from _forbidden(obj, cluster)

@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, scheduler_words
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -78,6 +79,9 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return BrokenPod(
             pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
         )
+    lost = migration_network.fault(pod, cluster)
+    if lost is not None:
+        return BrokenPod(pod, lost.why, since, lost.remedy)
     why, container = _fault(pod)
     return BrokenPod(
         pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster)
