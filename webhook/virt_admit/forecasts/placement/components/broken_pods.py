@@ -174,7 +174,8 @@ def _changed(pod: Object, cluster: Cluster) -> str:
     """Return what is new in the template of a DaemonSet whose older pods are ready; empty: nothing
     is known to be, or it has none.
     """
-    owner, own = pod.controller, _generation(pod)
+    own = _generation(pod)
+    owner = pod.controller if own else None
     if owner is None or owner["kind"].text != DAEMON_SET.kind:
         return ""
     older = next(

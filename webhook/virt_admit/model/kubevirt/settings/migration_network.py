@@ -58,20 +58,21 @@ def fault(pod: Object, cluster: Cluster) -> NetworkFault | None:
     namespace, _, name = network.rpartition("/")
     definition = find(cluster, NAD, namespace or pod.namespace, name)
     full_name = f"{NAD.kind} {namespace or pod.namespace}/{name}"
-    begin = f"{_waits(pod)}it ends as {INTERFACE} has no IP address: migration network {full_name}"
+    got = f"{INTERFACE} got no IP address from migration network {full_name}"
+    begin = f"{_waits(pod)}it ends as {got}"
     again = typed(f"let pod {pod.name} be created again", about("delete", pod, POD))
     if _configured(cluster) != (namespace or pod.namespace, name):
-        return NetworkFault(f"{begin} gave it none when it was created", again)
+        return NetworkFault(f"{begin} when it was created", again)
     if definition is None or not lacks_ipam(definition):
         ways = f"see that {full_name} has free addresses, then {again}"
-        return NetworkFault(f"{begin} gave it none when it was created", ways)
+        return NetworkFault(f"{begin} when it was created", ways)
     owner = definition.controller
     where = f" in {owner['kind'].text} {owner['name'].text}, which owns it" if owner else ""
     ways = (
         f"give {full_name} an ipam with free addresses (such as whereabouts){where}, then delete "
         f"pod {pod.name}, which keeps its interface; or remove {_field(cluster)}"
     )
-    why = f"{begin} has no ipam, so each new {HANDLER} pod fails alike"
+    why = f"{begin}, which has no ipam: each new {HANDLER} pod fails alike"
     return NetworkFault(why, typed(ways, about("edit", definition, NAD)))
 
 

@@ -148,11 +148,10 @@ def _migratable(report: VmReport) -> str:
     drain, asked = _effect(report, VmEvent.DRAIN), _effect(report, VmEvent.MIGRATION)
     if asked == EventEffect.STARTS or drain == VmOutcome.MIGRATES:
         return "yes"
-    if _stays(report) or asked in (EventEffect.REFUSED, EventEffect.FAILS):
-        return f"in principle, but not now: {BELOW}"
-    if VmOutcome.UNKNOWN in (drain, asked):
+    if drain == VmOutcome.UNKNOWN or asked == EventEffect.UNKNOWN:
         return f"in principle; whether now, cannot be determined: {BELOW}"
-    return "yes"
+    stays = _stays(report) or asked in (EventEffect.REFUSED, EventEffect.FAILS)
+    return f"in principle, but not now: {BELOW}" if stays else "yes"
 
 
 def _start(report: VmReport) -> str:
