@@ -109,3 +109,22 @@ def test_what_may_recover_is_not_said_to_block(pod, stops):
     assert found.outcome == MIGRATES  # no more than a doubt
     assert [each.stops for each in path.hindrances] == stops
     assert not any("ipam" in each.reason for each in path.hindrances)
+
+
+@pytest.mark.parametrize(("age", "outcome"), [(8000, BLOCKS), (300, MIGRATES)])
+def test_a_network_that_does_not_exist_blocks_once_it_lasts(age, outcome):
+    pod = handler(age=age, restarts=0, reason="ContainerCreating")
+    pod.data["metadata"]["annotations"] = {}
+    found, path = drained(pod)
+
+    assert found.outcome == outcome
+    assert "NetworkAttachmentDefinition kubevirt/fast, does not exist" in path.hindrances[0].reason
+    field = "spec.configuration.migrations.network of KubeVirt kubevirt"
+    create = f"Create NetworkAttachmentDefinition kubevirt/fast, or correct {field}"
+    assert path.hindrances[0].remedy.startswith(create) is (outcome == BLOCKS)
+
+
+@pytest.mark.parametrize(("age", "outcome"), [(8000, BLOCKS), (300, MIGRATES)])
+def test_an_image_that_cannot_be_pulled_for_long_blocks(age, outcome):
+    pod = handler(ips=["192.168.7.4"], age=age, restarts=0, reason="ImagePullBackOff")
+    assert drained(pod, network())[0].outcome == outcome

@@ -67,8 +67,8 @@ def problem(cluster: Cluster, node: str) -> str:
 def repair(cluster: Cluster, node: str) -> str:
     """Return what repairs a virt-handler that no wait does; empty: it may recover, or works.
 
-    The kubelet starts it again after five minutes at the most, so what crashes for longer has a
-    cause that stays.
+    The kubelet tries again after five minutes at the most, so what fails for longer has a cause
+    that stays.
     """
     handler = pod(cluster, node)
     if (
@@ -81,14 +81,19 @@ def repair(cluster: Cluster, node: str) -> str:
     lost = migration_network.fault(handler, cluster)
     if lost is not None:
         return lost.remedy
-    broken_ = broken_pods.of_pod(handler, cluster)
     age = node_health.pod_unready_for(handler, find(cluster, NODE, "", node), cluster)
-    crashes = broken_ is not None and broken_.why.startswith(_CRASHES)
-    return broken_.remedy if crashes and broken_ and age is not None and age > _CRASHED else ""
+    if age is None or age <= _LASTS:
+        return ""
+    if network := cluster.cached(_lost_network):
+        return migration_network.create(network, cluster)
+    found = broken_pods.of_pod(handler, cluster)
+    if found is not None and _BACK_OFF in found.why:
+        return found.remedy
+    return pod_starts.remedy(handler, cluster) if pod_starts.failure(handler, cluster) else ""
 
 
-_CRASHES: Final = "CrashLoopBackOff"
-_CRASHED: Final = datetime.timedelta(minutes=20)
+_BACK_OFF: Final = "BackOff"
+_LASTS: Final = datetime.timedelta(minutes=20)
 
 
 def is_starting(cluster: Cluster, node: str) -> bool:
@@ -172,8 +177,15 @@ def logs(cluster: Cluster, node: str) -> str:
 
 
 def _missing_network(cluster: Cluster) -> str:
-    """Return that the migration network, which the pods of virt-handler join, does not exist;
-    empty: it may.
+    """Return that the migration network does not exist; empty: it may."""
+    lost = cluster.cached(_lost_network)
+    network = f"NetworkAttachmentDefinition {lost}"
+    return f"the migration network, {network}, does not exist" if lost else ""
+
+
+def _lost_network(cluster: Cluster) -> str:
+    """Return the migration network, which the pods of virt-handler join, if it does not exist;
+    else empty.
 
     Source:
     kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go#NewHandlerDaemonSet.
@@ -182,10 +194,7 @@ def _missing_network(cluster: Cluster) -> str:
         namespace, name = migration_limits.network(kubevirt) or ("", "")
         namespace = namespace or kubevirt.namespace
         if name and is_absent(cluster, NAD, namespace, name):
-            return (
-                f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not "
-                "exist"
-            )
+            return f"{namespace}/{name}"
     return ""
 
 

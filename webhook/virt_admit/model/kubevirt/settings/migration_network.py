@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NAD, POD
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NAD, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
@@ -117,14 +117,28 @@ def _configured(cluster: Cluster) -> tuple[str, str] | None:
     return (found[0] or kubevirt.namespace, found[1]) if found and kubevirt else None
 
 
-def _field(cluster: Cluster) -> str:
-    """Return the setting in words, of HyperConverged where that writes those of KubeVirt."""
-    for read in (configuration.hyperconverged, configuration.kubevirt):
+def create(network: str, cluster: Cluster) -> str:
+    """Return what helps where the network does not exist."""
+    owner, kind = _owner(cluster)
+    edit = about("edit", owner, kind) if owner is not None else ""
+    return typed(f"create {NAD.kind} {network}, or correct {_field(cluster)}", edit)
+
+
+def _owner(cluster: Cluster) -> tuple[Object | None, Kind]:
+    """Return the object with the setting: HyperConverged where it writes those of KubeVirt."""
+    for read, kind in ((configuration.hyperconverged, HCO), (configuration.kubevirt, KUBEVIRT)):
         owner = configuration.known_or_none(read, cluster)
         if owner is not None:
-            path = migration_limits.block(owner)["network"].path
-            return f"{path} of {owner.kind} {owner.name}"
-    return "the network of migrations from the configuration"
+            return owner, kind
+    return None, KUBEVIRT
+
+
+def _field(cluster: Cluster) -> str:
+    """Return the setting in words."""
+    owner, kind = _owner(cluster)
+    if owner is None:
+        return "the network of migrations in the configuration"
+    return f"{migration_limits.block(owner)['network'].path} of {kind.kind} {owner.name}"
 
 
 def _without_address(pod: Object) -> str:
