@@ -75,6 +75,11 @@ def test_the_time_of_the_attempts_is_said(release, says, remedy):
     assert ("name old in the VM again" in found.remedy) is bool(says)
 
 
+def test_attempts_that_lasted_differently_have_a_range():
+    found = row(asked(attempt(0, 600), attempt(1, 1800)))
+    assert "were cancelled after 10 min to 30 min: timed out" in found.reason
+
+
 def test_attempts_without_a_number_lasted_from_start_to_end():
     """Releases from 1.9 on say no number."""
     long = 150 * 91 + 20

@@ -73,18 +73,25 @@ def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
     if last is not None and migration_failures.is_without_progress(last):
         return _without_progress(vmi, last.text, loads, settings, cluster)
     if loads and not (settings is not None and settings.ends_at_deadline):
-        ended = [each.lasted for each in migration_failures.in_a_row(vmi, cluster)[-loads:]]
-        limit = max(filter(None, ended), default=None)
-        after = f" after {duration(limit)}" if limit is not None else ""
+        failed = migration_failures.in_a_row(vmi, cluster)[-loads:]
+        ended = sorted(each.lasted for each in failed if each.lasted is not None)
+        limit = ended[-1] if ended else None
+        after = f" after {_between(ended[0], ended[-1])}" if ended else ""
         remedy = load_remedy(vmi, settings, cluster)
         why = _why(vmi, settings, limit, cluster)
         if loads > 1:
-            each_time = f"{after} each" if after else ""
+            each_time = f"{after} each" if ended and ended[0] == ended[-1] else after
             reason = f"its last {loads} migrations were cancelled{each_time}: timed out{why}"
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
         return Ruling(StateEffect.UNKNOWN, reason, remedy)
     return None
+
+
+def _between(shortest: timedelta, longest: timedelta) -> str:
+    """Return how long something lasts, or from what to what."""
+    low, high = duration(shortest), duration(longest)
+    return low if low == high else f"{low} to {high}"
 
 
 def _without_progress(
