@@ -14,10 +14,12 @@ from tests.forecasts.drain.test_control_path import (
 )
 from tests.forecasts.drain.vm_motion import node
 from virt_admit.forecasts.drain import vm_events
+from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 SERVICES = (manifest("v1", "Service", "kubernetes", "default"),)
 HOOK = {
@@ -58,6 +60,9 @@ NOTHING = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.MIGRATES}
         (webhook("pods/status", "UPDATE"), EVICTIONS, False),
         (webhook("pods", "DELETE"), EVICTIONS, False),
         (webhook("pods/*", "*"), EVICTIONS, False),
+        (webhook("nodes", "UPDATE"), EVICTIONS, False),
+        (webhook("nodes", "UPDATE", failurePolicy="Ignore"), NOTHING, True),
+        (webhook("nodes/status", "UPDATE"), NOTHING, True),
         (webhook("pods", "UPDATE"), NOTHING, True),
         (webhook("pods/binding", objectSelector={"matchLabels": {"tier": "db"}}), NOTHING, True),
         (webhook("pods/binding", failurePolicy="Ignore"), NOTHING, True),
@@ -254,3 +259,38 @@ def test_services_that_are_not_described_and_those_that_cannot_be_read():
     assert unread.drainable is None
     assert "services" in " ".join(unread.unseen)
     assert plan(Snapshot([*NODES, *VMS], ["*"], ["services"]), "a").nodes[0].drainable is True
+
+
+def test_a_refused_cordon_is_one_cause_named_by_its_own_webhook():
+    rules = [{"apiGroups": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"}]
+    own = webhook("nodes", "UPDATE").data["webhooks"][0] | {"name": "nodes.example.com"}
+    both = webhook("pods").data | {"webhooks": [HOOK | {"rules": rules}, own]}
+    found = drained(*VMS, *SERVICES, Object(both))
+    reasons = {problem.reason for row in found.forecasts for problem in row.problems}
+    assert len(reasons) == 1
+    assert "webhook nodes.example.com fails closed" in min(reasons)
+    assert min(reasons).endswith(
+        "no node can be cordoned or uncordoned, and its drain fails at once"
+    )
+
+
+def test_a_cordoned_node_is_drained_although_no_node_can_be_changed():
+    closed = node("a")
+    closed.data["spec"]["unschedulable"] = True
+    refused = webhook("nodes", "UPDATE")
+    assert outcomes(drained(*VMS, *SERVICES, refused)) == {"db": VmOutcome.BLOCKS}
+    others = [each for each in NODES if each.name != "a"]
+    assert outcomes(drained(*VMS, *SERVICES, refused, nodes=(closed, *others))) == {
+        "db": VmOutcome.MIGRATES
+    }
+
+
+def test_a_refused_cordon_hides_no_refused_target_pod():
+    pods = webhook("pods").data["webhooks"][0] | {"name": "pods.example.com"}
+    hooks = [*webhook("nodes", "UPDATE").data["webhooks"], pods]
+    both = Object(webhook("nodes").data | {"webhooks": hooks})
+    found = control_path.of_migrations(complete(*NODES, *VMS, *SERVICES, both), "a")
+    migrations = [each.reason for each in found if not each.starts]
+    assert len(migrations) == 1
+    assert "webhook pods.example.com" in migrations[0]
+    assert migrations[0].endswith("migrations fail")

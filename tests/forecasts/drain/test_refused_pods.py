@@ -152,3 +152,33 @@ def test_an_address_of_another_vm(other):
 
 def test_an_address_that_is_not_known():
     assert "is of" not in denying(CONFLICT).reason
+
+
+# --- Pod Security ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("why", "tells"),
+    [
+        (
+            'non-default capabilities (container "compute" must not include "SYS_X" in '
+            "securityContext.capabilities.add)",
+            "The VM does not ask for it: KubeVirt or MutatingWebhookConfiguration devices adds it",
+        ),
+        ('hostPath volumes (volume "data")', ""),
+    ],
+)
+def test_who_adds_what_pod_security_forbids(why, tells):
+    items = starting("cad", "Pending")
+    rules = [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}]
+    hooks = [{"name": "pods.devices.example.com", "rules": rules, "failurePolicy": "Ignore"}]
+    kind = "MutatingWebhookConfiguration"
+    items.append(obj(kind, "admissionregistration.k8s.io/v1", "devices") | {"webhooks": hooks})
+    said = (
+        f'it needs a privileged namespace: pods "x" is forbidden: violates PodSecurity "b:l": {why}'
+    )
+    refused(items, "cad", said)
+    found = stuck(items, "cad")
+    assert f'it violates PodSecurity "b:l": {why[:20]}' in found.reason
+    assert found.reason.endswith(tells)
+    assert ("The VM does not ask" in found.reason) is bool(tells)

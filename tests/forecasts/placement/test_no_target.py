@@ -2,6 +2,8 @@
 more room helps only where room is what is missing.
 """
 
+from datetime import datetime
+
 import pytest
 
 from tests.builders import claim, manifest
@@ -115,9 +117,10 @@ AGENT = manifest("apps/v1", "DaemonSet", "ebs-csi-node", "kube-system")
     ("key", "remedy"),
     [
         (
-            "drbd.linbit.com/lost-quorum",
+            "drbd.linbit.com/force-io-error",
             "repair what the high-availability controller of LINSTOR reports with that taint",
         ),
+        ("drbd.linbit.com/lost-quorum", "give that volume its quorum again"),
         (
             "ebs.csi.aws.com/agent-not-ready",
             "repair what the agent of ebs.csi.aws.com reports with that taint",
@@ -255,3 +258,39 @@ def test_a_new_node_that_has_too_little_room_as_well():
     new.data["status"]["allocatable"] |= LESS
     found = no_target.nowhere_to_go(vmi(), cluster(full, new, controller("False")))
     assert "has not removed taint" not in found.reason
+
+
+def closed(name, since="2027-02-27T11:00:00Z"):
+    """Return a node that the cluster autoscaler marked at a time, and cordoned."""
+    found = node(name)
+    value = str(int(datetime.fromisoformat(since).timestamp()))
+    mark = {"key": "ToBeDeletedByClusterAutoscaler", "value": value, "effect": "NoSchedule"}
+    found.data["spec"] = {"unschedulable": True, "taints": [mark]}
+    found.data["status"]["conditions"] = [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": "2027-03-01T11:00:00Z"}
+    ]
+    return found
+
+
+def full(name):
+    found = node(name)
+    found.data["status"]["allocatable"]["memory"] = "1Gi"
+    return found
+
+
+def test_a_node_that_the_autoscaler_has_forgotten_is_opened_first():
+    found = no_target.nowhere_to_go(vmi(), cluster(closed("b"), full("c")))
+    assert found.reason.startswith(
+        "no other node can take it: b could, but is marked by the cluster autoscaler for 48 h"
+    )
+    assert "missing on c" in found.reason
+    assert found.remedy.endswith("kubectl taint nodes b ToBeDeletedByClusterAutoscaler-")
+
+
+def test_each_cause_has_its_node():
+    found = no_target.nowhere_to_go(
+        vmi(), cluster(closed("b", since="2027-03-01T10:55:00Z"), full("c"))
+    )
+    assert "cordoned (b), taint ToBeDeletedByClusterAutoscaler (b), memory: " in found.reason
+    assert found.reason.endswith("missing on c")
+    assert "ToBeDeleted" not in found.remedy

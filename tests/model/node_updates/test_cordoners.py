@@ -138,6 +138,9 @@ def test_kured_records_a_cordon_from_before(objects: list[dict[str, Any]], by: s
     assert ("uncordons the node itself" in found.waits) is (by == "kured")
 
 
+MARKED_AT = 1780300800
+"""2026-06-01T08:00:00Z"""
+KEEP = "Do not uncordon it by hand meanwhile."
 NOTHING = {
     "by hand": [node()],
     "not cordoned": [
@@ -155,6 +158,41 @@ NOTHING = {
     "Plan that has ended": [node(), {**PLAN_POD, "status": {"phase": "Succeeded"}}],
     "driver that waits": [node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"})],
 }
+
+
+MARKED = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "a"},
+    "spec": {
+        "taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": str(MARKED_AT)}],
+    },
+    "status": {
+        "conditions": [
+            {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-06-03T08:00:00Z"}
+        ]
+    },
+}
+
+
+def test_a_mark_of_the_autoscaler_is_forgotten_unless_a_machine_is_deleted():
+    found = cordon([MARKED])
+    assert found is not None
+    assert found.ends is False
+    assert found.remedy.endswith("kubectl taint nodes a ToBeDeletedByClusterAutoscaler-")
+    assert "Do not uncordon" not in found.words
+    unread = cordoners.of_node(Object(MARKED), Snapshot([Object(MARKED)]))
+    assert unread is not None
+    assert unread.ends is None
+    assert cordoners.of_node(Object(MARKED), Snapshot([], complete=["*"])).ends is None
+
+
+def test_a_node_in_deletion_is_not_called_cordoned():
+    deleted = {**MARKED, "metadata": {"name": "a", "deletionTimestamp": "2026-06-03T07:55:00Z"}}
+    found = cordon([deleted])
+    assert found is not None
+    assert found.words == "This node is being deleted for 5 min. " + KEEP
+    assert not found.remedy
 
 
 def cordon(objects):

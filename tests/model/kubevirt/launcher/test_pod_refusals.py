@@ -72,6 +72,20 @@ def test_a_priority_class_that_does_not_exist():
             ),
         ),
         (
+            (
+                'violates PodSecurity "baseline:latest": non-default capabilities (container '
+                '"compute" must not include "SYS_X" in securityContext.capabilities.add)'
+            ),
+            (
+                "let namespace shop enforce Pod Security privileged, or run the VM in a namespace "
+                "that does"
+            ),
+            (
+                "kubectl label namespace shop pod-security.kubernetes.io/enforce=privileged "
+                "--overwrite"
+            ),
+        ),
+        (
             "unable to validate against any security context constraint: []",
             "let the service account kubevirt-controller use SecurityContextConstraints",
             "kubectl describe securitycontextconstraints kubevirt-controller",

@@ -291,7 +291,7 @@ def _webhooks(node: str, cluster: Cluster) -> ControlPath:
     """Return what refuses a migration now besides the components of KubeVirt,
     which are judged by themselves.
     """
-    kept = control_path.of_node(cluster, node).hindrances
+    kept = control_path.of_migrations(cluster, node)
     now = (each for each in kept if each.now and not (each.starts or each.evictions))
     return ControlPath((), tuple(each for each in now if each.kind in _CONFIGURATIONS))
 

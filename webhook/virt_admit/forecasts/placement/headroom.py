@@ -7,7 +7,7 @@ can drain in parallel and the highest total of VM memory requests on a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from virt_admit.model.scheduler import resources
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import CPU, MEMORY
+from virt_admit.model.scheduler.snapshot import Node
 
 READS: Final = union(candidates.READS, machine_pools.READS)
 _STARTING: Final = frozenset(("Pending", "Scheduling"))
@@ -81,10 +82,11 @@ def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
         return None
     fullest = max(sorted(held), key=lambda name: held[name])
     filters = candidates.scheduler(cluster)
+    gone = {node.name for node in cluster.known(NODE) if node.deleted}  # they do not come back
     others = [
         node
         for node in filters.state.nodes.values()
-        if node.name != fullest and SCHEDULABLE in node.labels
+        if node.name != fullest and SCHEDULABLE in node.labels and node.name not in gone
     ]
     blind_nodes = [node.name for node in others if node.allocatable is None]
     if blind_nodes:
@@ -92,7 +94,7 @@ def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
     if not others:
         return None
     away = tuple(sorted(node.name for node in others if node.cordoned or not node.ready))
-    free, later = (_free(filters, fullest, later=later) for later in (False, True))
+    free, later = (_free(filters, others, later=later) for later in (False, True))
     return Headroom(fullest, at_once * held[fullest], free, at_once, away, later)
 
 
@@ -103,13 +105,9 @@ def _held(cluster: Cluster, node: str) -> int:
     )
 
 
-def _free(filters: FilterPipeline, fullest: str, *, later: bool) -> int:
-    state = filters.state
-    others = (
-        node for node in state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels
-    )
+def _free(filters: FilterPipeline, others: Iterable[Node], *, later: bool) -> int:
     return sum(
-        max(0, state.free(node).get(MEMORY, 0))
+        max(0, filters.state.free(node).get(MEMORY, 0))
         for node in others
         if later or (not node.cordoned and node.ready)
     )

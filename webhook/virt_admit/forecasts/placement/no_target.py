@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
@@ -37,6 +38,8 @@ from virt_admit.model.kubevirt.instances import networks, vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
+from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
@@ -83,8 +86,8 @@ def reason(
         return busy
     if unserved := _unserved(target, refusals, cluster):
         return unserved
-    if (fenced := _fenced(refusals, cluster)) is not None:
-        return fenced
+    if (locked := _fenced(refusals, cluster) or _forgotten(refusals, cluster)) is not None:
+        return locked
     lacked = absent_resource(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     lasting = (
@@ -94,11 +97,10 @@ def reason(
         or virt_handlers.own_tolerations(refusals, cluster)
     )
     if left := left_taints.of_refusals(refusals, cluster):
-        reason = f"{NOWHERE}{names(causes)}: {left.reason}"
+        reason = f"{NOWHERE}{_told(refusals, lacked)}: {left.reason}"
         return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)
-    if unfit := unfit_remedy(refusals, kept):
-        command = shell("kubectl", "describe", "node", argument(min(refusals)))
-        return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
+    if unfit := unfit_remedy(refusals, kept, cluster):
+        return unfit._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}{unfit.reason}")
     if starting:
         return starting
     remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster)
@@ -106,7 +108,7 @@ def reason(
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if lasting.startswith(STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
-    why = f"{vanished(causes, cluster) or names(causes)}{host_only(causes, cluster)}"
+    why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
 
@@ -137,6 +139,29 @@ def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
         remedy, command = fence_taints.way_out(name, left, cluster)
         return Problem(f"{NOWHERE}{causes}", remedy, ProblemCause.NO_TARGET, command=command)
     return None
+
+
+def _forgotten(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a node would take the pod, but for what an autoscaler has left on it; None:
+    there is none.
+    """
+    for name, why in sorted(refusals.items()):
+        if not any(cause.startswith(_MARK) for cause in why.split("; ")):
+            continue
+        if any(cause != "cordoned" and not cause.startswith(_MARK) for cause in why.split("; ")):
+            continue
+        node = find(cluster, NODE, "", name)
+        left = cordoners.of_node(node, cluster) if node is not None else None
+        if left is None or not left.remedy or left.quiet:
+            continue
+        others = {other: each for other, each in refusals.items() if other != name}
+        could = f"{name} could, but is {left.closed}"
+        causes = f"{could}; {_told(others)}" if others else could
+        return Problem(f"{NOWHERE}{causes}", left.remedy, ProblemCause.NO_TARGET)
+    return None
+
+
+_MARK: Final = f"taint {node_removals.AUTOSCALER}"
 
 
 def _unserved(
@@ -292,6 +317,31 @@ def is_lasting(
     if runs is None or (runs and target.placement.unseen):
         return None
     return not runs
+
+
+def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
+    """Return the causes in a list, each with the nodes that have it unless all do: first those of
+    nodes which have the room, as they are the cheapest to open.
+    """
+    common, there = common_causes(refusals), sorted(refusals.items(), key=_has_no_room)
+    owners: dict[str, list[str]] = {}
+    for name, why in there:
+        for cause in _causes({name: why}, lacked):
+            owners.setdefault(cause, []).append(name)
+    every = [
+        cause
+        if cause in common or len(nodes) == len(refusals) or " missing on " in cause
+        else f"{cause} ({names(nodes, 60)})"
+        for cause, nodes in owners.items()
+    ]
+    return _MORE.sub(lambda more: f"{more[1]} cause{'s' * (more[2] != '1')}", names(every))
+
+
+_MORE: Final = re.compile(r"( and (\d+) more)\Z")
+
+
+def _has_no_room(item: tuple[str, str]) -> tuple[bool, str]:
+    return item[1].endswith(" missing") or " missing;" in item[1], item[0]
 
 
 def _causes(refusals: Mapping[str, str], lacked: str = "") -> Iterator[str]:

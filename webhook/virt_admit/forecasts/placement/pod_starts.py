@@ -32,7 +32,10 @@ from virt_admit.forecasts.placement.components.longhorn_nodes import LonghornRep
 from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model import address_pools
+from virt_admit.model.address_pools import FullRange
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.evidence import full_ranges, sandbox_errors
+from virt_admit.model.evidence.full_ranges import UsedUpRange
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV, PVC
@@ -47,6 +50,7 @@ READS: Final[Reads] = union(
     longhorn_nodes.READS,
     longhorn_starts.READS,
     busy_volumes.READS,
+    full_ranges.READS,
     {POD: ("metadata.creationTimestamp", *(f"status.{kind}.state.waiting" for kind in CONTAINERS))},
 )
 
@@ -100,7 +104,7 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
     """
     said, on = _said(pod, cluster), pod.at("spec", "nodeName").text or ""
     full, missing = (
-        address_pools.full_range(said, cluster),
+        _full(said, on, cluster),
         missing_objects.of_pod(pod, said, cluster),
     )
     if missing is not None:
@@ -163,7 +167,7 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
     on = pod.at("spec", "nodeName").text or ""
     if found := _awaited(said, attachment, on, cluster):
         return found.remedy
-    if full := address_pools.full_range(said, cluster):
+    if full := _full(said, on, cluster):
         return full.remedy
     if missing := missing_objects.of_pod(pod, said, cluster) or unpullable_images.of_start(
         pod, said, cluster
@@ -192,9 +196,14 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         and (driver := _driver(attachment.awaits, cluster))
     ):
         return _ask_driver(driver, attachment.awaits, "", cluster)
-    return typed(
+    return sandbox_errors.remedy(said, on) or typed(
         "see in the events of the pod what fails", kubectl("describe", POD, pod.name, pod.namespace)
     )
+
+
+def _full(said: str, on: str, cluster: Cluster) -> FullRange | UsedUpRange | None:
+    """Return which addresses are used up, so that a pod gets none; None: it lacks none."""
+    return address_pools.full_range(said, cluster) or full_ranges.of(said, on, cluster)
 
 
 def lasting_fault(pod: Object, cluster: Cluster) -> bool:
@@ -202,6 +211,9 @@ def lasting_fault(pod: Object, cluster: Cluster) -> bool:
     on = pod.at("spec", "nodeName").text or ""
     found = _awaited(_said(pod, cluster), attachment_fault(pod, cluster), on, cluster)
     busy = _busy(_said(pod, cluster), pod, cluster)
+    attachment = attachment_fault(pod, cluster)
+    if attachment is not None and attachment.lasts:
+        return True
     return (found is not None and found.lasts) or (busy is not None and busy.lasts)
 
 
@@ -301,6 +313,8 @@ def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
     if address_pools.full_range(said, cluster) is not None:
         return False  # the range is that of all nodes
     on = pod.at("spec", "nodeName").text or ""
+    if full_ranges.of(said, on, cluster) is not None:
+        return True
     driver = node_drivers.named_by(said, on)
     attachment = attachment_fault(pod, cluster)
     told = attachment is not None and attachment.of_node and said == attachment.words

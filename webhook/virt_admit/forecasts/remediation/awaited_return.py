@@ -24,6 +24,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
+from virt_admit.model.node_updates.operators import node_removals
 
 READS: Final[Reads] = union(
     updaters.READS,
@@ -32,6 +33,7 @@ READS: Final[Reads] = union(
     exclusions.READS,
     hand_reboots.READS,
     certificate_requests.READS,
+    node_removals.READS,
 )
 
 _IN_MAINTENANCE: Final = "during which it has not reported"
@@ -108,8 +110,10 @@ def of_silent(node: str, cluster: Cluster) -> str:
 
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back,
-    else what is given.
+    else what is given. A node that is being deleted is not to come back.
     """
+    if gone := node_removals.instead_of_return(node, cluster):
+        return gone
     if back := return_of(node, cluster):
         return back
     if virt_handlers.outlives_kubelet(cluster, node):

@@ -325,7 +325,7 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
     cordon, left = cordoners.of_node(node, cluster), fence_taints.left(node, cluster)
     if left is None and cordon is not None and not cordon.uncordon and not cordon.remedy:
         first = "repair that" if cordon.ends is False else "wait"
-        return f"{first}, and do not uncordon {node.name} by hand: it is cordoned by {cordon.by}"
+        return f"{first}, and do not uncordon {node.name} by hand: it is {cordon.closed}"
     if left is None:
         return cordon.remedy if cordon is not None else ""
     words, command = fence_taints.way_out(node.name, left, cluster)

@@ -286,16 +286,16 @@ def _certain_stops(
     ``holds``: whether a VM certainly keeps its node from becoming empty.
     """
     for node in nodes:
-        found: dict[ProblemId | None, list[Stop]] = {}
+        found: dict[ProblemId | None, dict[str, Stop]] = {}
+        told = {blocker.reason for blocker in node.pods.lasting}  # without a VM: alike at all nodes
         for row in filter(holds, node.forecasts):
-            for problem in row.problems:
-                reason = f"{row.vmi.full_name}: {problem.reason}"
-                found.setdefault(problem.id, []).append(
-                    Stop(node.name, reason, problem.remedy, problem.id)
-                )
+            for problem in (each for each in row.problems if each.reason not in told):
+                vm = row.vmi.full_name
+                stop = Stop(node.name, f"{vm}: {problem.reason}", problem.remedy, problem.id)
+                found.setdefault(problem.id, {}).setdefault(vm, stop)
         for stop in _other_pods(node):
-            found[stop.problem] = [stop]
-        yield from map(_together, found.values())
+            found[stop.problem] = {"": stop}
+        yield from (_together(tuple(each.values())) for each in found.values())
 
 
 def _together(stops: Sequence[Stop]) -> Stop:

@@ -101,6 +101,7 @@ FIELDS: Final = (
         "status.robustness",
         "status.health",
         "status.currentState",
+        "status.nodeName",
     ),
     *(
         f"status.{each}"
@@ -309,9 +310,10 @@ def _deletion(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
     lasts = clock.since(deleted, cluster)
     if deleted and held and lasts is not None and lasts > _SETTLED:
-        kept = (
-            f"is being deleted for {clock.duration(lasts)}, and kept by finalizer {', '.join(held)}"
-        )
+        node = obj.at("status", "nodeName").text
+        of = f" (node {node})" if node and obj.kind != POD.kind else ""
+        lasting = clock.duration(lasts)
+        kept = f"is being deleted for {lasting}{of}, and kept by finalizer {', '.join(held)}"
         yield Complaint(obj, kept, "", clock.instant(deleted))
 
 

@@ -27,6 +27,8 @@ _SAID: Final = re.compile(
     r'(?:pods? \\?"(?P<pod>[\w.-]{1,253})\\?" is )?forbidden: violates PodSecurity '
     r'\\?"(?P<level>[\w.:-]{1,63})\\?": (?P<why>.*)'
 )
+ADDED: Final = "capabilities.add"
+"""In the words about a capability that a container asks for. No field of a VM does."""
 _MAKERS: Final = frozenset(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "Job"))
 """Kinds whose pods are in their own namespace."""
 

@@ -20,11 +20,11 @@ def problem(nodes: Sequence[Object], cordons: Mapping[str, Cordon]) -> Problem:
         nodes: the nodes.
         cordons: what cordoned each of them, by name.
     """
-    by = dict.fromkeys(cordon.by for cordon in cordons.values())
+    by = dict.fromkeys(cordon.closed for cordon in cordons.values())
     said = (
-        f"{names(cordons, 200)} ({'all ' if len(cordons) > 1 else ''}cordoned by {next(iter(by))})"
+        f"{names(cordons, 200)} ({'all ' if len(cordons) > 1 else ''}{next(iter(by))})"
         if len(by) == 1
-        else names((f"{name} (cordoned by {cordon.by})" for name, cordon in cordons.items()), 300)
+        else names((f"{name} ({cordon.closed})" for name, cordon in cordons.items()), 300)
     )
     reason = f"no node that could take it is ready: {said}"
     lasting = {name: cordon for name, cordon in cordons.items() if cordon.ends is False} or cordons

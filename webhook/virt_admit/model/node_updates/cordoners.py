@@ -21,7 +21,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, updaters
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.node_updates.operators import device_operators
+from virt_admit.model.node_updates.operators import device_operators, node_removals
 from virt_admit.model.node_updates.operators.device_operators import DeviceWork
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
@@ -33,6 +33,7 @@ READS: Final[Reads] = union(
     updaters.READS,
     fence_taints.READS,
     device_operators.READS,
+    node_removals.READS,
     {NODE: (f"metadata.annotations.{_TALOS}",), VMI: ("status.evacuationNodeName",)},
 )
 
@@ -58,6 +59,13 @@ class Cordon(NamedTuple):
     """Whether the report about the node says it already."""
     failed: bool = False
     """Whether what it is for has failed, so that it may not end by itself."""
+    state: str = ""
+    """What is done to a node that is only tainted, or deleted, as in ``is STATE``."""
+
+    @property
+    def closed(self) -> str:
+        """What is done to the node, as in ``is cordoned by X``."""
+        return self.state or f"cordoned by {self.by}"
 
     @property
     def reason(self) -> str:
@@ -68,9 +76,10 @@ class Cordon(NamedTuple):
     def words(self) -> str:
         """Everything about it in sentences, for the report about the node."""
         mark = f" ({self.mark})" if self.mark else ""
-        keep = "" if self.uncordon else "Do not uncordon it by hand meanwhile."
+        by_hand = self.uncordon or (self.state and self.remedy)
+        keep = "" if by_hand else "Do not uncordon it by hand meanwhile."
         said = (
-            f"This node is cordoned by {self.by}{mark}.",
+            f"This node is {self.closed}{mark}.",
             self.reason,
             keep,
             capital(self.remedy),
@@ -265,13 +274,29 @@ def _talos(node: Object, _cluster: Cluster) -> Cordon | None:
     )
 
 
-def _removed(node: Object, _cluster: Cluster) -> Cordon | None:
-    """Return that an autoscaler is about to delete a node, which it only taints."""
-    for key in _keys(node):
-        if key.startswith(("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupt")):
-            who = controller_taints.owner(key)
-            return Cordon(f"{who}, which deletes it (taint {key})")
-    return None
+def _removed(node: Object, cluster: Cluster) -> Cordon | None:
+    """Return that a node is being deleted, or that an autoscaler is about to, which only taints it.
+
+    Only a mark that its autoscaler has forgotten may be removed by hand.
+    """
+    found = node_removals.of_node(node, cluster)
+    if found is not None:
+        by = "its deletion" if node.deleted else "the cluster autoscaler, which deletes it"
+        stays = bool(found.waits) and not machine_in_deletion(node, cluster)
+        cordon = Cordon(by, mark=found.mark, state=found.state)
+        if not stays:
+            return cordon
+        unread = any(unlisted(cluster, kind) for kind in (CAPI_MACHINE, MACHINE))
+        ends = None if unread and not node.deleted else False  # its Machine may be deleted
+        return cordon._replace(waits=found.waits, ends=ends, remedy=found.remedy, failed=True)
+    key = next((key for key in _keys(node) if key.startswith("karpenter.sh/disrupt")), "")
+    by = f"{controller_taints.owner(key)}, which deletes it (taint {key})"
+    return Cordon(by, state=f"tainted by {by}") if key else None
+
+
+def _deleted(node: Object, cluster: Cluster) -> Cordon | None:
+    """Return the deletion of a node, which ends whatever else cordoned it."""
+    return _removed(node, cluster) if node.deleted else None
 
 
 def _keys(node: Object) -> Iterator[str]:
@@ -282,6 +307,7 @@ _OF_CORDONED: Final[Sequence[_Find]] = (
     _fence,
     _driver,
     _machine,
+    _deleted,
     _update,
     _sriov,
     _kured,

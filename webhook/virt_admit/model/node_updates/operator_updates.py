@@ -29,9 +29,14 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle
-from virt_admit.model.node_updates.operators import bundle_unpacking
+from virt_admit.model.node_updates.operators import (
+    awaited_approvals,
+    bundle_unpacking,
+    operator_groups,
+)
 
 READS: Final[Reads] = union(
+    awaited_approvals.READS,
     bundle_unpacking.READS,
     refused_upgrades.READS,
     {
@@ -80,6 +85,8 @@ class HeldOperator(NamedTuple):
     remedy: str
     brief: str
     """The reason in as few words as a finding has."""
+    terse: str
+    """The same with what holds it alone."""
 
 
 @cached
@@ -99,14 +106,18 @@ def _of(subscription: Object, cluster: Cluster) -> Iterator[HeldOperator]:
     now, then = (_release(status[each].text or "") for each in ("installedCSV", "currentCSV"))
     step = f" from {now} to {then}" if now and then and now != then else ""
     what = "the update" if now else "the installation"
-    why = f": {fault.cause}" if fault.cause else ""
-    reason = (
-        f"{what} of operator {package}{step} is stuck{_since(fault.since, cluster)}: {fault.what}: "
-        f"{fault.words}{why}"
+    said = bundle_unpacking.brief(fault.words) if fault.cause else cut_middle(fault.words, 240)
+    lasts = f"{fault.state}{_since(fault.since, cluster)}"
+    reason, brief = (
+        f"{begin}: {': '.join(filter(None, (told, words, fault.cause)))}"
+        for begin, told, words in (
+            (f"{what} of operator {package}{step} {lasts}", fault.what, fault.words),
+            (f"{what}{f' to {then}' if step else ''} {fault.state}", cut(fault.what, 120), said),
+        )
     )
-    said = bundle_unpacking.brief(fault.words) if why else cut_middle(fault.words, 240)
-    brief = f"{what}{f' to {then}' if step else ''} is stuck: {cut(fault.what, 120)}: {said}{why}."
-    yield HeldOperator(subscription, reason, fault.remedy, brief)
+    begin = brief.partition(": ")[0]
+    terse = f"{begin}: {fault.cause}" if fault.cause else brief
+    yield HeldOperator(subscription, reason, fault.remedy, f"{brief}.", f"{terse}.")
 
 
 def _release(csv: str) -> str:
@@ -132,10 +143,12 @@ class _Fault(NamedTuple):
     remedy: str
     cause: str = ""
     """What holds it, if another object does."""
+    state: str = "is stuck"
 
 
 def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     yield from _failed_plan(subscription, cluster)
+    yield from _several_groups(subscription, cluster)
     yield from _failed_version(subscription, cluster)
     yield from _not_upgradeable(subscription, cluster)
     for name, what in _CONDITIONS.items():
@@ -157,6 +170,7 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
                 found["lastTransitionTime"].text,
             )
             yield _Fault(told, words, since, remedy, unpack.cause if unpack is not None else "")
+    yield from _awaited(subscription, cluster)
 
 
 _CATALOG: Final = re.compile(r"\bsource ([a-z0-9.-]{1,200})/([a-z0-9.-]{1,200})")
@@ -195,9 +209,55 @@ _CONDITIONS: Final = {
 }
 
 
-def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
+def _plan(subscription: Object, cluster: Cluster) -> Object | None:
     reference = subscription.at("status", "installPlanRef", "name").text or ""
-    plan = find(cluster, INSTALL_PLAN, subscription.namespace, reference) if reference else None
+    return find(cluster, INSTALL_PLAN, subscription.namespace, reference) if reference else None
+
+
+def _awaited(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
+    """Yield the InstallPlan that waits for an approval that its Subscription does not ask for."""
+    plan = _plan(subscription, cluster)
+    since = plan.metadata["creationTimestamp"].text if plan is not None else None
+    if plan is None or not _is_long(since, cluster):
+        return
+    if found := awaited_approvals.awaited(subscription, plan, cluster):
+        told = f"InstallPlan {plan.full_name} (approved: false)"
+        yield _Fault(told, found.words, since, found.remedy, state="waits for approval")
+
+
+def _several_groups(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
+    """Yield the ClusterServiceVersion and the InstallPlan that several OperatorGroups hold."""
+    status, plan = subscription["status"], _plan(subscription, cluster)
+    installed, current = status["installedCSV"].text or "", status["currentCSV"].text or ""
+    csv = find(cluster, _CSV, subscription.namespace, installed or current)
+    checked = _words(plan.condition("Installed")["message"].text) if plan is not None else ""
+    failed = csv is not None and csv.at("status", "reason").text == operator_groups.TOO_MANY
+    waits = (
+        plan is not None
+        and plan.at("status", "phase").text != "Complete"
+        and operator_groups.is_blamed(checked)
+    )
+    broken = csv.at("status", "lastTransitionTime").text if csv is not None and failed else None
+    made = plan.metadata["creationTimestamp"].text if plan is not None and waits else None
+    found = operator_groups.surplus(subscription.namespace, csv, cluster)
+    if found is None or not (_is_long(broken, cluster) or _is_long(made, cluster)):
+        return
+    told = [f"InstallPlan {plan.full_name} does not go on"] if plan is not None and waits else []
+    if csv is not None and failed:
+        why = f" ({operator_groups.TOO_MANY})"
+        told.append(f"ClusterServiceVersion {csv.name} failed{_ago(broken, cluster)}{why}")
+    first, *more = told
+    words, state = more[0] if more else checked, "is stuck" if made else "would not go on"
+    yield _Fault(first, words, made, found.remedy, found.words, state)
+
+
+def _ago(since: str | None, cluster: Cluster) -> str:
+    age = clock.since(since, cluster)
+    return f" {clock.duration(age)} ago" if age is not None else ""
+
+
+def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
+    plan = _plan(subscription, cluster)
     if plan is None or plan.at("status", "phase").text != "Failed":
         return
     installed = plan.condition("Installed")

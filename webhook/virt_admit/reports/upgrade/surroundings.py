@@ -31,4 +31,5 @@ def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
     refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)
     told = (*said, *(each.text for each in named), *refused, result.before_nodes, *result.rests_on)
     updaters = () if stops else reported.of_cluster(cluster, told, _UPDATERS)
-    return replace(result, reported=(*named, *updaters[: reported.MOST - len(named)]))
+    every = dict.fromkeys((*named, *updaters))
+    return replace(result, reported=tuple(every)[: max(reported.MOST, len(named))])

@@ -2,11 +2,12 @@
 
 **Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a
 ClusterServiceVersion that is not ready. The operator stays at its old release, also without its
-fixes. VMs run on.
+fixes. VMs run on. One Subscription that is Manual makes every InstallPlan of its namespace wait for
+an approval, and with two OperatorGroups in a namespace no update goes on.
 
 **Fix.** End what the finding names: an object that is not upgradeable, a Deployment without a ready
-pod, a catalog that does not answer. ``virt-admit upgrade`` has the whole reason, and the remedy
-with its command.
+pod, a catalog that does not answer, an approval, an OperatorGroup too many. ``virt-admit upgrade``
+has the whole reason, and the remedy with its command.
 """
 
 from virt_admit.model import messages
@@ -39,18 +40,26 @@ from virt_admit.rule import (
             "operator.go#validateExistingCRs"
         ),
         "openshift/openshift-docs#35054",
+        "https://github.com/operator-framework/operator-lifecycle-manager/issues/3152",
+        (
+            "operator-framework/operator-lifecycle-manager:pkg/controller/operators/olm/"
+            "operator.go#operatorGroupForCSV"
+        ),
     ),
 )
 def check(subscription: Object, context: Context) -> Findings:
     for held in operator_updates.held(context.cluster):
         if held.subscription.full_name == subscription.full_name:
             path = subscription.at("status", "currentCSV").path
+            then = messages.advice_of(held.remedy)
+            message = check.first_that_fits(
+                path, f"{held.brief} {then}", f"{held.terse} {then}", held.brief
+            )
+            told = messages.command_of(held.remedy) if message.endswith(then) else ""
             yield Finding(
                 path,
-                check.first_that_fits(
-                    path, f"{held.brief} {messages.advice_of(held.remedy)}", held.brief
-                ),
+                message,
                 value=subscription.name,
                 problem=problem_of(ProblemCause.UPDATE_FAILING, subscription),
-                command=shell("virt-admit", "upgrade"),  # its remedy says what to check before
+                command=told or shell("virt-admit", "upgrade"),  # with what to check before
             )

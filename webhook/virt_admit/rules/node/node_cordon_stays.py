@@ -1,9 +1,10 @@
-"""A controller has cordoned a node for an update or a maintenance,
+"""A controller has cordoned a node for an update, a maintenance or its removal,
 and does not uncordon it by itself.
 
 **Why.** No VM can start there or migrate there, and drains of other nodes lack its room. The
-upgrade of a driver has failed, the eviction of a VM is refused, or a maintenance has failed. The
-node itself looks healthy.
+upgrade of a driver has failed, the eviction of a VM is refused, a maintenance has failed, or a
+cluster autoscaler that restarted has forgotten the node that it was to delete. The node itself
+looks healthy.
 
 **Fix.** End what the controller waits for: ``virt-admit explain node/NAME`` names it with a
 command. Uncordon it by hand only where the report says so: most controllers cordon the node again.
@@ -24,6 +25,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
     sources=(
         "NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go",
         "k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode",
+        "kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go#AddTaints",
         (
             "medik8s/node-maintenance-operator:internal/controller/"
             "nodemaintenance_controller.go#Reconcile"
@@ -40,8 +42,7 @@ def check(node: Object, context: Context) -> Findings:
         return  # a maintenance that waits for nothing lasts as long as its administrator wants
     path = node.at("spec", "unschedulable").path
     stays = (
-        f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by "
-        "itself."
+        f"{cordon.closed}, and this {'does' if cordon.ends is False else 'may'} not end by itself."
     )
     advice = advice_of(cordon.remedy)
     waits = cut(cordon.waits, check.room(path) - len(f"{stays}  {advice}"))

@@ -18,7 +18,10 @@ from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.resources import show
 from virt_admit.rule import (
     Action,
@@ -48,7 +51,7 @@ class Params:
 
 @rule(
     kinds=(NODE,),
-    reads=union(failover.READS, node_initializers.READS, removed_operators.READS),
+    reads=union(failover.READS, node_initializers.READS, removed_operators.READS, cordoners.READS),
     action=Action.WARN,
     event="NoFailover",
     at_admission=False,
@@ -69,10 +72,28 @@ def check(node: Object, context: Context[Params]) -> Findings:
         path,
         check.first_that_fits(
             path,
-            *(f"{_problem(found)}. {remedy}" for remedy in (*_initialize(cluster), *_REMEDIES)),
+            *(
+                f"{_problem(found)}. {remedy}"
+                for remedy in (*_open(cluster), *_initialize(cluster), *_REMEDIES)
+            ),
         ),
         value=node.name,
     )
+
+
+def _open(cluster: Cluster) -> Iterator[str]:
+    """Yield the remedy while a forgotten mark of an autoscaler keeps a node closed, whose room
+    does not count.
+    """
+    for node in cluster.known(NODE):
+        left = cordoners.of_node(node, cluster) if SCHEDULABLE in node.labels else None
+        if left is not None and left.mark.startswith(_MARK) and left.remedy:
+            first = f"First open node {node.name}, {left.state} (node-cordon-stays)"
+            yield f"{first}, else add a node or stop VMs."
+            return
+
+
+_MARK = f"taint {node_removals.AUTOSCALER}"
 
 
 def _initialize(cluster: Cluster) -> Iterator[str]:

@@ -5,6 +5,9 @@ of the node may be out of reach: a migration to the node or away from it may fai
 virt-handler sends the memory over the pod network. A drain of another node ends only if its VMs
 find a third one.
 
+So it is, too, if the range of pod addresses of the node is full, in truth or by reservations that
+were left.
+
 **Fix.** Repair the pod that the finding names before another node is drained or rebooted. A pod
 that is not ready for less than five minutes is not named: it is updated, or starts again. A plugin
 is named if it fails for at least two pods for five minutes, and no newer pod is ready there.
@@ -65,6 +68,7 @@ from virt_admit.rule import (
         "kubernetes/kubernetes:pkg/controller/nodelifecycle/node_lifecycle_controller.go",
         "https://github.com/projectcalico/calico/issues/1628",
         "https://github.com/projectcalico/calico/issues/5712",
+        "https://github.com/k3s-io/k3s/issues/5885",
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -85,10 +89,7 @@ def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
     plugin = network_plugins.failing(cluster, node.name)
     if plugin is not None and (agent is None or pod_networks.is_router(agent)):
         yield f"no VM starts or arrives here: {plugin.words(cluster)}. {advice_of(remedy)}"
-        yield (
-            f"no VM starts or arrives here: network plugin {plugin.plugin} fails. "
-            f"{advice_of(remedy)}"
-        )
+        yield f"no VM starts or arrives here: {plugin.brief}. {advice_of(remedy)}"
         return
     if agent is None:
         if unavailable:

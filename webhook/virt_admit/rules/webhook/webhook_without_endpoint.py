@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 _NEEDED = {
     "evictions": (InterceptedRequest("CREATE", "", "pods/eviction"),),
+    "changes of nodes (cordon, uncordon, taints)": (
+        InterceptedRequest("UPDATE", "", "nodes", cluster_scoped=True),
+    ),
     "new pods": (
         InterceptedRequest("CREATE", "", "pods"),
         InterceptedRequest("CREATE", "", "pods/binding"),
@@ -74,10 +77,7 @@ _NEEDED = {
         for name in ("s", "migrations", "s/status", "migrations/status")
         for operation in ("CREATE", "UPDATE")
     ),
-    "nodes": (
-        InterceptedRequest("UPDATE", "", "nodes"),
-        InterceptedRequest("UPDATE", "", "nodes/status"),
-    ),
+    "reports of kubelets": (InterceptedRequest("UPDATE", "", "nodes/status", cluster_scoped=True),),
     "networks": tuple(
         InterceptedRequest(operation, group, resource)
         for group, resource in (
@@ -142,7 +142,7 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for webhook in obj["webhooks"].items():
         service = webhook_requests.service(webhook)
-        failing = list(_failing(webhook, context.cluster)) if service is not None else []
+        failing = list(_failing(webhook, obj, context.cluster)) if service is not None else []
         if service is None or not failing:
             continue
         try:
@@ -181,14 +181,28 @@ def _leftover(path: Path, problem: str, removed: RemovedProduct) -> Finding:
     return Finding(path, message, problem=cause, max_action=most, command=removed.command)
 
 
-def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
+def _failing(webhook: Field, obj: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what fails without an answer, in the namespaces that the webhook selects."""
     for what, asked in _NEEDED.items():
         requests = [each for each in asked if webhook_requests.intercepts(webhook, each)]
         if requests and (
             what in _CLUSTER_SCOPED or _reaches_a_namespace(webhook, requests, cluster)
         ):
-            yield what
+            yield what.replace("(cordon", f"({_of_nodes(webhook, obj)}: cordon")
+
+
+def _of_nodes(webhook: Field, obj: Object) -> str:
+    """Return the name of the webhook that asks for nodes themselves, else of the one that asks for
+    all objects.
+    """
+    every = (each for each in obj["webhooks"].items() if webhook_requests.service(each))
+    own = (
+        each["name"].text
+        for each in every
+        for rule in each["rules"].items()
+        if any(resource.text == "nodes" for resource in rule["resources"].items())
+    )
+    return next(filter(None, own), webhook["name"].text or "webhook")
 
 
 def _reaches_a_namespace(
@@ -217,7 +231,11 @@ def _labels(namespace: Object) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": namespace.name, **namespace.labels}
 
 
-_CLUSTER_SCOPED = ("nodes", "settings of KubeVirt")
+_CLUSTER_SCOPED = (
+    "changes of nodes (cordon, uncordon, taints)",
+    "reports of kubelets",
+    "settings of KubeVirt",
+)
 
 
 def _broken_pod(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:
@@ -265,15 +283,20 @@ def _words(
             "namespaceSelector."
         )
         return
-    for number in (3, 1):
+    for number in (4, 3, 1):
         for why in broken:
-            yield f"{problem} ({why}): {' and '.join(failing[:number])} fail. Repair its pod."
-    for number in (3, 1):
+            yield f"{problem} ({why}): {_first(failing, number)} fail. Repair its pod."
+    for number in (4, 3, 1):
         for what in ("the requests of this webhook (failurePolicy Fail)", "its requests"):
             yield (
-                f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} "
+                f"{problem}, so the API server refuses {what}: {_first(failing, number)} "
                 "fail. Repair it."
             )
+
+
+def _first(failing: Sequence[str], number: int) -> str:
+    """Return the first effects, and whether there are more."""
+    return " and ".join((*failing[:number], *(("more",) if failing[number:] else ())))
 
 
 def _keeps_itself_down(webhook: Field, service: tuple[str, str], cluster: Cluster) -> bool:

@@ -32,6 +32,7 @@ from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, capital, cut, ended, sentence, shorten
+from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import controller_taints, node_selectors
 
@@ -198,19 +199,19 @@ def _causes(
     if broken is not None:
         node = broken.pod.at("spec", "nodeName").text or ""
         silent = node_health.silent_for(node, cluster) if node else ""
-        where = f" on {node}{f', which {silent},' if silent else ''}" if node else ""
-        remedy = (
-            typed(f"bring {node} back", kubectl("describe", NODE, node))
-            if silent
-            else broken.remedy
-        )
+        gone = node_removals.in_deletion(node, cluster) if silent else None
+        state = f"is {gone.state} and {silent}" if gone is not None else silent
+        where = f" on {node}{f', which {state},' if state else ''}" if node else ""
+        back = typed(f"bring {node} back", kubectl("describe", NODE, node))
+        remedy = node_removals.instead_of_return(node, cluster) or back if silent else broken.remedy
         since = "" if silent else broken.since
-        why = (
-            f"pod {broken.pod.name}{where} is not "
-            f"ready{since}{f': {broken.why}' if broken.why else ''}"
-        )
+        held = f"{gone.mark} keeps it. {gone.waits.rstrip('.')}" if gone is not None else ""
+        told = held if silent else broken.why
+        why = f"pod {broken.pod.name}{where} is not ready{since}{f': {told}' if told else ''}"
         lost = find(cluster, NODE, "", node) if silent else None
         brief = f"{ended(shorten(why, 240))} See virt-admit upgrade."
+        if gone is not None:
+            brief = f"its pod on {node} is not ready, and that Node is {gone.state} ({gone.mark})."
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
         yield from _forbidden(obj, cluster)

@@ -159,6 +159,12 @@ def _without_kubevirt(removed: RemovedProduct, node: str, cluster: Cluster) -> C
     return ControlPath((), tuple(others))
 
 
+def of_migrations(cluster: Cluster, node: str) -> tuple[Hindrance, ...]:
+    """Return the webhooks that keep the VMs of a node from a migration without a drain."""
+    judged = frozenset(_judged_services(cluster))
+    return tuple(webhook_reach.hindrances(cluster, node, without=judged, drains=False))
+
+
 def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield the Service of virt-api where virt-api is judged already: its webhooks fail with it."""
     state = cluster.cached(_api)

@@ -13,10 +13,11 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import operator_updates
-from virt_admit.model.node_updates.operators import paused_clusters
+from virt_admit.model.node_updates.operators import etcd_leftovers, paused_clusters
 
 READS: Final[Reads] = union(
     component_states.READS,
+    etcd_leftovers.READS,
     kubevirt_updates.READS,
     operator_updates.READS,
     paused_clusters.READS,
@@ -44,6 +45,7 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     found += [(update.kubevirt, update.reason, update.remedy)] if update is not None else []
     found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
     found += [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
+    found += [(each.owner, each.reason, each.remedy) for each in etcd_leftovers.held(cluster)]
     storage = [
         StuckOperator(each.kind, each.namespace, each.name, each.reason, each.remedy)
         for each in px_updates.paused(cluster)

@@ -25,6 +25,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, ended, sentence, shorten
+from virt_admit.model.node_updates.operators import node_removals
 
 _HANDLER: Final = "virt-handler"
 _UNDER_WAY: Final = "UpdateInProgress"
@@ -119,7 +120,7 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         )
         brief = (
             f"{cut(update, 80)}: {_HANDLER} on {cut(silent[0], 40)} is not replaced before that "
-            f"reports. {_BACK}"
+            f"reports. {_back(silent[0], cluster)}"
         )
         yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
         return
@@ -136,7 +137,10 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         )
 
 
-_BACK: Final = "Bring it back; if it stays away, delete its Node once it is off."
+def _back(node: str, cluster: Cluster) -> str:
+    if node_removals.in_deletion(node, cluster) is not None:
+        return "Its Node is being deleted: let that end, and do not bring it back."
+    return "Bring it back; if it stays away, delete its Node once it is off."
 
 
 def _sick(node: str, cluster: Cluster) -> str:

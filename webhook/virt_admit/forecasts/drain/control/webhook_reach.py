@@ -28,17 +28,24 @@ from virt_admit.model.kubernetes import (
     webhook_requests,
 )
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
+from virt_admit.model.kubernetes.kinds import (
+    NAMESPACE,
+    NODE,
+    POD,
+    SERVICE,
+    VALIDATING_CONFIGURATION,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital
 
 READS: Final[Reads] = union(
     vmis.READS,
     webhook_deadlocks.READS,
-    {POD: ("spec.nodeName",)},
+    {POD: ("spec.nodeName",), NODE: ("spec.unschedulable",)},
 )
 
 
@@ -86,6 +93,12 @@ class WebhookEffect(NamedTuple):
     starts: bool = False
 
 
+CORDON: Final = WebhookEffect(
+    "no node can be cordoned or uncordoned, and its drain fails at once",
+    (InterceptedRequest("UPDATE", "", "nodes", cluster_scoped=True),),
+    evictions=True,
+)
+"""How a drain begins, unless the node is cordoned already."""
 STARTS: Final = WebhookEffect("VMs do not start", START, starts=True)
 _EFFECTS: Final = (
     WebhookEffect("evictions fail", (EVICTION,), evictions=True),
@@ -104,9 +117,9 @@ CONTROL: Final = (
 that cannot renew its lease ends (client-go: tools/leaderelection), and a node stays Ready
 (pkg/controller/nodelifecycle).
 """
-_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests) | {
-    *CONTROL
-}
+_ASKED: Final = frozenset(
+    request for effect in (CORDON, *_EFFECTS) for request in effect.requests
+) | {*CONTROL}
 
 
 class Webhook(NamedTuple):
@@ -136,22 +149,39 @@ class Critical(NamedTuple):
 
 
 def hindrances(
-    cluster: Cluster, node: str, *, without: frozenset[tuple[str, str]]
+    cluster: Cluster, node: str, *, without: frozenset[tuple[str, str]], drains: bool = True
 ) -> Iterator[Hindrance]:
     """Yield the webhooks that keep VMs of a node there.
 
-    ``without``: Services that are judged elsewhere.
+    ``without``: Services that are judged elsewhere. ``drains``: whether the node is drained; else
+    its VMs are to migrate one by one, without a cordon and an eviction.
     """
     needed = cluster.cached(critical)
     running = gather(vmis.on_node(cluster, node))[0] if needed.webhooks or needed.unseen else []
     if not running:
         return
-    for webhook in needed.webhooks:
+    certain: dict[tuple[tuple[str, str], bool], set[str]] = {}
+    for webhook in sorted(needed.webhooks, key=_is_general):
         found = _state(webhook, node, cluster, without)
-        if found is not None:
-            yield from _kept(found, webhook, running, cluster)
+        if found is None:
+            continue
+        # one Service that does not answer is one cause
+        known = certain.setdefault((webhook.service, found.now), set())
+        left = [vmi for vmi in running if vmi.full_name not in known]
+        for kept in _kept(found, webhook, left, _effects(found, node, cluster, drains), cluster):
+            if kept.evictions and kept.stops:
+                known |= kept.vms or set()
+            yield kept
     if needed.unseen:
         yield Hindrance.unread("admission webhooks", needed.unseen)
+
+
+def _is_general(webhook: Webhook) -> bool:
+    """Return whether a webhook names no resource of nodes itself: one that does is named first."""
+    resources = (
+        each for rule in webhook.field["rules"].items() for each in rule["resources"].items()
+    )
+    return not any(each.text == "nodes" for each in resources)
 
 
 def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hindrance]:
@@ -353,14 +383,27 @@ def gets_own_pods(
     return True if True in answers else None if None in answers else False
 
 
+def _effects(made: Hindrance, node: str, cluster: Cluster, drains: bool) -> Sequence[WebhookEffect]:
+    """Return what may fail for VMs that leave a node."""
+    if not drains:
+        return [each for each in _EFFECTS if not each.evictions]
+    own = find(cluster, NODE, "", node)
+    cordoned = own is not None and own.at("spec", "unschedulable").boolean is True
+    return (CORDON, *_EFFECTS) if made.now and not cordoned else _EFFECTS
+
+
 def _kept(
-    made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster: Cluster
+    made: Hindrance,
+    webhook: Webhook,
+    running: Sequence[Object],
+    effects: Sequence[WebhookEffect],
+    cluster: Cluster,
 ) -> Iterator[Hindrance]:
     """Yield which VMs a webhook keeps: those that cannot be evicted, that cannot migrate,
     and that do not start again.
     """
     left = list(running)
-    for effect in _EFFECTS:
+    for effect in effects:
         answers = {vmi.full_name: concerns(webhook.field, vmi, cluster, effect) for vmi in left}
         for answer in (True, None):
             names = frozenset(name for name, found in answers.items() if found is answer)
@@ -396,6 +439,9 @@ def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[
     pod = running_launchers.launchers(cluster).on_node(vmi)
     here = pod.name if pod is not None else f"virt-launcher-{vmi.name}"
     for each in effect.requests:
+        if each.cluster_scoped:
+            yield each._replace(name=vmi.at("status", "nodeName").text)
+            continue
         request = each._replace(namespace=namespace, namespace_labels=labels)
         if request.resource.startswith("pods"):
             own = pod.labels if pod is not None else None

@@ -18,7 +18,8 @@ from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.evidence import forbidden_pods
+from virt_admit.model.kubernetes import kinds, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     MUTATING_CONFIGURATION,
@@ -27,9 +28,10 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(webhook_reach.READS, unpermitted_devices.READS)
@@ -62,8 +64,30 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     if not remedy:
         return None
     why = _FRAME.sub("", said)
-    reason, brief = (f"{begin}{cut_middle(why, most)}" for most in (_LONGEST, _BRIEF))
+    if (forbidden := forbidden_pods.of(said)) is not None:
+        begin = f'{begin}it violates PodSecurity "{forbidden.level}": '
+        why = forbidden.why
+    adds = _adders(vmi, why, cluster) if forbidden is not None else ""
+    reason, brief = (f"{begin}{cut_middle(why, most)}{adds}" for most in (_LONGEST, _BRIEF))
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
+
+
+def _adders(vmi: Object, why: str, cluster: Cluster) -> str:
+    """Return who may ask for a capability, which no field of a VM does: KubeVirt, or a webhook that
+    changes pods; empty: it is about something else.
+    """
+    if forbidden_pods.ADDED not in why:
+        return ""
+    labels = webhook_reach.namespace_labels(cluster).get(vms.namespace_of(vmi))
+    asked = InterceptedRequest("CREATE", "", "pods", vms.namespace_of(vmi), labels)
+    found = (
+        f"{configuration.kind} {configuration.name}"
+        for configuration in cluster.known(MUTATING_CONFIGURATION)
+        for webhook in configuration["webhooks"].items()
+        if webhook_requests.gets(webhook, asked) is not False
+    )
+    others = names(dict.fromkeys(found), 90)
+    return f". The VM does not ask for it: KubeVirt{f' or {others}' if others else ''} adds it"
 
 
 # --- a webhook that denies it ---------------------------------------------------------------------

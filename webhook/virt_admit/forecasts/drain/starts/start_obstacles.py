@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.starts import (
     unplaced,
 )
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
-from virt_admit.forecasts.drain.starts.storage import provisioners
+from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisioners
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks
@@ -39,6 +39,7 @@ READS: Final[Reads] = union(
     unfinished_disks.READS,
     unfinished_resizes.READS,
     unplaced.READS,
+    awaited_claims.READS,
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
@@ -53,9 +54,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
             stuck_starts.of_vm(vm, None, cluster)
             or rejected_pods.problem(vm, None, cluster)
             or _ended_again(vm, cluster)
-            or unfinished_disks.problem(vm, cluster)
-            or faulted_volumes.problem(vm, cluster)
-            or failed_creations.problem(vm, cluster)
+            or _without_vmi(vm, cluster)
         )
     phase = vmi.at("status", "phase").text
     if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
@@ -71,7 +70,29 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         or unfinished_resizes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
         or rejected_pods.problem(vm, vmi, cluster)
-        or provisioners.of_vm(vmi, cluster)
+        or _unfilled(vmi, cluster)
+    )
+
+
+def _without_vmi(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return the same of a VM without a VMI, which KubeVirt makes when its disks are filled."""
+    if (awaited := awaited_claims.waiting(vm, cluster)) is not None:
+        return awaited.of_vm
+    return (
+        unfinished_disks.problem(vm, cluster)
+        or faulted_volumes.problem(vm, cluster)
+        or failed_creations.problem(vm, cluster)
+    )
+
+
+def _unfilled(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what keeps the disks of a VMI from it, or all nodes from its pod; None: nothing is
+    known, or another controller fills a disk, which ends by itself.
+    """
+    if (awaited := awaited_claims.waiting(vmi, cluster)) is not None:
+        return (_unplaced(vmi, cluster) if awaited.awaits_node else None) or awaited.of_vm
+    return (
+        provisioners.of_vm(vmi, cluster)
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
         or hotplug_phases.of_start(vmi, cluster)

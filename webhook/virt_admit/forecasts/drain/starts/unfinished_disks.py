@@ -17,7 +17,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
 from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
-from virt_admit.forecasts.drain.starts.storage import provisioners
+from virt_admit.forecasts.drain.starts.storage import absent_workers, provisioners
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, kubectl, logs_of, merge_patch
 from virt_admit.model.kubernetes import clock, events
@@ -47,6 +47,7 @@ READS: Final[Reads] = union(
     pod_starts.READS,
     filling_pods.READS,
     waiting_disks.READS,
+    absent_workers.READS,
     provisioners.READS,
     {
         DATA_VOLUME: (
@@ -158,7 +159,9 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
             pending = _pending(claim, work, cluster)
             if pending is not None:
                 return _of_claim(disk, name, pending, begin)
-    if failed_pod := _of_pods(vm, disk, work, begin, cluster):
+    if failed_pod := _of_pods(vm, disk, work, begin, cluster) or absent_workers.problem(
+        disk, work.claims[:2], begin, cluster
+    ):
         return failed_pod
     warned = _warned(disk, cluster)
     if without := waiting_disks.without_class(disk, begin.partition(" (")[0], warned, cluster):

@@ -18,11 +18,12 @@ from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
 from virt_admit.model.evidence import pod_mutations
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, scheduler_words
+from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
@@ -89,7 +90,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     age = node_health.pod_unready_for(pod, node, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
     if node is not None and (silent := node_health.silent_for(node.name, cluster)):
-        ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node)
+        ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node, cluster)
         return BrokenPod(
             pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
         )
@@ -169,8 +170,10 @@ def _is_replaced(pod: Object) -> bool:
     return pod.controller is not None and pod.controller["kind"].text == _REPLICA_SET
 
 
-def _remedy_of_lost(pod: Object, node: Object) -> str:
+def _remedy_of_lost(pod: Object, node: Object, cluster: Cluster) -> str:
     """Return what ends that a pod is on a silent node. Nothing on that node can repair it."""
+    if gone := node_removals.instead_of_return(node.name, cluster):
+        return gone
     repair = f"bring node {node.name} back, or fence it"
     if not _is_replaced(pod) or pod.deleted:
         return typed(repair, kubectl("describe", NODE, node.name))
@@ -327,9 +330,33 @@ def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
         ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
     )
     logs = logs_of(pod, *choice, "--previous")
+    if needed := _NO_ENDPOINT.search(_last_message(pod, container)):
+        first = f"repair Service {needed[2]}/{needed[1]} first, which has no endpoint"
+        words = f"{first}, as the last log of pod {pod.name} says"
+        return typed(words, kubectl("describe", SERVICE, needed[1], needed[2]))
     if _KILLED in why:
         return _more_memory(pod, container, logs, cluster)
     return typed(f"repair pod {pod.name}, whose last log says why it ends", logs)
+
+
+_NO_ENDPOINT: Final = re.compile(
+    r"\b([a-z0-9][a-z0-9-]{0,62})\.([a-z0-9][a-z0-9-]{0,62})\.svc\b"
+    r"[^\n]{0,400}no endpoints available for service"
+)
+"""What the API server answers where a webhook refuses because its Service has no endpoint
+(kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/proxy/proxy.go#ResolveEndpoint)."""
+
+
+def _last_message(pod: Object, name: str) -> str:
+    """Return how a container ended, in its own words."""
+    statuses = (
+        each
+        for kind in CONTAINERS
+        for each in pod.at("status", kind).items()
+        if each["name"].text == name
+    )
+    ended = (end["message"].text or "" for status in statuses for end in _ends(status))
+    return next(filter(None, ended), "")
 
 
 def _more_memory(pod: Object, container: str, logs: str, cluster: Cluster) -> str:

@@ -18,18 +18,21 @@ from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model import address_pools
 from virt_admit.model.commands import argument, logs_of, shell, typed
+from virt_admit.model.evidence import full_ranges
+from virt_admit.model.evidence.full_ranges import UsedUpRange
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import count, cut_middle
+from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = {
-    POD: ("metadata.labels", "spec.hostNetwork", "spec.nodeName", "status.phase")
-}
+READS: Final[Reads] = union(
+    full_ranges.READS,
+    {POD: ("metadata.labels", "spec.hostNetwork", "spec.nodeName", "status.phase")},
+)
 
 NAMED: Final = re.compile(r'plugin type=\\?"([\w.-]{1,60})\\?"')
 """How container runtimes name the network plugin that fails
@@ -65,12 +68,17 @@ def remedy(
         return repair(broken, cluster)
     other = _served(node, since or clock.instant(pod.metadata["creationTimestamp"].text), cluster)
     if other is not None:
-        works = f"network plugin {plugin} works on {node} for pod {other.full_name}"
+        works = f"{_called(plugin)} works on {node} for pod {other.full_name}"
         return typed(f"{works}, so see what it lacks for this one", logs)
     if found is not None and plugin == _CALICO and _UNAUTHORIZED.search(said):
         return _new_token(found, node)
-    way = f"repair the network plugin {plugin} on {node}"
+    way = f"repair the {_called(plugin)} on {node}"
     return typed(f"{way}, or restart its pod there" if found is not None else way, logs)
+
+
+def _called(plugin: str) -> str:
+    """Return ``network plugin calico``; older container runtimes do not name it."""
+    return f"network plugin {plugin}".rstrip()
 
 
 def _new_token(agent: Object, node: str) -> str:
@@ -93,22 +101,34 @@ class FailingPlugin(NamedTuple):
     """A network plugin that fails for several pods of a node, and has served none since."""
 
     plugin: str
+    """Its name; empty: it is not told."""
     pods: tuple[Object, ...]
     error: str
     since: datetime
+    full: UsedUpRange | None = None
+    """What lacks the pods an address; None: another cause."""
 
     def words(self, cluster: Cluster) -> str:
-        """Return ``plugin calico fails for 14 min (3 pods, such as shop/a): ERROR``."""
+        """Return ``network plugin calico fails for 14 min (3 pods, such as shop/a): ERROR``."""
         age = clock.since(self.since.isoformat(), cluster)
         lasts = f" for {clock.duration(age)}" if age is not None else ""
-        some = f"{count(len(self.pods), 'pod')}, such as {self.pods[0].full_name}"
-        return (
-            f"network plugin {self.plugin} fails{lasts} ({some}): "
-            f"{cut_middle(self.error, _LONGEST)}"
-        )
+        some, first = count(len(self.pods), "pod"), self.pods[0].full_name
+        if self.full is not None:
+            waiting = "pod" if len(self.pods) == 1 else "pods"
+            waiting += f" {names((pod.full_name for pod in self.pods), _LONGEST)}"
+            return f"{self.full.what} ({waiting} without one{lasts})"
+        error = cut_middle(self.error, _LONGEST)
+        return f"{_called(self.plugin)} fails{lasts} ({some}, such as {first}): {error}"
+
+    @property
+    def brief(self) -> str:
+        """The same in a few words."""
+        return self.full.what if self.full is not None else f"{_called(self.plugin)} fails"
 
     def remedy(self, cluster: Cluster) -> str:
         """Return what repairs it, with a command."""
+        if self.full is not None:
+            return self.full.remedy
         return remedy(self.plugin, self.pods[0], self.since, cluster, self.error)
 
 
@@ -117,36 +137,70 @@ def failing(cluster: Cluster, node: str) -> FailingPlugin | None:
     return entry(cluster, _failing, node)
 
 
+class _Error(NamedTuple):
+    """That a pod gets no network."""
+
+    pod: Object
+    said: str
+    begun: datetime
+    full: UsedUpRange | None
+
+
 def _failing(cluster: Cluster) -> Mapping[str, FailingPlugin]:
     """Return by node the plugin that fails for several pods, as their newest events say.
 
     An agent that starts, as after a reboot, lets its plugin fail for a moment. The errors of
-    multus may be about one secondary network, and those of Kube-OVN about one migration.
+    multus may be about one secondary network, and those of Kube-OVN about one migration. Of a full
+    range of the node itself one pod tells enough.
     """
-    groups: dict[tuple[str, str], dict[str, tuple[Object, str, datetime]]] = {}
+    groups: dict[tuple[str, str], dict[str, _Error]] = {}
     if unlisted(cluster, POD):
         return {}  # a pod that is not known may have its network
     for event, pod in _events(cluster):
-        said, begun = events.message(event), clock.instant(event["firstTimestamp"].text)
-        begun = begun or clock.instant(event.metadata["creationTimestamp"].text)
-        named, error = NAMED.search(said), _ERROR.search(said)
-        if named is None or error is None or begun is None or named[1].startswith("multus"):
+        found = _error(event, pod, cluster)
+        if found is None:
             continue
-        if address_pools.full_range(said, cluster) or waits_for_migration(said, cluster):
-            continue
-        group = groups.setdefault((pod.at("spec", "nodeName").text or "", named[1]), {})
-        first = group[pod.full_name][2] if pod.full_name in group else begun
-        group[pod.full_name] = pod, error[1].replace("\\", "").rstrip('"] '), min(first, begun)
-    found: dict[str, FailingPlugin] = {}
+        plugin, error = found
+        group = groups.setdefault((pod.at("spec", "nodeName").text or "", plugin), {})
+        begun = min(error.begun, group.get(pod.full_name, error).begun)
+        group[pod.full_name] = error._replace(begun=begun)
+    failing: dict[str, FailingPlugin] = {}
     for (node, plugin), group in groups.items():
-        pods = tuple(pod for pod, _, _ in group.values())
-        since = min(begun for _, _, begun in group.values())
-        words = next(text for _, text, _ in group.values())
-        age = clock.since(since.isoformat(), cluster)
+        errors = sorted(group.values(), key=lambda each: (not _is_of_vm(each.pod), each.begun))
+        first, full = errors[0], next((each.full for each in errors if each.full), None)
+        begun = min(each.begun for each in errors)
+        age = clock.since(begun.isoformat(), cluster)
+        enough = len(errors) >= _SEVERAL or (full is not None and full.of_node)
         lasts = age is not None and age >= PATIENCE
-        if node and lasts and len(pods) >= _SEVERAL and not _has_served(node, since, cluster):
-            found[node] = FailingPlugin(plugin, pods, words, since)
-    return found
+        if node and lasts and enough and not _has_served(node, begun, cluster):
+            pods = tuple(each.pod for each in errors)
+            failing[node] = FailingPlugin(plugin, pods, first.said, begun, full)
+    return failing
+
+
+def _error(event: Object, pod: Object, cluster: Cluster) -> tuple[str, _Error] | None:
+    """Return the network plugin that an event is about, and its error; None: it may be about that
+    pod alone.
+    """
+    said, begun = events.message(event), clock.instant(event["firstTimestamp"].text)
+    begun = begun or clock.instant(event.metadata["creationTimestamp"].text)
+    named, error = NAMED.search(said), _ERROR.search(said) or _UNNAMED.search(said)
+    plugin, full = named[1] if named else "", full_ranges.of(said, _node(pod), cluster)
+    if error is None or begun is None:
+        return None
+    if full is None and ("multus" in said.lower() or waits_for_migration(said, cluster)):
+        return None
+    if address_pools.full_range(said, cluster) or (full is not None and full.of_network):
+        return None
+    return plugin, _Error(pod, error[1].replace("\\", "").rstrip('"] '), begun, full)
+
+
+def _is_of_vm(pod: Object) -> bool:
+    return pod.labels.get("kubevirt.io") == "virt-launcher"
+
+
+def _node(pod: Object) -> str:
+    return pod.at("spec", "nodeName").text or ""
 
 
 def _events(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
@@ -187,6 +241,11 @@ PATIENCE: Final = timedelta(minutes=5)
 """A restart or an update of the agent of a network takes less."""
 _SEVERAL: Final = 2
 _LONGEST: Final = 120
+_UNNAMED: Final = re.compile(
+    r"(?:failed to set ?up network for sandbox [^:]{1,200}|failed to set up pod [^:]{1,400} network"
+    r"): (.{1,2000})"
+)
+"""The same in older container runtimes, which do not name the plugin."""
 _ERROR: Final = re.compile(r"plugin type=[^:]{1,200} failed \((?:add|delete)\): (.{1,2000})")
 
 
@@ -351,7 +410,6 @@ def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | Non
     """
     for pod in entry(cluster, _ready_pods, node) or ():
         created = clock.instant(pod.metadata["creationTimestamp"].text)
-        of_vm = pod.labels.get("kubevirt.io") == "virt-launcher"
-        if of_vm and since is not None and created is not None and created >= since:
+        if _is_of_vm(pod) and since is not None and created is not None and created >= since:
             return pod
     return None

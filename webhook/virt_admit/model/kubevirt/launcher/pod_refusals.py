@@ -110,7 +110,9 @@ def _account(refused: _Refused) -> str:
 
 
 def _pod_security(refused: _Refused) -> str:
-    return forbidden_pods.remedy(refused.namespace, ", or remove from the VM what is named")
+    adds = forbidden_pods.ADDED in refused.found.string
+    vm = "run the VM in a namespace that does" if adds else "remove from the VM what is named"
+    return forbidden_pods.remedy(refused.namespace, f", or {vm}")
 
 
 def _security_context(_: _Refused) -> str:

@@ -50,6 +50,12 @@ class WrittenSetting(enum.Enum):
         "spec.scratchSpaceStorageClass",
         "spec.storage.scratchSpaceStorageClass",
     )
+    WORKLOAD_RESOURCES = _Paths(
+        CDI,
+        "spec.config.podResourceRequirements",
+        "spec.resourceRequirements.storageWorkloads",
+        "spec.storage.workloadResourceRequirements",
+    )
 
 
 class SettingHolder(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.starts import hotplug_phases
+from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -20,9 +21,10 @@ from virt_admit.model.kubevirt.instances import (
     vms,
 )
 from virt_admit.model.kubevirt.instances.migration_history import PastMigration
-from virt_admit.model.kubevirt.instances.migrations import copies
+from virt_admit.model.kubevirt.instances.migrations import FINAL_PHASES, copies
 from virt_admit.model.kubevirt.instances.storage import SHARED, Access
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler import volumes as scheduler_volumes
 from virt_admit.reports.drain.report import FailedMigration
 from virt_admit.reports.explain.vm.report import (
@@ -37,19 +39,32 @@ from virt_admit.reports.explain.vm.report import (
 def migrations(obj: Object, cluster: Cluster) -> tuple[tuple[MigrationRecord, ...] | None, str]:
     """Return the last migrations of a VM, the newest first, and what could not be read."""
     _, unseen = gather(cluster.list(VMIM, vms.namespace_of(obj)))
-    found = tuple(map(_record, migration_history.history(obj, cluster)))
+    past = migration_history.history(obj, cluster)
+    found = tuple(_record(each, *_nodes(each, obj, cluster)) for each in past)
     return (None if unseen and not found else found), unseen
 
 
-def _record(past: PastMigration) -> MigrationRecord:
+def _nodes(past: PastMigration, obj: Object, cluster: Cluster) -> tuple[str | None, str | None]:
+    """Return source and target of a migration; None: not known. KubeVirt writes them only when the
+    target pod is ready."""
+    found = find(cluster, VMIM, vms.namespace_of(obj), past.name)
+    uid = found.metadata["uid"].text if found is not None else None
+    pod = vm_states_motion.motion(cluster).targets.get(uid or "-")
+    on = pod.at("spec", "nodeName").text if pod is not None else None
+    if past.target or not on or past.phase in FINAL_PHASES:
+        return past.source or None, past.target or None
+    return past.source or obj.at("status", "nodeName").text, on
+
+
+def _record(past: PastMigration, source: str | None, target: str | None) -> MigrationRecord:
     failure = past.failure
     return MigrationRecord(
         name=past.name,
         phase=past.phase,
         asked_by=past.asked_by,
         created=clock.stamp(past.created),
-        source=past.source or None,
-        target=past.target or None,
+        source=source,
+        target=target,
         phases=tuple(PhaseTime(phase, seconds) for phase, seconds in past.phases),
         failure=FailedMigration(str(failure.kind), failure.text) if failure is not None else None,
     )

@@ -163,7 +163,8 @@ def refusal_is_told(what: str, node: str, report: VmReport) -> bool:
     """Return whether the cause that keeps a VM from starting tells why a node does not take it."""
     unbound, missing = _UNBOUND.fullmatch(what), _MISSING.fullmatch(what)
     if unbound is not None:
-        return is_told(f"disk {unbound[1]} ", report)
+        told = (f"disk {unbound[1]} ", f"claim {unbound[1]} is Pending")
+        return any(is_told(each, report) for each in told)
     if network := networks.of_fault(what):  # no node lacks it more than another
         return is_told(network, report)
     return missing is not None and is_told(missing[1], report) and is_told(node, report)

@@ -39,6 +39,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, cut_middle, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.operators import etcd_leftovers
 from virt_admit.reports.explain.vm import resting
 
 _LONGEST: Final = 200
@@ -71,6 +72,8 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _paused(found.vmi, cluster)
         yield from _storage(found.vmi, cluster)
         yield from px_updates.of_vmi(found.vmi, cluster)
+        left = etcd_leftovers.of_vmi(found.vmi, cluster)
+        yield from (f"{left.reason}. {capital(left.remedy)}",) if left is not None else ()
         yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _evicted(found, cluster)
@@ -289,7 +292,7 @@ def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
     if cordon is not None:
         node_name = vmi.at("status", "nodeName").text
         said = filter(None, (cordon.reason, capital(cordon.remedy)))
-        yield " ".join((f"its node {node_name} is cordoned by {cordon.by}.", *said))
+        yield " ".join((f"its node {node_name} is {cordon.closed}.", *said))
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:

@@ -12,6 +12,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.control import small_claims
 from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
 from virt_admit.forecasts.placement.components import node_pods
@@ -25,7 +26,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import cut, cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
 _CHOSEN: Final = "volume.kubernetes.io/selected-node"
@@ -33,6 +34,7 @@ READS: Final[Reads] = union(
     clock.READS,
     lost_sources.READS,
     refused_modes.READS,
+    small_claims.READS,
     forbidden_pods.READS,
     {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
     {
@@ -40,6 +42,7 @@ READS: Final[Reads] = union(
         PVC: (
             f"metadata.annotations.{_CHOSEN}",
             "metadata.creationTimestamp",
+            "spec.selector",
             "spec.storageClassName",
             "status.phase",
         ),
@@ -81,9 +84,11 @@ def problem(
     said = _said(claim, since, cluster)
     if not said:
         return _full(claim, storage_class, cluster)
-    lost = lost_sources.of(claim, said, cluster)
+    lost = lost_sources.of(claim, said, cluster) or small_claims.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
+    if _SELECTOR.search(said) and claim.at("spec", "selector").is_map:
+        return _selective(claim, storage_class)
     if (pod := forbidden_pods.of(said)) is not None:
         return _forbidden(claim, storage_class, pod, cluster)
     error = _CLASS.sub("", said)
@@ -156,6 +161,29 @@ def _remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
         "or in its storage"
     )
     return typed(f"{words}; its logs may say more", command)
+
+
+_SELECTOR: Final = re.compile(r"claim Selector is not supported", re.IGNORECASE)
+"""kubernetes-csi/external-provisioner:pkg/controller/controller.go#prepareProvision."""
+
+
+def _selective(claim: Object, storage_class: Object) -> Problem:
+    """Return that a provisioner makes no volume for a claim with a selector, which another
+    controller may have written on purpose: it waits for a volume with these labels.
+    """
+    labels = claim.at("spec", "selector", "matchLabels").map
+    listed = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    selector = cut(f"spec.selector {listed}" if listed else "spec.selector", _LONGEST)
+    reason = (
+        f"it waits for a PersistentVolume with the labels of its {selector}, because provisioner "
+        f"{storage_class['provisioner'].text or '?'} makes none for a claim with a selector"
+    )
+    words = (
+        "see which controller or user wrote that selector (managedFields), and let it make that "
+        "volume. Without the selector the claim would get an empty one"
+    )
+    shown = kubectl("get", PVC, claim.name, claim.namespace, "-o", "yaml", "--show-managed-fields")
+    return Problem(reason, typed(words, shown), ProblemCause.NOT_REPORTED)
 
 
 def _forbidden(claim: Object, of: Object, forbidden: ForbiddenPod, cluster: Cluster) -> Problem:

@@ -1,0 +1,114 @@
+"""Ranges of pod addresses that are full: in truth, by what was left, or those of one network."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.evidence import full_ranges, sandbox_errors
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.messages import command_of
+
+SAID = (
+    "Failed to create pod sandbox: failed to allocate for range 0: no IP addresses available in "
+    "range set: {}"
+)
+LISTED = "kubectl get pods -A -o wide --field-selector=spec.nodeName=n2"
+
+
+def node(**spec):
+    return manifest("v1", "Node", "n2", spec=spec)
+
+
+def pods(number, prefix="10.9.2."):
+    return [
+        manifest(
+            "v1",
+            "Pod",
+            f"p{prefix.strip('.:').replace(':', '-')}.{each}",
+            "shop",
+            spec={"nodeName": "n2"},
+            status={"podIP": f"{prefix}{each + 1}"},
+        )
+        for each in range(number)
+    ]
+
+
+FULL = SAID.format("10.9.2.1-10.9.2.14")
+
+
+def found(*objects, said=FULL, complete=("*",)):
+    return full_ranges.of(said, "n2", Snapshot(list(objects), complete))
+
+
+def test_what_was_left():
+    full = found(node(podCIDR="10.9.2.0/28"), *pods(3), *pods(1, "10.9.3."))
+    assert full.what == (
+        "n2 has no pod address left in 10.9.2.1-10.9.2.14, although only 3 pods there have one of "
+        "these 14: the others were left by pods that are gone"
+    )
+    assert full.of_node
+    assert "sandbox that crictl pods does not list" in full.remedy
+    assert command_of(full.remedy) == LISTED
+
+
+def test_it_is_full_in_truth():
+    full = found(node(podCIDRs=["fd00::/64", "10.9.2.0/28"]), *pods(13))
+    assert full.what.endswith("left in 10.9.2.1-10.9.2.14: its pods have 13 of these 14")
+    assert "/var/lib/cni" not in full.remedy
+    assert full.of_node
+
+
+def test_pods_that_are_not_known_may_have_them():
+    full = found(node(podCIDR="10.9.2.0/28"), complete=["nodes"])
+    assert full.remedy.startswith("if its pods have fewer addresses, on n2, remove")
+
+
+@pytest.mark.parametrize("objects", [[], [node()], [node(podCIDR="10.8.0.0/16")]])
+def test_the_range_of_one_network(objects):
+    full = found(*objects)
+    assert (full.of_node, full.of_network) == (False, True)
+    assert "or widen that range in the configuration of the network" in full.remedy
+
+
+def test_an_address_of_ipv6():
+    full = found(
+        node(podCIDRs=["fd00:2::/120"]),
+        *pods(2, "fd00:2::"),
+        said=SAID.format("fd00:2::1-fd00:2::fe"),
+    )
+    assert "only 2 pods there have one of these 254" in full.what
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("No IPs available in pools: [10.0.0.0/26]", "no address left in IP pool 10.0.0.0/26"),
+        ("add cmd: failed to assign an IP address to container", "no address left on n2"),
+    ],
+)
+def test_other_plugins(said, what):
+    assert what in found(said=said).what
+
+
+@pytest.mark.parametrize("said", ["", "no such file", SAID.format("10.9-10.9.2.14")])
+def test_other_errors(said):
+    assert found(said=said) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "way"),
+    [
+        (
+            'failed to find plugin "bridge" in path [/opt/cni/bin]',
+            "install network plugin bridge in /opt/cni/bin on n2",
+        ),
+        ('no runtime for "kata" is configured', "configure kata in the container runtime of n2"),
+        ('failed to get sandbox image "r/pause:3.6": no host', "let n2 pull image r/pause:3.6"),
+        ("cni plugin not initialized", "repair the pod network on n2"),
+        ("something else", "correct on n2 what its container runtime says there"),
+    ],
+)
+def test_the_sandbox_of_a_pod(said, way):
+    remedy = sandbox_errors.remedy(f"Failed to create pod sandbox: {said}", "n2")
+    assert remedy.startswith(way)
+    assert command_of(remedy) == LISTED
+    assert sandbox_errors.remedy(said, "n2") == ""

@@ -1,0 +1,119 @@
+"""Nodes in deletion: what keeps them, and that none of them is to be brought back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.node_updates.operators import node_removals
+
+NOW = "2026-06-01T12:00:00Z"
+
+
+def node(name: str = "a", *finalizers: str, deleted: str = "", ready: str = "Unknown") -> Object:
+    """Return a node that is silent, and in deletion since a time if that is given."""
+    metadata: dict[str, Any] = {"name": name, "finalizers": list(finalizers)}
+    if deleted:
+        metadata["deletionTimestamp"] = deleted
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-06-01T11:00:00Z"}
+    return Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": metadata,
+            "status": {"conditions": [condition]},
+        }
+    )
+
+
+def cluster(*objects: Object) -> Snapshot:
+    return Snapshot(objects, complete=["*"], time=NOW)
+
+
+def pod(**spec: Any) -> Object:
+    return Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "job",
+                "namespace": "apps",
+                "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+            },
+            "spec": {"nodeName": "a", **spec},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]},
+        }
+    )
+
+
+OLD, YOUNG = "2026-06-01T09:00:00Z", "2026-06-01T11:55:00Z"
+
+
+@pytest.mark.parametrize("deleted", [OLD, YOUNG])
+def test_a_node_in_deletion_is_never_to_be_brought_back(deleted: str) -> None:
+    own = node("a", "example.com/x", deleted=deleted)
+    there = cluster(own, pod())
+    remedies = [
+        awaited_return.advice("a", there),
+        node_removals.instead_of_return("a", there),
+        broken_pods.of_pod(pod(), there).remedy,  # type: ignore[union-attr]
+    ]
+    assert len(set(remedies)) == 1
+    assert "bring" not in remedies[0]
+    assert "fence" not in remedies[0]
+
+
+def test_a_silent_node_that_stays_is_brought_back() -> None:
+    there = cluster(node("a", "example.com/x"), pod())
+    assert not node_removals.instead_of_return("a", there)
+    assert "bring node a back" in broken_pods.of_pod(pod(), there).remedy  # type: ignore[union-attr]
+
+
+def test_karpenter_evicts_a_pod_once_its_annotation_is_gone() -> None:
+    own = node("a", KARPENTER, deleted=OLD, ready="True")
+    found = node_removals.of_node(own, cluster(own, pod()))
+    assert found is not None
+    assert "apps/job carries karpenter.sh/do-not-disrupt" in found.waits
+    assert "terminationGracePeriod" not in found.waits  # its NodePool is not known
+    annotate = "kubectl annotate pod job -n apps karpenter.sh/do-not-disrupt-"
+    assert found.remedy.endswith(annotate)
+
+
+def test_nothing_migrates_from_a_node_of_karpenter_that_does_not_report() -> None:
+    own = node("a", KARPENTER, deleted=OLD)
+    found = node_removals.of_node(own, cluster(own, pod()))
+    assert found is not None
+    assert found.remedy.startswith("make sure that its instance is off")
+
+
+def test_karpenter_does_not_wait_for_a_pod_that_tolerates_its_taint() -> None:
+    own = node("a", KARPENTER, deleted=OLD)
+    own.data["spec"] = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
+    there = cluster(own, pod(tolerations=[{"operator": "Exists"}]))
+    found = node_removals.of_node(own, there)
+    assert found is not None
+    assert "apps/job" not in found.waits
+
+
+KARPENTER = "karpenter.sh/termination"
+LOG = (
+    'failed calling webhook "x": Post "https://hook.system.svc:443/nodes": no endpoints available '
+    'for service "hook"'
+)
+
+
+@pytest.mark.parametrize(("said", "first"), [(LOG, True), ("panic: no such file", False)])
+def test_the_service_that_a_crash_names_is_repaired_first(said: str, first: bool) -> None:
+    crashed = pod(containers=[{"name": "cni"}])
+    ended = {"exitCode": 255, "message": said}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    status = {"name": "cni", "state": waits, "lastState": {"terminated": ended}}
+    crashed.data["status"]["containerStatuses"] = [status]
+    found = broken_pods.of_pod(crashed, cluster(node("a", ready="True"), crashed))
+    assert found is not None
+    assert ("repair Service system/hook first" in found.remedy) is first

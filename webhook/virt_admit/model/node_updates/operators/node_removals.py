@@ -1,0 +1,267 @@
+"""Nodes that are being deleted, or marked for that by an autoscaler: for how long, what keeps them,
+and what ends it.
+
+Such a node is not to be brought back. A mark that its controller has forgotten stays forever.
+
+Sources: kubernetes-sigs/karpenter:pkg/utils/pod/scheduling.go#IsEvictable #IsDrainable,
+:pkg/apis/v1/labels.go#DoNotDisruptAnnotationKey;
+kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go#AddTaints (the value of the taint is
+the time), issue kubernetes/autoscaler#5048;
+rancher/rke2:pkg/controllers/cisnetworkpolicy/cleanup.go, issue rancher/rke2#5855;
+k3s-io/k3s:pkg/etcd/metadata_controller.go (the finalizer of etcd members);
+kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcOrphaned (pods of a Node that is gone
+are deleted by force).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, argument, kubectl, shell, typed, virtctl
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster, entry, gather, unlisted
+from virt_admit.model.kubernetes.kinds import KARPENTER_NODE_POOL, NODE, POD, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.node_selectors import tolerates
+from virt_admit.model.scheduler.pods import FINISHED
+
+_POOL: Final = "karpenter.sh/nodepool"
+_KEPT: Final = "karpenter.sh/do-not-disrupt"
+_KARPENTER: Final = "karpenter.sh/termination"
+_KARPENTER_TAINT: Final = "karpenter.sh/disrupt"
+_ETCD: Final = "wrangler.cattle.io/managed-etcd-controller"
+_LEFT: Final[Mapping[str, str]] = {
+    "wrangler.cattle.io/cisnetworkpolicy-node": (
+        "RKE2 sets that finalizer for CIS network policies, and a release that no longer runs that "
+        "controller leaves it"
+    )
+}
+"""Finalizers that guard nothing on the node, and why they stay."""
+AUTOSCALER: Final = "ToBeDeletedByClusterAutoscaler"
+
+READS: Final[Reads] = union(
+    node_health.READS,
+    vmis.READS,
+    {
+        NODE: (
+            *CONDITIONS,
+            *("metadata.finalizers", f"metadata.labels.{_POOL}"),
+            *("spec.taints", "spec.unschedulable"),
+        ),
+        POD: (
+            *("spec.nodeName", "spec.tolerations", "status.phase"),
+            *("metadata.labels", "metadata.ownerReferences", f"metadata.annotations.{_KEPT}"),
+        ),
+        KARPENTER_NODE_POOL: ("spec.template.spec.terminationGracePeriod",),
+    },
+)
+
+PATIENCE: Final = timedelta(minutes=15)
+"""A node without VMs is drained and deleted in minutes."""
+_FORGOTTEN: Final = timedelta(hours=2)
+"""The autoscaler takes its mark back where a drain lasts for longer than
+``--max-graceful-termination-sec`` (10 minutes by default).
+"""
+
+
+class Removal(NamedTuple):
+    """A node that is being deleted, or is marked for that."""
+
+    state: str
+    """What is done to it and since when, as in ``is STATE``."""
+    waits: str = ""
+    """What keeps it, in whole sentences; empty: it is young, or not known."""
+    remedy: str = ""
+    """What ends it, with a command; empty: nothing is to be done now."""
+    mark: str = ""
+    """The finalizer or taint that shows it."""
+
+
+def of_node(node: Object, cluster: Cluster) -> Removal | None:
+    """Return the deletion of a node, or the mark of an autoscaler on it; None: neither is there."""
+    if node.deleted:
+        return _deletion(node, cluster)
+    for taint in node.at("spec", "taints").items():
+        key = taint["key"].text or ""
+        if key.startswith(AUTOSCALER):
+            return _marked(node, key, taint["value"].text or "", cluster)
+    return None
+
+
+def in_deletion(name: str, cluster: Cluster) -> Removal | None:
+    """Return the deletion of a node by its name; None: it is not being deleted, or not known."""
+    node = find(cluster, NODE, "", name)
+    return _deletion(node, cluster) if node is not None and node.deleted else None
+
+
+def instead_of_return(name: str, cluster: Cluster) -> str:
+    """Return the remedy for what a node in deletion holds up, which is not to be brought back;
+    empty: the node is not being deleted.
+    """
+    found = in_deletion(name, cluster)
+    if found is None:
+        return ""
+    see = kubectl("get", NODE, name, "", "-o", "yaml")
+    return found.remedy or typed(
+        f"make sure that {name} is off, and wait until its Node is deleted", see
+    )
+
+
+# --- a Node with a deletionTimestamp --------------------------------------------------------------
+
+
+def _deletion(node: Object, cluster: Cluster) -> Removal:
+    lasts = clock.since(node.metadata["deletionTimestamp"].text, cluster)
+    state = "being deleted" + (f" for {clock.duration(lasts)}" if lasts is not None else "")
+    held = [text for each in node.metadata["finalizers"].items() if (text := each.text)]
+    mark = f"finalizer {names(held, 120)}" if held else ""
+    if lasts is None or lasts < PATIENCE or not held:
+        return Removal(state, mark=mark)
+    if _KARPENTER in held:
+        return Removal(state, *_karpenter(node, cluster), mark)
+    here, unread = gather(vmis.on_node(cluster, node.name))
+    there = f"VMs on it: {names((each.full_name for each in here), 80)}" if here else ""
+    free = "" if unread else "No VM is on it"
+    first = ". ".join(filter(None, (_why(held, node, cluster), there or free)))
+    return Removal(state, f"{first}." if first else "", _remedy(node, held, here, unread), mark)
+
+
+def _why(held: list[str], node: Object, cluster: Cluster) -> str:
+    why = next((words for key, words in _LEFT.items() if key in held), "")
+    if not why:
+        return f"The controller of {held[0]} does not remove that"
+    others = sorted(
+        each.name
+        for each in cluster.known(NODE)
+        if each.name != node.name and any(key in _texts(each) for key in _LEFT)
+    )
+    return f"{why}{f' (also on {names(others, 60)})' if others else ''}"
+
+
+def _texts(node: Object) -> list[str | None]:
+    return [each.text for each in node.metadata["finalizers"].items()]
+
+
+def _remedy(node: Object, held: list[str], here: list[Object], unread: str) -> str:
+    """Return what ends a deletion. Pods of a Node that is gone are deleted by force, so its guests
+    must not run by then.
+    """
+    see, edit = kubectl("describe", NODE, node.name), kubectl("edit", NODE, node.name)
+    if here or unread:
+        drain = shell("virt-admit", "drain", argument(node.name))
+        off = "make sure first that no guest runs on it: migrate its VMs, or switch it off"
+        return typed(f"{off}; do not remove the finalizer before", drain)
+    if all(key in _LEFT for key in held):
+        return typed("remove this finalizer from the Node, and do not bring the node back", edit)
+    if _ETCD in held:
+        etcd = "see in the log of the servers why it is not taken out of etcd"
+        return typed(f"{etcd}, before the finalizer is removed by hand", see)
+    repair = f"repair the controller of {next(key for key in held if key not in _LEFT)}"
+    gone = "or remove the finalizer if that is gone and the machine off"
+    return typed(f"{repair}, {gone}", edit)
+
+
+# --- Karpenter ------------------------------------------------------------------------------------
+
+
+def _karpenter(node: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return what Karpenter waits for before it ends a node, and the remedy."""
+    kept = entry(cluster, _kept_pods, node.name) or []
+    taints = [
+        taint.value
+        for taint in node.at("spec", "taints").items()
+        if (taint["key"].text or "").startswith(_KARPENTER_TAINT)
+    ]
+    held = [
+        pod
+        for pod in kept
+        if not any(tolerates(pod.at("spec", "tolerations").value, each) for each in taints)
+    ]
+    if not held:
+        drain = shell("virt-admit", "drain", argument(node.name))
+        return "Karpenter waits until its pods have left.", typed("see what keeps them", drain)
+    pods, single = names((pod.full_name for pod in held), 100), len(held) == 1
+    carry = f"Pod {pods} carries {_KEPT}" if single else f"Pods {pods} carry {_KEPT}"
+    it = "it" if single else "them"
+    waits = f"{carry}, so Karpenter does not evict {it}{_no_limit(node, cluster)}."
+    if node_health.silence(node, cluster):  # then nothing on it migrates or ends
+        off = "make sure that its instance is off, as it does not report"
+        words = f"{off}; do not remove finalizer {_KARPENTER} before"
+        return waits, typed(words, kubectl("describe", NODE, node.name))
+    return waits, _free(held[0], cluster)
+
+
+def _kept_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
+    """Return the pods that Karpenter never evicts by itself, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        runs = not pod.deleted and pod.at("status", "phase").text not in FINISHED
+        if runs and pod.annotations.get(_KEPT) == "true":
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return found
+
+
+def _no_limit(node: Object, cluster: Cluster) -> str:
+    """Return that nothing ends the wait of a node; empty: its pool has a limit, or is not known."""
+    pool = find(cluster, KARPENTER_NODE_POOL, "", node.labels.get(_POOL, ""))
+    limit = pool.at("spec", "template", "spec", "terminationGracePeriod") if pool else None
+    if pool is None or limit is None or limit.present:
+        return ""
+    return f", and NodePool {pool.name} sets no terminationGracePeriod"
+
+
+def _free(pod: Object, cluster: Cluster) -> str:
+    """Return how a pod may leave: the VM migrates, or Karpenter may evict the pod again."""
+    keep = f"do not remove finalizer {_KARPENTER}, which would kill it"
+    vmi = _vmi(pod, cluster)
+    if vmi is not None and vmis.migratable(vmi) is True:
+        words = f"migrate the VM by hand, take {_KEPT} out of its template, and {keep}"
+        return typed(words, virtctl("migrate", vmi.name, vmi.namespace))
+    words = f"remove {_KEPT} once the pod may be disrupted, and {keep}"
+    return typed(words, about("annotate", pod, POD, f"{_KEPT}-"))
+
+
+def _vmi(pod: Object, cluster: Cluster) -> Object | None:
+    if pod.labels.get("kubevirt.io") != "virt-launcher" or unlisted(cluster, VMI):
+        return None
+    owner = pod.controller
+    name = owner["name"].text if owner is not None and owner["kind"].text == VMI.kind else None
+    return find(cluster, VMI, pod.namespace, name) if name else None
+
+
+# --- the cluster autoscaler -----------------------------------------------------------------------
+
+
+def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
+    """Return the mark of the autoscaler, which it forgets where it restarts at that moment."""
+    now, begun = clock.now(cluster), _time(value)
+    lasts = now - begun if now is not None and begun is not None else None
+    mark = f"taint {key}"
+    since = f" for {clock.duration(lasts)}" if lasts is not None else ""
+    state = f"marked by the cluster autoscaler{since}"
+    if lasts is None or lasts < _FORGOTTEN or node.condition("Ready")["status"].text != "True":
+        return Removal(f"{state}, which deletes it", mark=mark)
+    cordoned = node.at("spec", "unschedulable").boolean is True
+    uncordon = shell("kubectl", "uncordon", argument(node.name))
+    waits = (
+        "It is still Ready, and its Node is not being deleted: an autoscaler that restarts "
+        "meanwhile forgets the node."
+    )
+    words = f"once the autoscaler's log shows that it does not delete {node.name}, remove {mark}"
+    also = f" and uncordon it ({uncordon})" if cordoned else ""
+    untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}-")
+    return Removal(f"{state} for deletion", waits, typed(f"{words}{also}", untaint), mark)
+
+
+def _time(value: str) -> datetime | None:
+    """Return the time in the value of a taint, in seconds since 1970."""
+    try:
+        return datetime.fromtimestamp(int(value), UTC) if value.isascii() else None
+    except (ValueError, OverflowError, OSError):
+        return None
