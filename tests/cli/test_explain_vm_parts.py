@@ -51,7 +51,7 @@ def test_its_place_in_the_queue(explain):
         "holders": ["shop/web"],
     }
     assert event(data, "migration")["outcome"] == "does not start"
-    assert "migration evacuation-1 is under way" in event(data, "migration")["reason"]
+    assert "migration evacuation-1 is queued: waits" in event(data, "migration")["reason"]
     assert data["commands"][0] == "virt-admit explain vm/web -n shop"
 
 

@@ -116,7 +116,7 @@ def test_a_copy_that_is_too_slow_names_what_is_not_set(auto_converge, post_copy,
     settings = MigrationSettings(
         150, 150, post_copy, disruption=post_copy, bandwidth=bandwidth, auto_converge=auto_converge
     )
-    told = load_remedy(vmi(), settings)
+    told = load_remedy(vmi(), settings, cluster())
     assert told.startswith(ways)
     assert told.endswith(
         "or lower its load"
@@ -129,8 +129,8 @@ def test_a_copy_that_is_too_slow_names_what_is_not_set(auto_converge, post_copy,
 def test_post_copy_that_may_not_disrupt_is_not_set():
     settings = MigrationSettings(150, 150, True, disruption=False, bandwidth=0, auto_converge=True)
     assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(
-        vmi(), settings
+        vmi(), settings, cluster()
     )
     assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(
-        vmi(), None
+        vmi(), None, cluster()
     )

@@ -360,3 +360,15 @@ def test_a_rejection_counts_on_its_own_node_at_its_end(host, minutes, is_cause):
     cluster = Snapshot(list(map(Object, [*items, made])), ["*"], time=ago())
 
     assert (rejected_pods.of_running(Object(vmi), cluster) is not None) is is_cause
+
+
+def test_devices_that_the_same_pods_use_are_told_together():
+    lost = [
+        unreported_devices.UnreportedDevice(f"devices.kubevirt.io/{name}", 0, 2, ("VM shop/db",))
+        for name in ("kvm", "tun")
+    ]
+    said = unreported_devices.words("w1", lost, Snapshot([], complete=["*"]))
+
+    assert said.count("VM shop/db") == 1
+    assert "devices.kubevirt.io/kvm" in said
+    assert "of which VM shop/db uses 2 of each" in said

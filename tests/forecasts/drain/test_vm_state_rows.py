@@ -90,7 +90,7 @@ EXPECTED = {
     "aborting before it runs": Expected(MIGRATES, True, 5),
     "abort failed": Expected(MIGRATES, True, 60),
     "not closed": Expected(MIGRATES, True, 60),
-    "foreign": Expected(MIGRATES, True, 60, (Flag.FOREIGN,)),
+    "foreign": Expected(MIGRATES, True, 60),
     "decentralized": Expected(UNKNOWN, None, 30, (Flag.FOREIGN,)),
     "decentralized, pending": Expected(UNKNOWN, None, 90, (Flag.FOREIGN,)),
     "still": Expected(MIGRATES, True),
@@ -168,15 +168,15 @@ QUEUE = [
         (
             "web",
             (
-                "is 1st of 5 that wait for a place (in no order among equal ones); a may send 1 at "
-                "a time and sends"
+                "is 1st to 2nd of 5 that wait for a place (in no order among equal ones); a may "
+                "send 1 at a time and sends"
             ),
         ),
         (
             "db",
             (
-                "is 2nd of 5 that wait for a place (in no order among equal ones); a may send 1 at "
-                "a time and sends"
+                "is 1st to 2nd of 5 that wait for a place (in no order among equal ones); a may "
+                "send 1 at a time and sends"
             ),
         ),
         (
@@ -194,12 +194,10 @@ def test_the_place_in_the_queue_follows_the_priority(name, words):
     assert row(cluster(*QUEUE, **LIMIT), name).reason.startswith(words)
 
 
-def test_without_the_gate_the_oldest_is_named_first():
+def test_without_the_gate_no_place_is_known():
     old = kubevirt({"migrations": LIMIT}, status={"observedKubeVirtVersion": "v1.8.0"})
     found = row(cluster(*QUEUE, old), "none")
-    assert found.reason.startswith(
-        "is 1st of 5 that wait for a place (in no order among equal ones)"
-    )
+    assert found.reason.startswith("waits with 4 others for a place, in no order; ")
 
 
 def test_marked_vms_wait_in_the_queue_where_migrations_follow_a_place():
@@ -211,7 +209,7 @@ def test_marked_vms_wait_in_the_queue_where_migrations_follow_a_place():
     ]
     found = row(cluster(*sending(), *marked, old), "web")
     assert found.state.state is State.MARKED
-    assert found.reason.startswith("is 2nd of 2 that wait for a place")
+    assert found.reason.startswith("waits with 1 other for a place, in no order; ")
 
 
 def test_a_migration_that_backs_off_is_not_in_the_queue():

@@ -25,7 +25,7 @@ VMS: Mapping[str, Expected] = {
         ),
         20: (
             "shop/vm1 target-pending → running to b",
-            "screen: shop/vm2  queued   16 s   1st of 2",
+            "screen: shop/vm2  queued   16 s   one of 2",
         ),
         90: (
             "shop/vm1 running → arrived to b",
@@ -84,7 +84,7 @@ VMS: Mapping[str, Expected] = {
         760: ("shop/db running → backoff: unknown", "cancelled after 12 min: timed out"),
         1540: (
             "shop/db backoff: blocks the drain",
-            "screen: its last 2 migrations were cancelled after 12 min: timed out",
+            "screen: its last 2 migrations were cancelled after 12 min each: timed out",
             "screen: kubectl edit kubevirt kubevirt -n kubevirt",
         ),
     },

@@ -154,7 +154,7 @@ def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
     memory that is zero is not copied.
     """
     found = migration_timeouts.settings(vmi, vmi["-"], cluster)
-    limit = migration_timeouts.seconds(vmi, found)
+    limit = migration_timeouts.seconds(vmi, found, cluster)
     if found is None or limit is None or not found.bandwidth or found.ends_at_deadline:
         return None
     needed = migration_timeouts.size(vmi) / max(found.bandwidth, migration_timeouts.SLOWEST)

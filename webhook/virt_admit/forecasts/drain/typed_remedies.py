@@ -342,7 +342,7 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    if problem.remedy.endswith((LOWER_LOAD, POST_COPY)) or problem.remedy == VOLUME_REMEDY:
+    if problem.remedy.endswith((LOWER_LOAD, POST_COPY)) or problem.remedy.startswith(VOLUME_REMEDY):
         return edit_limits(vmi, cluster)
     return _elsewhere(problem, vmi, cluster)
 

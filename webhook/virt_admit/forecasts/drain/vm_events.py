@@ -318,7 +318,8 @@ def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
         return f"it is {phase}" if phase else NOT_RUNNING, ""
     if state.migration is not None:  # migration-create-admitter.go#EnsureNoMigrationConflict
         why, remedy = _under_way(row, cluster)
-        return f"migration {state.migration.name} is under way{why}", remedy
+        does = "is queued" if state.state is State.QUEUED else "is under way"
+        return f"migration {state.migration.name} {does}{why}", remedy
     if vmis.migratable(vmi) is False:
         return f"it cannot migrate: {vmis.blocking_reason(vmi)}", ""
     return "", ""

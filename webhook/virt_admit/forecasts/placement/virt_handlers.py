@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, pod_starts
+from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
@@ -14,7 +15,7 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.launcher.launcher_pod import UNSERVED
-from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings import migration_limits, migration_network
 from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -52,13 +53,48 @@ def problem(cluster: Cluster, node: str) -> str:
     unready = handler is not None and handler.condition("Ready")["status"].text == "False"
     # else the node controller wrote that
     if handler is not None and unready and not outlives_kubelet(cluster, node):
-        why = cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)
+        lost = migration_network.fault(handler, cluster)
+        why = cluster.cached(_missing_network) or (
+            lost.why if lost is not None else pod_starts.failure(handler, cluster)
+        )
         why = why.replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
     age = _silent_for(find(cluster, NODE, "", node), cluster)
     if age is not None and age > _BEATS_WITHIN:
         return f"{BROKEN}{node} sent its last heartbeat {clock.duration(age)} ago"
     return ""
+
+
+def repair(cluster: Cluster, node: str) -> str:
+    """Return what repairs a virt-handler that no wait does; empty: it may recover, or works.
+
+    The kubelet tries again after five minutes at the most, so what fails for longer has a cause
+    that stays.
+    """
+    handler = pod(cluster, node)
+    if (
+        handler is None
+        or handler.condition("Ready")["status"].text != "False"
+        or node_health.silence_now(node, cluster)
+        or outlives_kubelet(cluster, node)
+    ):
+        return ""
+    lost = migration_network.fault(handler, cluster)
+    if lost is not None:
+        return lost.remedy
+    age = node_health.pod_unready_for(handler, find(cluster, NODE, "", node), cluster)
+    if age is None or age <= _LASTS:
+        return ""
+    if network := cluster.cached(_lost_network):
+        return migration_network.create(network, cluster)
+    found = broken_pods.of_pod(handler, cluster)
+    if found is not None and _BACK_OFF in found.why:
+        return found.remedy
+    return pod_starts.remedy(handler, cluster) if pod_starts.failure(handler, cluster) else ""
+
+
+_BACK_OFF: Final = "BackOff"
+_LASTS: Final = datetime.timedelta(minutes=20)
 
 
 def is_starting(cluster: Cluster, node: str) -> bool:
@@ -90,6 +126,8 @@ def returned(cluster: Cluster, node: str) -> datetime.timedelta | None:
 def remedy(cluster: Cluster, node: str) -> str:
     """Return what repairs the virt-handler of a node, with a command."""
     handler = pod(cluster, node)
+    if handler is not None and (lost := migration_network.fault(handler, cluster)) is not None:
+        return lost.remedy
     if handler is None:
         return typed(
             "repair virt-handler there", "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
@@ -146,8 +184,15 @@ def logs(cluster: Cluster, node: str) -> str:
 
 
 def _missing_network(cluster: Cluster) -> str:
-    """Return that the migration network, which the pods of virt-handler join, does not exist;
-    empty: it may.
+    """Return that the migration network does not exist; empty: it may."""
+    lost = cluster.cached(_lost_network)
+    network = f"NetworkAttachmentDefinition {lost}"
+    return f"the migration network, {network}, does not exist" if lost else ""
+
+
+def _lost_network(cluster: Cluster) -> str:
+    """Return the migration network, which the pods of virt-handler join, if it does not exist;
+    else empty.
 
     Source:
     kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go#NewHandlerDaemonSet.
@@ -156,10 +201,7 @@ def _missing_network(cluster: Cluster) -> str:
         namespace, name = migration_limits.network(kubevirt) or ("", "")
         namespace = namespace or kubevirt.namespace
         if name and is_absent(cluster, NAD, namespace, name):
-            return (
-                f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not "
-                "exist"
-            )
+            return f"{namespace}/{name}"
     return ""
 
 

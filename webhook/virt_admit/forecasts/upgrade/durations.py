@@ -80,7 +80,9 @@ def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
     fast, slow = (bandwidth, bandwidth) if bandwidth else (FAST, SLOW)
     low = START[0] + round(memory * _COPIED[0] / fast)
     high = START[1] + round(memory * _COPIED[1] / slow)
-    limit = migration_timeouts.seconds(vmi, migration_timeouts.settings(vmi, vmi["-"], cluster))
+    limit = migration_timeouts.seconds(
+        vmi, migration_timeouts.settings(vmi, vmi["-"], cluster), cluster
+    )
     longest = high if limit is None else START[1] + limit
     basis = (
         "memory and configured bandwidth"

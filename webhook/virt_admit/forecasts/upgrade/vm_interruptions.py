@@ -118,5 +118,5 @@ def paused(row: Forecast, moves: int, cluster: Cluster) -> Downtime | None:
         return None
     if settings.post_copy or not settings.disruption:
         return NONE
-    limit = migration_timeouts.seconds(row.vmi, settings)
+    limit = migration_timeouts.seconds(row.vmi, settings, cluster)
     return Downtime(0, limit * moves if limit else None)

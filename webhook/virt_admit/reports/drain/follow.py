@@ -302,7 +302,8 @@ def _next_step(state: VmState, cluster: Cluster) -> str:
         return "overdue"
     if state.until is not None or not state.holders:
         return moment(state.until, clock.now(cluster)) if state.until is not None else ""
-    return f"{ordinal(state.place)} of {state.waiting}"
+    place = "one" if state.unordered else ordinal(state.place)
+    return f"{place} of {state.waiting}"
 
 
 def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:

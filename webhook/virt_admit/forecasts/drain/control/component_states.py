@@ -209,7 +209,7 @@ def _causes(
         told = held if silent else broken.why
         why = f"pod {broken.pod.name}{where} is not ready{since}{f': {told}' if told else ''}"
         lost = find(cluster, NODE, "", node) if silent else None
-        brief = f"{ended(shorten(why, 130))} See virt-admit upgrade."
+        brief = f"{ended(shorten(why, 240))} See virt-admit upgrade."
         if gone is not None:
             brief = f"its pod on {node} is not ready, and that Node is {gone.state} ({gone.mark})."
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)

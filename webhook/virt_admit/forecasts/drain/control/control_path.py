@@ -139,7 +139,14 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
     handler = _handler(cluster, node)
     if handler is not None:
         components.append(handler)
-        found.append(Hindrance(HANDLER, POD.kind, reason=handler.reason, remedy=handler.remedy))
+        stops = bool(virt_handlers.repair(cluster, node))
+        own = virt_handlers.pod(cluster, node) if stops else None
+        place = (own.namespace, own.name) if own is not None else ("", "")
+        found.append(
+            Hindrance(
+                HANDLER, POD.kind, *place, reason=handler.reason, remedy=handler.remedy, stops=stops
+            )
+        )
     found += webhook_reach.hindrances(cluster, node, without=frozenset(_judged_services(cluster)))
     return ControlPath(tuple(components), tuple(found))
 
@@ -384,7 +391,8 @@ def _handler(cluster: Cluster, node: str) -> Component | None:
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     lost = node_health.silence_now(node, cluster)
     wait = "wait for virt-handler, which sends the VM's memory, or repair it"
-    remedy = sentence(awaited_return.advice(node, cluster) if lost else wait)
+    repair = virt_handlers.repair(cluster, node) or wait
+    remedy = sentence(awaited_return.advice(node, cluster) if lost else repair)
     return Component(HANDLER, False, reason, remedy) if reason else None
 
 

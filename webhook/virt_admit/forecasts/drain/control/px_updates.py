@@ -181,7 +181,9 @@ def _of(event: Object, cluster: Cluster) -> PausedUpdate | None:
     first = ""
     if failed is not None and failed.kind is FailureClass.LOAD:
         settings = migration_timeouts.settings(vmi, Field(None), cluster)
-        first = f"{vm_states_failures.load_remedy(vmi, settings, last_resort=False)}; then "
+        first = (
+            f"{vm_states_failures.load_remedy(vmi, settings, cluster, last_resort=False)}; then "
+        )
     words = f"{first}migrate the VM off {node}, or stop it, and the update goes on by itself"
     remedy = typed(f"{words[:1].upper()}{words[1:]}", virtctl("migrate", name, namespace))
     kind, own, where = _about(event)

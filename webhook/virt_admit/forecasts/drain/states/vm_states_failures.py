@@ -24,6 +24,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import count, cut_middle, names, sentence
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -70,25 +71,31 @@ def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     last = migration_failures.in_a_row(vmi, cluster)[-1] if loads else None
     if last is not None and migration_failures.is_without_progress(last):
-        return _without_progress(vmi, last.text, loads, settings)
+        return _without_progress(vmi, last.text, loads, settings, cluster)
     if loads and not (settings is not None and settings.ends_at_deadline):
-        limit = migration_timeouts.seconds(vmi, settings)
-        after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
+        failed = migration_failures.in_a_row(vmi, cluster)[-loads:]
+        ended = sorted(each.lasted for each in failed if each.lasted is not None)
+        limit = ended[-1] if ended else None
+        after = f" after {_between(ended[0], ended[-1])}" if ended else ""
+        remedy = load_remedy(vmi, settings, cluster)
+        why = _why(vmi, settings, limit, cluster)
         if loads > 1:
-            reason = (
-                f"its last {loads} migrations were cancelled{after}: timed "
-                f"out{_why(vmi, settings, limit)}"
-            )
-            return Ruling(
-                StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS
-            )
+            each_time = f"{after} each" if ended and ended[0] == ended[-1] else after
+            reason = f"its last {loads} migrations were cancelled{each_time}: timed out{why}"
+            return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
-        return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
+        return Ruling(StateEffect.UNKNOWN, reason, remedy)
     return None
 
 
+def _between(shortest: timedelta, longest: timedelta) -> str:
+    """Return how long something lasts, or from what to what."""
+    low, high = duration(shortest), duration(longest)
+    return low if low == high else f"{low} to {high}"
+
+
 def _without_progress(
-    vmi: Object, text: str, times: int, settings: MigrationSettings | None
+    vmi: Object, text: str, times: int, settings: MigrationSettings | None, cluster: Cluster
 ) -> Ruling:
     """Return that the last migrations made no progress: the guest writes as fast as they copy."""
     limit = (
@@ -99,11 +106,14 @@ def _without_progress(
     if times >= migrations.RETRY_LOOP:  # else the network may have failed for a moment
         reason = f"its last {times} migrations were aborted, so will the next: {text}{limit}"
         return Ruling(
-            StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS
+            StateEffect.BLOCKS,
+            reason,
+            load_remedy(vmi, settings, cluster),
+            ProblemCause.MIGRATION_FAILS,
         )
     which = "migration was" if times == 1 else f"{times} migrations were"
     reason = f"its last {which} aborted, and so may the next: {text}{limit}"
-    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
+    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings, cluster))
 
 
 def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> Ruling:
@@ -120,17 +130,26 @@ def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> 
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
 
 
-def _why(vmi: Object, settings: MigrationSettings | None, limit: int | None) -> str:
-    """Return why migrations reach their deadline again and again,
-    where that was enough to copy the memory repeatedly.
+def _why(
+    vmi: Object, settings: MigrationSettings | None, limit: timedelta | None, cluster: Cluster
+) -> str:
+    """Return why migrations reach their deadline again and again: it does not count their disks,
+    or was enough to copy the memory repeatedly.
     """
-    size, per_second = (
-        migration_timeouts.size(vmi),
-        settings.bandwidth if settings is not None else 0,
-    )
-    if settings is None or not limit or not size or migration_timeouts.moves_volumes(vmi):
+    size = migration_timeouts.size(vmi)
+    if settings is None or not limit or not size:
         return ""
-    times = int(limit * (per_second or vm_states_times.SLOW) / size)
+    if migration_timeouts.moves_volumes(vmi):
+        release = versions.kubevirt_version(cluster)
+        given = settings.completion * size / migration_timeouts.GB
+        if migration_timeouts.counts_disks(cluster) or limit.total_seconds() >= given:
+            return ""
+        return (
+            f", as KubeVirt {release} counts its memory alone and not the disks that it copies "
+            f"(completionTimeoutPerGiB {settings.completion})"
+        )
+    per_second = settings.bandwidth
+    times = int(limit.total_seconds() * (per_second or vm_states_times.SLOW) / size)
     if times < _SEVERAL:
         return ""
     off = "" if settings.auto_converge else ", and allowAutoConverge is off"
@@ -171,9 +190,31 @@ LOWER_LOAD: Final = "or lower its load"
 POST_COPY_REMEDY: Final = (
     "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
 )
-VOLUME_REMEDY: Final = (
-    "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
-)
+VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB"
+"""How remedies begin against a copy of disks that times out."""
+
+
+def _more_time(vmi: Object, settings: MigrationSettings | None, cluster: Cluster) -> str:
+    """Return what lets a copy of disks end, and what gives it up."""
+    counted = migration_timeouts.counts_disks(cluster)
+    if counted or settings is None:
+        counts = ", which counts for each GB of its disks too" if counted else ""
+        return f"{VOLUME_REMEDY}{counts}, or give migrations more bandwidth"
+    enough = migration_timeouts.sufficient(vmi, settings)
+    to = f" to {enough} or more" if enough else ""
+    fixed = versions.Feature.COPIED_DISKS_COUNT.since
+    former = [each.source for each in migrations.copies(vmi)]
+    cancel = f"name {names(former)} in the VM again, which ends the copy" if former else ""
+    return ", or ".join(
+        filter(
+            None,
+            (
+                f"{VOLUME_REMEDY}{to} (a MigrationPolicy does it for this VM alone)",
+                f"update KubeVirt to {fixed} or later, which counts the disks",
+                cancel,
+            ),
+        )
+    )
 
 
 def pair_remedy(texts: Iterable[str]) -> str:
@@ -215,7 +256,11 @@ def of_devices(vmi: Object, cluster: Cluster) -> bool:
 
 
 def load_remedy(
-    vmi: Object, settings: MigrationSettings | None, *, last_resort: bool = True
+    vmi: Object,
+    settings: MigrationSettings | None,
+    cluster: Cluster,
+    *,
+    last_resort: bool = True,
 ) -> str:
     """Return what helps against a migration that times out: one that copies volumes needs the time,
     not less load.
@@ -223,7 +268,7 @@ def load_remedy(
     ``last_resort``: whether to name post-copy, which needs a decision.
     """
     if migration_timeouts.moves_volumes(vmi):
-        return VOLUME_REMEDY
+        return _more_time(vmi, settings, cluster)
     on = [] if settings is not None and settings.auto_converge else ["set allowAutoConverge"]
     limited = settings is not None and settings.bandwidth
     wider = (
@@ -393,7 +438,7 @@ def long_migration(vmi: Object, cluster: Cluster) -> str:
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster)
     if settings is None or settings.ends_at_deadline:
         return ""
-    limit = migration_timeouts.seconds(vmi, settings)
+    limit = migration_timeouts.seconds(vmi, settings, cluster)
     stuck = ", also without progress (progressTimeout 0)" if not settings.progress else ""
     if limit is None:
         endless = not settings.completion and not settings.progress

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -103,11 +103,13 @@ class VmState:
     holders: tuple[tuple[str, str], ...] = ()
     """Namespace and name of the VMs whose migrations hold the places that it waits for."""
     place: int = 0
-    """The place among the VMs that wait for the same places, from 1. 0: it does not wait."""
+    """The first place that it may have among the VMs that wait for the same places, from 1.
+    0: it does not wait.
+    """
+    last: int = 0
+    """The last one: those of the same priority go in no order."""
     waiting: int = 0
     """The number of these VMs."""
-    tied: bool = False
-    """Whether another one has the same priority: those go in no order."""
 
     @property
     def placed(self) -> bool:
@@ -121,9 +123,15 @@ class VmState:
         """The number of other VMs that wait for the same places."""
         return max(self.waiting - 1, 0)
 
-    def queued(self, place: int, waiting: int, *, tied: bool) -> VmState:
-        """Return the state with a place in the queue."""
-        return replace(self, place=place, waiting=waiting, tied=tied)
+    @property
+    def tied(self) -> bool:
+        """Whether another one that waits has the same priority."""
+        return self.last > self.place
+
+    @property
+    def unordered(self) -> bool:
+        """Whether all that wait have the same priority, so that no place is known."""
+        return self.tied and self.last - self.place == self.others
 
 
 AT_REST: Final = VmState()

@@ -290,7 +290,7 @@ def _timeout(migration: Object, annotation: str, default: int) -> timedelta:
 def _copying(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
     start = vm_states_times.stamp_of(state, "start") or base.since
     found = migration_timeouts.settings(vmi, state, cluster)
-    limit = migration_timeouts.seconds(vmi, found)
+    limit = migration_timeouts.seconds(vmi, found, cluster)
     paused = state["mode"].text == "Paused"
     if limit is not None and paused:
         limit *= 2

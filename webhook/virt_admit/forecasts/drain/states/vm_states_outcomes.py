@@ -39,7 +39,7 @@ from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSett
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, ordinal, scheduler_words
+from virt_admit.model.messages import count, cut, ordinal, scheduler_words
 from virt_admit.model.problems import ProblemCause
 
 Ends = Callable[[str, str], StateEffect]
@@ -111,8 +111,9 @@ def _of_flags(case: Case) -> Iterator[str]:
         yield (
             f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
         )
-    if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
-        yield migrations.asked_by(case.found.migration, case.vmi)
+    own = found.migration if found.state is not State.TWO_PODS else None  # it does not move
+    if own is not None and not migrations.is_of_drain(own):
+        yield migrations.asked_by(own, case.vmi)
 
 
 # --- each state -----------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def _is_critical(migration: Object | None) -> bool:
     by its priority.
     """
     said = migration.at("spec", "priority").text if migration is not None else None
-    drains = migration is not None and migrations.AUTOMATIC[0] in migration.annotations
+    drains = migration is not None and migrations.is_of_drain(migration)
     return drains if said is None else said == "system-critical"
 
 
@@ -189,13 +190,19 @@ def _queued(case: Case) -> Ruling:
     effect, worst = max(held, key=lambda each: each[0])
     first = ", ".join(each.reason for _, each in held[:_MOST_HOLDERS])
     more = f" and {len(held) - _MOST_HOLDERS} more" if len(held) > _MOST_HOLDERS else ""
-    tied = " (in no order among equal ones)" if found.tied else ""
-    place = f"is {ordinal(found.place)} of {found.waiting} that wait for a place{tied}"
-    reason = (
-        f"{place if found.waiting > 1 else 'waits for a place'}; {found.detail} and sends "
-        f"{first}{more}"
-    )
+    reason = f"{_place(found)}; {found.detail} and sends {first}{more}"
     return Ruling(effect, reason, worst.remedy if effect else "", ProblemCause.QUEUED)
+
+
+def _place(found: VmState) -> str:
+    """Return the place of a VM in the queue, no more of it than is known."""
+    if found.waiting < 2:
+        return "waits for a place"
+    if found.unordered:
+        return f"waits with {count(found.others, 'other')} for a place, in no order"
+    last = f" to {ordinal(found.last)}" if found.tied else ""
+    tied = " (in no order among equal ones)" if found.tied else ""
+    return f"is {ordinal(found.place)}{last} of {found.waiting} that wait for a place{tied}"
 
 
 _MOST_HOLDERS: Final = 3
@@ -278,20 +285,22 @@ def _running(case: Case) -> Ruling:
             typed("see why virt-handler does not end it", _describe(case.vmi)),
         )
     reason = f"{_migrates(since)}{_to(case.found)}{since}{usual}{_end(case, settings)}"
-    deadline = migration_timeouts.seconds(case.vmi, settings)
+    deadline = migration_timeouts.seconds(case.vmi, settings, case.cluster)
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
     if not case.found.late or (
         ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)
     ):
         return Ruling(StateEffect.WAITS, reason)
     return Ruling(
-        StateEffect.UNKNOWN, reason, typed(load_remedy(case.vmi, settings), _describe(case.vmi))
+        StateEffect.UNKNOWN,
+        reason,
+        typed(load_remedy(case.vmi, settings, case.cluster), _describe(case.vmi)),
     )
 
 
 def _end(case: Case, settings: MigrationSettings | None) -> str:
     """Return what happens at the deadline of a running migration."""
-    limit = migration_timeouts.seconds(case.vmi, settings)
+    limit = migration_timeouts.seconds(case.vmi, settings, case.cluster)
     if settings is None or limit is None:
         return "; it has no deadline" if settings is not None and not settings.completion else ""
     if vm_states_times.is_over(case.found.until, case.cluster):

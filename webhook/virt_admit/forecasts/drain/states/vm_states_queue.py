@@ -13,6 +13,7 @@ kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetP
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
@@ -77,9 +78,11 @@ def places(vmi: Object, node: str, cluster: Cluster) -> VmState | None:
 def _placed(vmi: Object, waiting: tuple[_Waiting, ...], found: VmState) -> VmState:
     own = next((each for each in waiting if each.key == (vms.namespace_of(vmi), vmi.name)), None)
     if own is None:  # a VM at rest that is asked about: it would come last
-        return found.queued(len(waiting) + 1, len(waiting) + 1, tied=False)
-    tied = any(each.rank == own.rank and each is not own for each in waiting)
-    return found.queued(waiting.index(own) + 1, len(waiting), tied=tied)
+        last = len(waiting) + 1
+        return replace(found, place=last, last=last, waiting=last)
+    before = sum(each.rank < own.rank for each in waiting)
+    equal = sum(each.rank == own.rank for each in waiting)
+    return replace(found, place=before + 1, last=before + equal, waiting=len(waiting))
 
 
 def _waiting(cluster: Cluster) -> Mapping[str, tuple[_Waiting, ...]]:

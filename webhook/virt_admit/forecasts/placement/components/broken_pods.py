@@ -10,7 +10,7 @@ event Unhealthy).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, scheduler_words
 from virt_admit.model.node_updates.operators import node_removals
@@ -28,6 +29,7 @@ from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 CHANGED_READS: Final = pod_mutations.READS
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
+_CRASHES: Final = "CrashLoop"
 _KILLED: Final = "OOMKilled"
 _LONGEST: Final = 100
 
@@ -92,9 +94,16 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return BrokenPod(
             pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
         )
+    lost = migration_network.fault(pod, cluster)
+    if lost is not None:
+        return BrokenPod(pod, lost.why, since, lost.remedy)
     why, container = _fault(pod)
+    changed = _changed(pod, cluster) if why.startswith(_CRASHES) else ""
     return BrokenPod(
-        pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster)
+        pod,
+        f"{why}{changed}" or _probed(pod, cluster),
+        since,
+        _remedy(pod, why, container, cluster),
     )
 
 
@@ -192,6 +201,57 @@ def _fault(pod: Object) -> tuple[str, str]:
     return "", ""
 
 
+def _changed(pod: Object, cluster: Cluster) -> str:
+    """Return what is new in the template of a DaemonSet whose older pods are ready; empty: nothing
+    is known to be, or it has none.
+    """
+    own = _generation(pod)
+    owner = pod.controller if own else None
+    if owner is None or owner["kind"].text != DAEMON_SET.kind:
+        return ""
+    older = next(
+        (
+            each
+            for each in cluster.known(POD, pod.namespace)
+            if each.controller is not None
+            and each.controller["uid"].text == owner["uid"].text
+            and 0 < _generation(each) < own
+            and each.condition("Ready")["status"].text == "True"
+        ),
+        None,
+    )
+    new = list(_new_parts(pod, older))[:_FEW] if older is not None else []
+    return f" (new in its template, whose older pods are ready: {', '.join(new)})" if new else ""
+
+
+def _generation(pod: Object) -> int:
+    """Return which template of its DaemonSet a pod is made of; 0: not known."""
+    text = pod.labels.get("pod-template-generation", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
+
+
+def _new_parts(pod: Object, older: Object) -> Iterator[str]:
+    """Yield the images, arguments and variables that an older pod does not have."""
+    before = {each["name"].text: each for each in older.at("spec", "containers").items()}
+    for container in pod.at("spec", "containers").items():
+        old = before.get(container["name"].text)
+        if old is None:
+            yield f"container {container['name'].text}"
+            continue
+        image = container["image"].text
+        if image and image != old["image"].text:
+            yield f"image {cut_middle(image, _LONGEST)}"
+        for part in ("command", "args", "env"):
+            had = [each.value for each in old[part].items()]
+            for each in container[part].items():
+                if each.value not in had:
+                    yield f"{part} {cut_middle(each['name'].text or each.text or '?', _LONGEST)}"
+
+
+_FEW: Final = 2
+_DIGITS: Final = 10
+
+
 def _probed(pod: Object, cluster: Cluster) -> str:
     """Return what the readiness probe of a pod answers; empty: no event of the last minutes says
     it."""
@@ -263,7 +323,7 @@ def limit_of(pod: Object, name: str) -> str:
 def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not container or (
-        not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why
+        not why.startswith(_CRASHES) and " ends with " not in why and _KILLED not in why
     ):
         return typed(f"repair pod {pod.name}", described)
     choice = (

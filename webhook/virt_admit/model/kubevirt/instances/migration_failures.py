@@ -12,6 +12,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from typing import Final
 
@@ -45,6 +46,8 @@ class Failure:
     """The node that it went to. Empty: not known."""
     migration: str
     """The name of the VirtualMachineInstanceMigration. Empty: it does not exist any more."""
+    lasted: timedelta | None = None
+    """How long it ran. None: not known."""
 
 
 _PAIR: Final = re.compile(
@@ -66,8 +69,6 @@ _CONCLUSION: Final = "load of migration failed: Invalid argument"
 """QEMU's last line: it refuses the state for what the lines before say."""
 _ABORTED: Final = "Live migration has been aborted"
 """KubeVirt writes it from 1.9 on for a time-out and for an abort that a user asked for."""
-_NOT_COMPLETED: Final = re.compile(r"Live migration is not completed after \d+ seconds")
-"""Up to 1.8 it names a time-out at the deadline in these words (…#processInflightMigration)."""
 _STUCK: Final = re.compile(r"Live migration stuck for \d+ sec")
 """KubeVirt's words for no progress (live-migration-source.go#isMigrationProgressing)."""
 _MESSAGE: Final = re.compile(r"Message='(.*)'", re.DOTALL)
@@ -200,7 +201,15 @@ def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
     here = state["sourceNode"].text
     if not text and here and here == state["targetNode"].text:  # kubevirt/kubevirt#18946
         text = f"its target pod was on {here}, where the VM runs"
-    return Failure(_kind(vmi, state, text, cluster), text, state["targetNode"].text or "", name)
+    kind, target = _kind(vmi, state, text, cluster), state["targetNode"].text or ""
+    return Failure(kind, text, target, name, migration_timeouts.said(text) or _lasted(state))
+
+
+def _lasted(state: Field) -> timedelta | None:
+    """Return from its start to its end how long a migration ran."""
+    begin = clock.instant(state["startTimestamp"].text)
+    end = clock.instant(state["endTimestamp"].text)
+    return end - begin if begin is not None and end is not None and end >= begin else None
 
 
 def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
@@ -265,18 +274,14 @@ def is_of_devices(text: str) -> bool:
 
 def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
     """Whether a migration ran until its deadline, or was aborted earlier as it made no progress."""
-    if _NOT_COMPLETED.match(text) or _STUCK.match(text):
+    if migration_timeouts.said(text) is not None or _STUCK.match(text):
         return True
     if _ABORTED not in text or state["abortRequested"].boolean:
         return False
-    begin, end = (
-        clock.instant(state["startTimestamp"].text),
-        clock.instant(state["endTimestamp"].text),
-    )
-    limit = migration_timeouts.seconds(vmi, migration_timeouts.settings(vmi, state, cluster))
-    if begin is None or end is None or limit is None:
-        return False
-    return (end - begin).total_seconds() >= limit
+    lasted = _lasted(state)
+    used = migration_timeouts.settings(vmi, state, cluster)
+    limit = migration_timeouts.seconds(vmi, used, cluster)
+    return lasted is not None and limit is not None and lasted.total_seconds() >= limit
 
 
 def essence(reason: str) -> str:

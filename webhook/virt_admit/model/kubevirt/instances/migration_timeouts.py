@@ -4,12 +4,15 @@ and the seconds until its deadline.
 Sources:
 kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#handleLegacyConvergence;
 pkg/virt-launcher/virtwrap/manager.go#getVMIMigrationDataSize;
+pkg/storage/types/volume.go#GetTotalSizeMigratedVolumes (kubevirt/kubevirt#14367, #16833);
 pkg/util/migrations/migrationpolicies.go#MatchPolicy.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
 from typing import Final
 
@@ -17,8 +20,8 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY, NAMESPACE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import (
     configuration,
     migration_limits,
@@ -27,13 +30,16 @@ from virt_admit.model.kubevirt.settings import (
 )
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
 
-READS: Final[Reads] = {
-    KUBEVIRT: (),
-    HCO: (),
-    MIGRATION_POLICY: (),
-    NAMESPACE: ("metadata.labels",),
-    VMI: ("metadata.labels", "spec.domain", "status.migrationState", "status.migratedVolumes"),
-}
+READS: Final[Reads] = union(
+    migrations.READS,
+    {
+        KUBEVIRT: (),
+        HCO: (),
+        MIGRATION_POLICY: (),
+        NAMESPACE: ("metadata.labels",),
+        VMI: ("metadata.labels", "spec.domain", "status.migrationState", "status.migratedVolumes"),
+    },
+)
 
 GB: Final = 10**9
 """The unit of ``completionTimeoutPerGiB``: KubeVirt rounds the size up to it
@@ -146,14 +152,37 @@ def size(vmi: Object) -> int:
     """Return the bytes that a migration copies: the memory of the guest,
     and volumes that move with it.
     """
+    return _memory(vmi) + _moved(vmi)
+
+
+def _memory(vmi: Object) -> int:
     domain = vmi.at("spec", "domain")
     guest = domain.at("memory", "guest")
-    memory = guest if guest.present else domain.at("resources", "requests", "memory")
-    moved = (
-        item.at("destinationPVCInfo", "requests", "storage")
-        for item in vmi.at("status", "migratedVolumes").items()
+    return int(_quantity(guest if guest.present else domain.at("resources", "requests", "memory")))
+
+
+def _moved(vmi: Object) -> int:
+    """Return the bytes of the disks that are copied."""
+    moved = vmi.at("status", "migratedVolumes").items()
+    return int(
+        sum((_quantity(each.at("destinationPVCInfo", "requests", "storage")) for each in moved), 0)
     )
-    return int(sum((_quantity(each) for each in (memory, *moved)), Fraction(0)))
+
+
+def counts_disks(cluster: Cluster) -> bool:
+    """Whether this release counts disks that are copied for the time that a migration may take.
+
+    Before, it looked for their former claims where it had written the new ones already.
+    """
+    return versions.has_release(cluster, versions.Feature.COPIED_DISKS_COUNT.since)
+
+
+def sufficient(vmi: Object, found: MigrationSettings) -> int:
+    """Return the seconds for each GB of memory that allow a migration as long as a release that
+    counts its disks; 0: not known.
+    """
+    own, whole = _units(_memory(vmi)), _units(size(vmi))
+    return -(-found.completion * whole // own) if own and whole > own else 0
 
 
 def moves_volumes(vmi: Object) -> bool:
@@ -161,14 +190,51 @@ def moves_volumes(vmi: Object) -> bool:
     return vmi.at("status", "migratedVolumes", 0).present
 
 
-def seconds(vmi: Object, found: MigrationSettings | None) -> int | None:
+def seconds(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> int | None:
     """Return the seconds until the deadline of a migration; None: it has none,
     or that cannot be determined.
+
+    The time after which KubeVirt ended such a migration before counts more than a calculation.
     """
     if found is None or not found.completion:
         return None
-    units = -(-size(vmi) // GB)
+    if before := _observed(vmi, found, cluster):
+        return before
+    units = _units(size(vmi) if counts_disks(cluster) else _memory(vmi))
     return min(found.completion * units, _LONGEST) if units else None
+
+
+def _units(amount: int) -> int:
+    return -(-amount // GB)
+
+
+def said(reason: str) -> timedelta | None:
+    """Return the time after which KubeVirt ended a migration, as it says up to 1.8; None:
+    it does not.
+    """
+    found = _NOT_COMPLETED.search(reason)
+    return timedelta(seconds=int(found[1])) if found is not None else None
+
+
+_NOT_COMPLETED: Final = re.compile(r"Live migration is not completed after (\d{1,9}) seconds")
+
+
+def _observed(vmi: Object, found: MigrationSettings, cluster: Cluster) -> int:
+    """Return the seconds after which KubeVirt ended the last migration of a VMI with the same
+    setting that copied as much; 0: none is known.
+    """
+    if found.ends_at_deadline:
+        return 0
+    current = vmi.at("status", "migrationState")
+    for migration in reversed(tuple(migrations.own(vmi, cluster))):
+        is_current = current["migrationUid"].text == (migration.metadata["uid"].text or "-")
+        state = current if is_current else migration.at("status", "migrationState")
+        used = state["migrationConfiguration"][migration_limits.COMPLETION_TIMEOUT].integer
+        copied = migrations.VOLUMES_UPDATE in migration.labels
+        limit = said(state["failureReason"].text or "")
+        if limit is not None and used == found.completion and copied is moves_volumes(vmi):
+            return int(limit.total_seconds())
+    return 0
 
 
 _LONGEST: Final = 10**10

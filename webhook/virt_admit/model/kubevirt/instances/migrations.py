@@ -18,6 +18,11 @@ AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpda
 KubeVirt repeats them forever.
 """
 
+VOLUMES_UPDATE: Final = "kubevirt.io/volume-update-migration"
+"""Label of a migration that copies volumes, which its workload updater writes
+(pkg/virt-controller/watch/workload-updater/workload-updater.go#sync).
+"""
+
 FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 """Phases of a migration, and of a VMI, that has ended."""
 
@@ -90,6 +95,11 @@ def is_automatic(migration: Object) -> bool:
     return any(key in migration.annotations for key in AUTOMATIC)
 
 
+def is_of_drain(migration: Object) -> bool:
+    """Whether the evacuation controller created the migration."""
+    return AUTOMATIC[0] in migration.annotations
+
+
 def asked_by(migration: Object | None, vmi: Object) -> str:
     """Return in words who asked for a migration of a VMI that no drain has created."""
     name = f"migration {migration.name}" if migration is not None else "its migration"
@@ -111,6 +121,8 @@ def change_of(migration: Object | None, vmi: Object) -> str:
     (pkg/virt-controller/watch/workload-updater/workload-updater.go#isHotplugInProgress
     #isVolumesUpdateInProgress).
     """
+    if migration is not None and VOLUMES_UPDATE in migration.labels:  # also once it has ended
+        return _CHANGES["VolumesChange"]
     if migration is None or AUTOMATIC[1] not in migration.annotations:
         return ""
     if migration.at("status", "phase").text in FINAL_PHASES:

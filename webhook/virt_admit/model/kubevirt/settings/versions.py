@@ -97,6 +97,10 @@ class Feature(enum.Enum):
         "pods that attach volumes of a running VMI are not evicted",
         Version(1, 7),
     )
+    COPIED_DISKS_COUNT = (
+        "completionTimeoutPerGiB counts the disks that a migration copies",
+        Version(1, 7, 2),
+    )
     PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
 
     @property

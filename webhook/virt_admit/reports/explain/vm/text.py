@@ -145,7 +145,13 @@ def _migratable(report: VmReport) -> str:
         return "no"
     if rests(report):
         return "yes, once it runs"
-    return f"in principle, but not now: {BELOW}" if _stays(report) else "yes"
+    drain, asked = _effect(report, VmEvent.DRAIN), _effect(report, VmEvent.MIGRATION)
+    if asked == EventEffect.STARTS or drain == VmOutcome.MIGRATES:
+        return "yes"
+    if drain == VmOutcome.UNKNOWN or asked == EventEffect.UNKNOWN:
+        return f"in principle; whether now, cannot be determined: {BELOW}"
+    stays = _stays(report) or asked in (EventEffect.REFUSED, EventEffect.FAILS)
+    return f"in principle, but not now: {BELOW}" if stays else "yes"
 
 
 def _start(report: VmReport) -> str:
@@ -319,7 +325,7 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         ways = f"{each.source or '?'} to {each.target or '?'}"
         none = "no target yet" if each.phase == "Pending" else "target not known"
         way = ways if each.source or each.target else none
-        took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
+        took = ", ".join(f"{some.phase} {some.seconds} s" for some in each.phases if some.seconds)
         why = (each.failure.text if each.failure else "") or "no reason given"
         first = said.setdefault(why, each.name)
         why = f"as {first}" if first != each.name and len(why) > _SHORT else why

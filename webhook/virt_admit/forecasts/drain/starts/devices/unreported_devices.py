@@ -153,7 +153,10 @@ def words(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str
         [each for each in found if not each.unhealthy],
         [each for each in found if each.unhealthy],
     )
-    what = names([each.words for each in gone], 300)
+    alike: dict[tuple[int, int, tuple[str, ...]], list[UnreportedDevice]] = {}
+    for each in gone:
+        alike.setdefault((each.reported, each.used, each.users), []).append(each)
+    what = names(map(_together, alike.values()), 300)
     said = (
         [f"{node} offers {what}: {who(gone[0].name, cluster)} there no longer reports them"]
         if gone
@@ -161,6 +164,12 @@ def words(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str
     )
     said += [f"{node} offers {each.words}: {_not_healthy(each.unhealthy)}" for each in ill]
     return "; ".join(said)
+
+
+def _together(alike: Sequence[UnreportedDevice]) -> str:
+    """Return the words about devices that the same pods use alike."""
+    every = " of each" if len(alike) > 1 else ""
+    return f"{alike[0]._replace(name=names(each.name for each in alike)).words}{every}"
 
 
 def _not_healthy(number: int) -> str:
