@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
-from virt_admit.forecasts.remediation import node_faults
+from virt_admit.forecasts.remediation import awaited_return, node_faults
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
@@ -435,7 +435,7 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 def not_reporting(cluster: Cluster) -> Iterator[str]:
     """Yield which nodes do not report, so that nothing can update them.
 
-    Those that are being updated may reboot.
+    Those that are being updated may reboot, for a time.
 
     Cluster API replaces its nodes instead.
     """
@@ -443,6 +443,7 @@ def not_reporting(cluster: Cluster) -> Iterator[str]:
     for node in cluster.known(NODE):
         silent, update = node_health.silent_for(node.name, cluster), updates.get(node.name)
         reboots = update is not None and update.phase in node_phases.EMPTIED
+        reboots = reboots and awaited_return.overdue(node.name, cluster) is None
         if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
             yield f"node {node.name} {silent}"
 
