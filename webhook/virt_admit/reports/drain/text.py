@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -26,10 +26,12 @@ def text(result: Plan, now: datetime | None = None) -> str:
     ``now``: the time of the listing, if it is known.
     """
     lines = [_ready(result), ""] if result.whole else []
+    elsewhere: dict[tuple[str, str], str] = {}
     for node in result.nodes:
         if node.forecasts or node.visitors or node.pods.blockers or not result.whole:
             rows = (*node.forecasts, *node.visitors)
-            lines += [_headline(node), *_table(rows, now, times=not result.whole), *_others(node)]
+            lines += [_headline(node), *_table(rows, now, times=not result.whole)]
+            lines += _others(node, elsewhere)
             lines += [""] if result.whole else [_answer(node), ""]
     if result.whole:
         lines += [*_whole(result), ""]
@@ -121,8 +123,11 @@ _LONG: Final = 60
 """A reason of so many characters is written once."""
 
 
-def _others(node: NodePlan) -> Iterator[str]:
-    """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
+def _others(node: NodePlan, elsewhere: dict[tuple[str, str], str]) -> Iterator[str]:
+    """Yield lines about everything but single VMs: room for all, other pods, flags, notes.
+
+    ``elsewhere``: the nodes for which these blockers were told first.
+    """
     crowded = node.crowded(node.packing)
     if crowded and node.packing.in_turn:
         yield (
@@ -141,20 +146,52 @@ def _others(node: NodePlan) -> Iterator[str]:
         if row.remedy
     }
     reasons = {row.reason: row.vmi.full_name for row in (*node.visitors, *node.forecasts)}
-    for blocker in node.pods.blockers:
-        when = "blocks now" if blocker.now else "blocks the drain"
-        first = reasons.get(blocker.reason, "") if len(blocker.reason) >= _LONG else ""
-        yield f"  {when}: {blocker.subject}: {f'the same as {first}' if first else blocker.reason}"
-        same = told.setdefault(blocker.remedy.casefold(), blocker.subject)
-        yield (
-            f"    to do: {blocker.remedy if same == blocker.subject else f'the same as for {same}'}"
-        )
+    yield from _blockers(node, told, reasons, elsewhere)
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:
         yield f"  kubectl drain needs {need.flag} for {names(need.pods)}. {need.cost}"
     for note in node.notes:
         yield f"  note: {note}"
+
+
+def _blockers(
+    node: NodePlan,
+    told: dict[str, str],
+    reasons: Mapping[str, str],
+    elsewhere: dict[tuple[str, str], str],
+) -> Iterator[str]:
+    """Yield what blocks, once for budgets with one reason and one remedy, and once for all nodes.
+
+    ``told`` and ``reasons``: the VMs for which remedies and reasons were told.
+    """
+    groups: dict[tuple[bool, str, str], list[str]] = {}
+    for blocker in node.pods.blockers:
+        lead = blocker.reason.partition("; ")[0]
+        key = blocker.now, lead if len(lead) >= _LONG else blocker.subject, blocker.remedy
+        groups.setdefault(key, []).append(blocker.subject)
+    by_subject = {each.subject: each for each in node.pods.blockers}
+    for subjects in groups.values():
+        blocker = by_subject[subjects[0]]
+        when = "blocks now" if blocker.now else "blocks the drain"
+        subject = _together(subjects)
+        is_long = len(blocker.reason) >= _LONG
+        first = reasons.get(blocker.reason, "") if is_long else ""
+        before = elsewhere.setdefault((subject, blocker.reason), node.name)
+        if is_long and before != node.name:
+            yield f"  {when}: {subject}: the same as for node {before}"
+            continue
+        yield f"  {when}: {subject}: {f'the same as {first}' if first else blocker.reason}"
+        same = told.setdefault(blocker.remedy.casefold(), subject)
+        remedy = blocker.remedy if same == subject else f"the same as for {same}"
+        yield f"    to do: {remedy}"
+
+
+def _together(subjects: Sequence[str]) -> str:
+    """Return subjects of one kind with the kind once."""
+    first, *others = subjects
+    kind = first.partition(" ")[0]
+    return names([first, *(each.removeprefix(f"{kind} ") for each in others)])
 
 
 def summary(result: Plan) -> str:
@@ -247,7 +284,8 @@ def _notes_of(empty: Sequence[str], result: Plan) -> Iterator[str]:
 
     Those of other nodes were said there.
     """
-    said = {note for node in result.nodes if node.name not in empty for note in node.notes}
+    shown = [node for node in result.nodes if node.name not in empty or node.pods.blockers]
+    said = {note for node in shown for note in node.notes}
     by_text: dict[str, list[str]] = {}
     for node in result.nodes:
         for note in node.notes if node.name in empty else ():
