@@ -131,7 +131,7 @@ def test_a_node_that_goes_with_its_machine_is_not_uncordoned():
     guarded = guards("acde", space=SCHEDULER)
     going = cluster(machine("b", deleted=True), *guarded, cordoned="b")
     (found,) = pod_evictions.of_node(going, "a").blockers
-    assert "Machine m-b is being deleted" in found.reason
+    assert "m-b is being deleted" in found.reason
     assert found.remedy.startswith("Do not uncordon b")
     (found,) = pod_evictions.of_node(cluster(*guarded, cordoned="b"), "a").blockers
     assert "returns when the node is uncordoned" in found.remedy

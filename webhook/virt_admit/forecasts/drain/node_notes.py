@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.drain.control import (
     component_states,
     control_path,
@@ -22,7 +23,7 @@ from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
-from virt_admit.forecasts.remediation import awaited_return, node_faults
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
@@ -62,7 +63,7 @@ from virt_admit.model.remediation import (
 
 READS: Final[Reads] = union(
     machine_drain.READS,
-    node_faults.READS,
+    mutual_drains.READS,
     harvester_maintenance.READS,
     harvester_maintenance.STOPPED_READS,
     etcd_guard.HOOK_READS,
@@ -88,7 +89,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
-    yield from node_faults.faults(node, cluster)
+    yield from mutual_drains.faults(node, cluster)
     # else nothing reports devices, and that is the cause
     if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (unreported_devices.note(node.name, cluster),))

@@ -438,10 +438,12 @@ def _stops(
         key=lambda stop: list(reasons).index(stop.node) if stop.node in reasons else len(reasons),
     )
     certain = {stop.node for stop in lasting}
+    held = {(stop.node, stop.reason): stop for node in plan.nodes for stop in _other_pods(node)}
     rows = {row.vmi.full_name: row for node in plan.nodes for row in node.forecasts}
     for node, reason in reasons.items():
         if node not in certain:
-            yield _without_room(node, reason, rows.get(reason.partition(": ")[0]))
+            row = rows.get(reason.partition(": ")[0])
+            yield held.get((node, reason)) or _without_room(node, reason, row)
     if not reasons:
         for node in leftovers([pool for pool in pools if pool.obstacle is None], runs[0]):
             yield Stop(node, "it is never reached", "See the other stops.")

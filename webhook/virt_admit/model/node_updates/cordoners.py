@@ -68,7 +68,7 @@ class Cordon(NamedTuple):
     def words(self) -> str:
         """Everything about it in sentences, for the report about the node."""
         mark = f" ({self.mark})" if self.mark else ""
-        keep = "" if self.uncordon else "Do not uncordon it by hand meanwhile."
+        keep = "" if self.uncordon else KEEP
         said = (
             f"This node is cordoned by {self.by}{mark}.",
             self.reason,
@@ -78,6 +78,7 @@ class Cordon(NamedTuple):
         return " ".join(filter(None, said))
 
 
+KEEP: Final = "Do not uncordon it by hand meanwhile."
 STAYS: Final = "That does not end by itself."
 
 

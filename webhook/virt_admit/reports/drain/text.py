@@ -177,7 +177,7 @@ def _blockers(
         subject = _together(subjects)
         is_long = len(blocker.reason) >= _LONG
         first = reasons.get(blocker.reason, "") if is_long else ""
-        before = elsewhere.setdefault((subject, blocker.reason), node.name)
+        before = elsewhere.setdefault((blocker.reason, blocker.remedy), node.name)
         if is_long and before != node.name:
             yield f"  {when}: {subject}: the same as for node {before}"
             continue

@@ -112,7 +112,11 @@ def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnsw
     whose = names(pod.name for pod in guards)
     several, status = len(guards) > 1, eviction.budget["status"]
     on = {node_of(pod) for pod in guards}
-    leaving = {node: each for node, each in _leaving(eviction.cluster).items() if node in on}
+    leaving = {
+        node: each.partition("/")[2]
+        for node, each in _leaving(eviction.cluster).items()
+        if node in on
+    }
     removed = "their members have" if several else "its member has"
     reason = (
         f"{whose} {'are' if several else 'is'} never ready again: {removed} been removed from etcd"
@@ -152,5 +156,4 @@ def _deleted(machines: Mapping[str, str]) -> str:
     """Return that Machines are being deleted."""
     several = len(machines) > 1
     verb = "are" if several else "is"
-    found = sorted(each.rpartition("/")[2] for each in machines.values())
-    return f"Machine{'s' * several} {names(found)} {verb} being deleted"
+    return f"Machine{'s' * several} {names(sorted(machines.values()))} {verb} being deleted"
