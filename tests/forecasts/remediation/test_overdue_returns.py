@@ -53,7 +53,11 @@ def request(name, account, created, *decided):
 
 
 def cluster(*objects, silent="2026-01-01T09:30:00Z", complete=("*",)):
-    own = [node("a"), node("b", current="old", silent=silent), node("c", current="old", desired="old")]
+    own = [
+        node("a"),
+        node("b", current="old", silent=silent),
+        node("c", current="old", desired="old"),
+    ]
     return Snapshot([pool(), *own, *objects], complete=list(complete), time=NOON)
 
 

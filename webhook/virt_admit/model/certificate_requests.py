@@ -144,9 +144,7 @@ def _misnamed(cluster: Cluster) -> Mapping[str, Pending]:
     if len(foreign) != 1 or unlisted(cluster, NODE):
         return {}
     ((alias, found),) = foreign.items()
-    silent = [
-        node for node in cluster.known(NODE) if node_health.silence_now(node.name, cluster)
-    ]
+    silent = [node for node in cluster.known(NODE) if node_health.silence_now(node.name, cluster)]
     newest = clock.since(found[-1].metadata["creationTimestamp"].text, cluster)
     if len(silent) != 1 or newest is None or newest > _RECENT:
         return {}
@@ -194,9 +192,7 @@ def _pending(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 
 def _is_decided(request: Object) -> bool:
-    return any(
-        each["type"].text in _DECIDED for each in request.at("status", "conditions").items()
-    )
+    return any(each["type"].text in _DECIDED for each in request.at("status", "conditions").items())
 
 
 def _by_age(requests: Sequence[Object]) -> Sequence[Object]:

@@ -70,7 +70,11 @@ class Obstacle:
 def unpause(pool: Object, kind: Kind) -> str:
     """Return what ends the pause of a pool, with a command."""
     command = merge_patch(kind, pool.name, pool.namespace, {"spec": {"paused": False}})
-    return f"Set spec.paused to false, which starts its roll-out at once: {command}"
+    return typed(
+        "Leave it paused as long as that is on purpose, as until the tests of a canary update are "
+        "over; then set spec.paused to false, which starts its roll-out at once",
+        command,
+    )
 
 
 def paused(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:

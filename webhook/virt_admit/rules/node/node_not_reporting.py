@@ -101,8 +101,7 @@ def check(node: Object, context: Context) -> Findings:
         check.first_that_fits(path, *(f"{begin}: {what}. {advice_of(way)}" for what, way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
-        command=command_of(advice)
-        or (pending.command if pending is not None else ""),
+        command=command_of(advice) or (pending.command if pending is not None else ""),
     )
     if unseen:
         yield Unseen(unseen)

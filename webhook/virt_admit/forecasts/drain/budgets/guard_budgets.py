@@ -1,8 +1,8 @@
 """Budgets of OpenShift's guard pods: one control-plane node may be down at a time.
 
 A guard pod is ready while the static pod beside it is: its probe asks that component. A cordoned
-node gets no new guard pod. The guard of a member that has left etcd is never ready again, and before
-OpenShift 4.12 nothing removed it. Sources:
+node gets no new guard pod. The guard of a member that has left etcd is never ready again, and
+nothing removed it before OpenShift 4.12. Sources:
 openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go#syncGuard;
 openshift/cluster-etcd-operator, pull request 923.
 """
@@ -34,7 +34,9 @@ from virt_admit.model.remediation import control_plane
 from virt_admit.model.remediation.etcd_guard import ETCD
 
 READS: Final[Reads] = union(
-    machine_nodes.READS, control_plane.READS, {NODE: ("metadata.labels", "spec.unschedulable"), MACHINE: ()}
+    machine_nodes.READS,
+    control_plane.READS,
+    {NODE: ("metadata.labels", "spec.unschedulable"), MACHINE: ()},
 )
 
 _SUFFIX: Final = "-guard-pdb"

@@ -102,9 +102,9 @@ def _circle(
     for hold in holds.get(here, ()):
         if hold.on == start:
             return (*path, hold)
-        if len(path) + 1 < _LONGEST and all(hold.on != each.node for each in path):
-            if found := _circle((*path, hold), start, holds):
-                return found
+        goes_on = len(path) + 1 < _LONGEST and all(hold.on != each.node for each in path)
+        if goes_on and (found := _circle((*path, hold), start, holds)):
+            return found
     return ()
 
 
@@ -205,6 +205,7 @@ def _way_out(node: Object, circle: Sequence[Hold], cluster: Cluster) -> tuple[st
     if rank == 2:
         return "", f"Add a node that takes pod {starts}, or give one of these drains up."
     return node.name, typed(
-        f"Uncordon {node.name} so that pod {starts} starts there, and let it be drained again later",
+        f"Uncordon {node.name} so that pod {starts} starts there, and let it be drained again "
+        "later",
         shell("kubectl", "uncordon", argument(node.name)),
     )
