@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_times import moment
@@ -165,26 +166,27 @@ def _blockers(
 
     ``told`` and ``reasons``: the VMs for which remedies and reasons were told.
     """
-    groups: dict[tuple[bool, str, str], list[str]] = {}
+    groups: dict[tuple[bool, str, str], list[Blocker]] = {}
     for blocker in node.pods.blockers:
         lead = blocker.reason.partition("; ")[0]
         key = blocker.now, lead if len(lead) >= _LONG else blocker.subject, blocker.remedy
-        groups.setdefault(key, []).append(blocker.subject)
-    by_subject = {each.subject: each for each in node.pods.blockers}
-    for subjects in groups.values():
-        blocker = by_subject[subjects[0]]
+        groups.setdefault(key, []).append(blocker)
+    pointers: dict[str, None] = {}
+    for same_cause in groups.values():
+        blocker = same_cause[0]
         when = "blocks now" if blocker.now else "blocks the drain"
-        subject = _together(subjects)
+        subject = _together(list(dict.fromkeys(each.subject for each in same_cause)))
         is_long = len(blocker.reason) >= _LONG
         first = reasons.get(blocker.reason, "") if is_long else ""
         before = elsewhere.setdefault((blocker.reason, blocker.remedy), node.name)
         if is_long and before != node.name:
-            yield f"  {when}: {subject}: the same as for node {before}"
+            pointers.setdefault(f"  {when}: {subject}: the same as for node {before}")
             continue
         yield f"  {when}: {subject}: {f'the same as {first}' if first else blocker.reason}"
         same = told.setdefault(blocker.remedy.casefold(), subject)
         remedy = blocker.remedy if same == subject else f"the same as for {same}"
         yield f"    to do: {remedy}"
+    yield from pointers
 
 
 def _together(subjects: Sequence[str]) -> str:
