@@ -23,7 +23,8 @@ from virt_admit.policy.files import load_policy
 from virt_admit.reports.explain.judged_rules import Opinion
 from virt_admit.reports.explain.node import collect as explain_node
 from virt_admit.reports.explain.vm import collect as explain_vm
-from virt_admit.reports.upgrade import json as upgrade_json
+from virt_admit.reports.upgrade.report import report
+from virt_admit.reports.values import as_data
 from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
 
@@ -94,7 +95,7 @@ def test_all_doors_say_the_same_of_every_vm(first):
             assert explained.events[0].outcome == row.outcome, (seed, row.vmi.full_name)
             assert explained.upgrade.outcome == row.outcome, (seed, row.vmi.full_name)
             assert explained.candidates == row.placement.certain, (seed, row.vmi.full_name)
-        rehearsed = upgrade_json.as_data(rehearse(cluster, Options(None, None, 10)))
+        rehearsed = as_data(report(rehearse(cluster, Options(None, None, 10))))
         for moved in rehearsed["vms"]:
             assert moved["outcome"] == outcomes[moved["namespace"], moved["name"]], (seed, moved)
 
@@ -114,5 +115,5 @@ def test_a_vm_with_none_under_a_budget_that_allows_nothing():
     said = warnings(cluster, "a")
     assert "forbids the eviction" in said["nm-vm-blocks-drain"]
     assert "nm-vm-will-stop" not in said
-    rehearsed = upgrade_json.as_data(rehearse(cluster, Options(None, None, 10)))
+    rehearsed = as_data(report(rehearse(cluster, Options(None, None, 10))))
     assert [moved["outcome"] for moved in rehearsed["vms"]] == [VmOutcome.BLOCKS]

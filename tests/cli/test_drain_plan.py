@@ -7,14 +7,16 @@ import pytest
 from tests.builders import manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
-from virt_admit.cli.commands.drain import CODES, LOOKS_UP, render
+from virt_admit.cli.commands.drain import LOOKS_UP, render
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.reports.drain.json import as_data
+from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.text import summary, text
+from virt_admit.reports.values import as_data
 
 KUBEVIRT = "kubevirt.io/v1"
 
@@ -22,7 +24,7 @@ KUBEVIRT = "kubevirt.io/v1"
 def drain(cluster, name, form):
     """Return what the command prints, and its exit code."""
     result = plan(cluster, *[name] if name else [])
-    return render(result, form, clock.now(cluster)), CODES[result.drainable]
+    return render(result, form, clock.now(cluster)), EXIT_CODES[result.drainable]
 
 
 def made(api_version, kind, name, namespace="shop", **fields):
@@ -392,7 +394,12 @@ def test_the_data():
 
 
 def test_one_node_says_nothing_of_updates():
-    assert as_data(plan(seen(*EVERYTHING, [kubevirt("LiveMigrate")]), "b"))["updates"] is None
+    assert (
+        as_data(drain_report.report(plan(seen(*EVERYTHING, [kubevirt("LiveMigrate")]), "b")))[
+            "updates"
+        ]
+        is None
+    )
 
 
 class Recorder(Snapshot):

@@ -11,7 +11,8 @@ from tests.builders import manifest
 from virt_admit.cli import main
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.reports.drain.json import as_data
+from virt_admit.reports.drain.report import report
+from virt_admit.reports.values import as_data
 
 KUBEVIRT = "kubevirt.io/v1"
 DISK, DEVICE = "DisksNotLiveMigratable:shop/db", "HostDeviceNotLiveMigratable:shop/db"
@@ -194,14 +195,14 @@ def test_problems_of_other_objects_are_not_merged(run):
 
 
 def test_the_id_of_a_hostile_reason_is_a_word():
-    data = as_data(plan(Snapshot([node("a"), *vm(reason="x\n$(id):../y")], ["*"])))
+    data = as_data(report(plan(Snapshot([node("a"), *vm(reason="x\n$(id):../y")], ["*"]))))
     problems = data["nodes"][0]["vms"][0]["problems"]
     assert problems == ["NotLiveMigratable:shop/db", DISK]
 
 
 def test_a_node_that_does_not_report_is_one_problem_of_all_its_vms():
     data = as_data(
-        plan(Snapshot([node("a", ready="Unknown"), node("b"), *vm(), *vm("mail")], ["*"]))
+        report(plan(Snapshot([node("a", ready="Unknown"), node("b"), *vm(), *vm("mail")], ["*"])))
     )
     (silent,) = [one for one in data["nodes"] if one["name"] == "a"]
     assert all("NodeNotReporting:a" in vm["problems"] for vm in silent["vms"])

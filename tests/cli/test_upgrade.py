@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.builders import manifest
+from tests.cli.rehearsals import upgrade
 from tests.paths import DOCS
-from virt_admit.cli.commands.upgrade import upgrade
 from virt_admit.cli.main import virt_admit
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.forecasts.upgrade.rollouts import Driver

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.builders import manifest
+from tests.cli.rehearsals import upgrade
 from tests.cli.test_upgrade import kubevirt, node, pool, rehearse
-from virt_admit.cli.commands.upgrade import upgrade
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.forecasts.upgrade.rehearsal import rehearse as simulated
 from virt_admit.forecasts.upgrade.rollouts import Driver

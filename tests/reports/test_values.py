@@ -20,14 +20,14 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubevirt.instances import vm_lookup
 from virt_admit.policy.files import load_policy
-from virt_admit.reports.drain.json import as_data as drain_data
+from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.explain.check import report as check_report
 from virt_admit.reports.explain.judged_rules import Opinion
 from virt_admit.reports.explain.node import collect as explain_node
 from virt_admit.reports.explain.vm import collect as explain_vm
 from virt_admit.reports.findings.findings_report import PatchOperation, findings_report
 from virt_admit.reports.findings.judging import judge
-from virt_admit.reports.upgrade.json import as_data as upgrade_data
+from virt_admit.reports.upgrade import report as upgrade_report
 from virt_admit.reports.values import UNLESS_GIVEN, as_data
 from virt_admit.rules import load_rules
 
@@ -126,8 +126,8 @@ def test_what_explain_and_scan_print_obeys_the_schema(seed):
 def test_what_is_printed_obeys_the_schema(seed):
     cluster = blindness.everything(random_vms.random_cluster(seed))
     for verb, data in (
-        ("drain", drain_data(plan(cluster))),
-        ("upgrade", upgrade_data(rehearse(cluster, Options(None, None, 10)))),
+        ("drain", as_data(drain_report.report(plan(cluster)))),
+        ("upgrade", as_data(upgrade_report.report(rehearse(cluster, Options(None, None, 10))))),
     ):
         jsonschema.validate(data, json.loads((DOCS / f"{verb}.schema.json").read_text()))
 

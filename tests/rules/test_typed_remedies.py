@@ -110,7 +110,9 @@ WHERE_TO_LOOK = {
         r"machines\.cluster\.x-k8s\.io )\S+"
     ),
     "node-machine-deletion-held": r"virt-admit explain node/\S+",
-    "cluster-update-held": r"virt-admit upgrade|kubectl (describe clusteroperator|annotate pvc) ",
+    "cluster-update-held": (
+        r"virt-admit upgrade|kubectl (describe clusteroperator|annotate pvc|logs) "
+    ),
 }
 
 

@@ -26,7 +26,8 @@ from virt_admit.kube.moments import ScopedMoments
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.reports.drain.follow import READS
-from virt_admit.reports.drain.json import as_data
+from virt_admit.reports.drain.report import report
+from virt_admit.reports.values import as_data
 
 SOURCE = {"migrationUid": "uid-m", "sourceNode": "a", "targetNode": "b", "startTimestamp": ago(60)}
 CASES = {
@@ -106,7 +107,9 @@ def moments(cache, name="a"):
 def test_the_scope_of_a_node_says_what_the_whole_cluster_says(case, name):
     cache = live(*CASES[case])
     cache.time = NOW
-    assert as_data(plan(moments(cache, name).at(NOW), name)) == as_data(plan(cache, name))
+    assert as_data(report(plan(moments(cache, name).at(NOW), name))) == as_data(
+        report(plan(cache, name))
+    )
 
 
 def test_objects_of_other_nodes_are_not_decoded():

@@ -21,8 +21,9 @@ from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.drain import html
-from virt_admit.reports.drain import json as drain_json
 from virt_admit.reports.drain import text as drain_text
+from virt_admit.reports.drain.report import report
+from virt_admit.reports.values import as_data
 
 TWO = ("a", "b")
 COPIES = [replica("v1", on) for on in TWO]
@@ -32,7 +33,7 @@ COPIES = [replica("v1", on) for on in TWO]
 def drained(objects, on="a", unreadable=(), time=None):
     cluster = Snapshot(objects, complete=["*"], unreadable=unreadable, time=time)
     result = plan(cluster, on)
-    (found,) = drain_json.as_data(result)["nodes"]
+    (found,) = as_data(report(result))["nodes"]
     for each in found["blockers"]:
         assert not risky(f"{each['kind']} {each['name']}: {each['reason']}: {each['remedy']}")
     return found

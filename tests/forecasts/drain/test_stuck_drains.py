@@ -17,7 +17,8 @@ from tests.forecasts.drain.test_vm_states import (
     target,
 )
 from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, node, vmi
-from virt_admit.cli.commands.drain import CODES, render
+from virt_admit.cli.commands.drain import render
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
@@ -27,7 +28,7 @@ from virt_admit.model.kubernetes import clock
 def drain(snapshot, of, output):
     """Return the report about a drain of one node, and the exit code."""
     result = drain_plan.plan(snapshot, of)
-    return render(result, output, clock.now(snapshot)), CODES[result.drainable]
+    return render(result, output, clock.now(snapshot)), EXIT_CODES[result.drainable]
 
 
 # --- a drain that has not moved for an hour -------------------------------------------------------

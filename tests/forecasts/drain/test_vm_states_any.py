@@ -11,7 +11,8 @@ from tests.forecasts.drain.vm_motion import NOW, ago, attachment, cluster, launc
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.reports.drain.json import as_data
+from virt_admit.reports.drain.report import report
+from virt_admit.reports.values import as_data
 
 PHASES = (
     "",
@@ -72,7 +73,9 @@ def test_each_vm_has_one_state_in_any_order(data):
     objects = list(cluster(*(each for group in groups for each in group), time=time, **limits))
 
     reports = [
-        as_data(plan(Snapshot(data.draw(st.permutations(objects)), ["*"], time=time), "a", "b"))
+        as_data(
+            report(plan(Snapshot(data.draw(st.permutations(objects)), ["*"], time=time), "a", "b"))
+        )
         for _ in range(2)
     ]
 

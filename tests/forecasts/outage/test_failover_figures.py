@@ -8,11 +8,12 @@ from prometheus_client import CollectorRegistry
 from tests.forecasts.outage.losses import claim, disk, filler, machines, nhc, node, snapshot, vm
 from virt_admit.forecasts.outage.failover_figures import FailoverCause, figures
 from virt_admit.reports.html import page as pages
+from virt_admit.reports.html.levels import GOOD
 from virt_admit.reports.outage.failover_metrics import FailoverMetrics, add, with_failover
 
 GI = 2**30
 ZONED = [node("n1", zone="a"), node("n2", zone="b"), node("n3", zone="b")]
-PAGE = pages.Page(title="Cluster", subject="", verdict=pages.PageVerdict(pages.GOOD, "Ready", ""))
+PAGE = pages.Page(title="Cluster", subject="", verdict=pages.PageVerdict(GOOD, "Ready", ""))
 
 
 def samples(found):

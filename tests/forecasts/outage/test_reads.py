@@ -9,7 +9,8 @@ from virt_admit.kube.field_filter import FieldSet
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.reports.outage import json
+from virt_admit.reports.outage.report import report
+from virt_admit.reports.values import as_data
 
 KEPT = {kind: FieldSet(paths) for kind, paths in READS.items()}
 
@@ -17,7 +18,7 @@ KEPT = {kind: FieldSet(paths) for kind, paths in READS.items()}
 def answers(objects, time=None):
     def answer(chosen):
         cluster = Snapshot(map(Object, chosen), ["*"], server_version="v1.34.0", time=time)
-        return [json.as_data(outages(Question(worst=number), cluster)) for number in (1, 2)]
+        return [as_data(report(outages(Question(worst=number), cluster))) for number in (1, 2)]
 
     known = [each for each in objects if kinds.of(Object(each)) in KEPT]
     return answer(objects), answer([KEPT[kinds.of(Object(each))].filter(each) for each in known])

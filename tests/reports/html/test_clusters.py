@@ -9,17 +9,9 @@ import pytest
 from tests.reports.html.structure import Structure
 from tests.reports.html.test_pages import ATTACK, RAW, node, run, vmi
 from virt_admit.reports.html import clusters, page
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    SEVERE,
-    CauseItem,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Tile,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause
+from virt_admit.reports.html.levels import BAD, GOOD, SEVERE
+from virt_admit.reports.html.page import Figure, Page, PageVerdict, Tile
 
 VERBS = {
     "drain": ("drain", "--all"),

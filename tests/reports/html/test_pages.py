@@ -27,7 +27,16 @@ from virt_admit.reports.drain import html as drain_html
 from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import owners, page, svg
-from virt_admit.reports.html.page import BAD, GOOD, CauseItem, Page, PageCause, PageVerdict, Table
+from virt_admit.reports.html.causes import (
+    MOST_CAUSES,
+    MOST_ITEMS,
+    CauseItem,
+    PageCause,
+    bounded,
+    grouped,
+)
+from virt_admit.reports.html.levels import BAD, GOOD
+from virt_admit.reports.html.page import Page, PageVerdict, Table
 
 ATTACK = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'\x1b[31m\u202eevil\u2066"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -208,14 +217,14 @@ def test_texts_that_differ_in_names_and_numbers_are_one_cause():
         (PageCause(BAD, "deny", "r", f"claim {name}-disk7 of {name}", "", (CauseItem(name),)), name)
         for name in ("x-1", "yy")
     ]
-    (one,) = page.grouped(causes)
+    (one,) = grouped(causes)
     assert one.text == "For example: claim x-1-disk7 of x-1"
     other = (PageCause(BAD, "deny", "r", "claim of another cause", "", (CauseItem("z"),)), "z")
-    assert len(list(page.grouped([*causes, other]))) == 2
+    assert len(list(grouped([*causes, other]))) == 2
 
 
 def test_what_is_left_out_is_counted():
-    items = tuple(CauseItem(f"vm-{number}") for number in range(page.MOST_ITEMS + 5))
+    items = tuple(CauseItem(f"vm-{number}") for number in range(MOST_ITEMS + 5))
     rows = tuple((f"node-{number}", number) for number in range(page.MOST_ROWS + 1))
     text = page.render(
         Page(
@@ -231,9 +240,9 @@ def test_what_is_left_out_is_counted():
     assert "The first 1,000 of 1,001 rows" in text
     many = [
         PageCause(GOOD, "migrates", "", f"cause {number}", "", items[:2])
-        for number in range(page.MOST_CAUSES + 3)
+        for number in range(MOST_CAUSES + 3)
     ]
-    shown, _ = page.bounded(many)
+    shown, _ = bounded(many)
     assert shown[-1].text == "3 further causes"
     assert sum(cause.number for cause in shown) == 2 * len(many)
 

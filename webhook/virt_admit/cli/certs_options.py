@@ -1,5 +1,5 @@
-"""Options with an environment variable, for `serve` and `certs`: where certificates are kept,
-and their schedule.
+"""Options with an environment variable, for `serve`, `watch` and `certs`: where certificates are
+kept, and their schedule; the policy and the log.
 
 Apart from the other options, because it imports cryptography, which `check` does not need.
 """
@@ -26,6 +26,42 @@ def file_flag(name: str, **attributes: Any) -> Decorator:
     """Return an option whose value is a path, with its environment variable."""
     return flag(name, type=click.Path(path_type=Path), **attributes)
 
+
+policy_flags: Final = combined(
+    flag(
+        "--policy",
+        metavar="FILE|audit|default|strict",
+        help=(
+            "Policy file, or the name of a shipped policy. A file is reloaded when it changes.  "
+            "[default: default]"
+        ),
+    ),
+    flag(
+        "--policy-configmap",
+        metavar="NAMESPACE/NAME[,fallback=audit|default|strict]",
+        help=(
+            "Read the policy from this ConfigMap, key policy.yaml. It is reloaded when it changes."
+        ),
+    ),
+)
+"""The policy of a process that follows its changes."""
+
+log_flags: Final = combined(
+    flag(
+        "--log-format",
+        default="json",
+        show_default=True,
+        type=click.Choice(["json", "text"]),
+        help="Log format.",
+    ),
+    flag(
+        "--log-level",
+        default="info",
+        show_default=True,
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        help="Lowest log level.",
+    ),
+)
 
 _SCHEDULE_HELP: Final = {
     "serving-duration": "Lifetime of a serving certificate.  [default: 48h]",

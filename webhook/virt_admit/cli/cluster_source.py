@@ -81,11 +81,8 @@ def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -
     try:
         return policy_configmap.load(connect(live), place, rules).at(today)
     except ApiError as error:
-        remedy = (
-            ". Name the policy: --policy FILE|audit|default|strict"
-            if error.reason == "forbidden"
-            else ""
-        )
+        named = ". Name the policy: --policy FILE|audit|default|strict"
+        remedy = named if error.reason == "forbidden" else ""
         raise SettingError(f"{error}{remedy}") from None
 
 
@@ -246,13 +243,8 @@ def forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None 
 
 def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:
     """Return the cluster with these objects added. They replace objects with the same name."""
-    return Snapshot(
-        (*cluster, *objects),
-        cluster.complete,
-        cluster.unreadable,
-        cluster.server_version,
-        cluster.time,
-    )
+    known = cluster.complete, cluster.unreadable, cluster.server_version, cluster.time
+    return Snapshot((*cluster, *objects), *known)
 
 
 def namespaced_object(document: Document, namespace: str) -> Object:
@@ -261,8 +253,5 @@ def namespaced_object(document: Document, namespace: str) -> Object:
     """
     obj = Object(document.data)
     kind = kinds.of(obj)
-    return (
-        Object(obj.data, obj.namespace or namespace)
-        if kind is not None and kind.namespaced
-        else obj
-    )
+    is_namespaced = kind is not None and kind.namespaced
+    return Object(obj.data, obj.namespace or namespace) if is_namespaced else obj

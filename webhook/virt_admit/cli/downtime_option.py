@@ -7,8 +7,9 @@ from typing import Final
 
 import click
 
+from virt_admit.cli.options import duration
 from virt_admit.forecasts.drain.vm_downtime import Downtime
-from virt_admit.model.kubernetes.units import SECOND, parse_duration
+from virt_admit.model.kubernetes.units import SECOND
 
 _FLAG: Final = "--fail-on-downtime"
 _ANY: Final = "0s"
@@ -27,15 +28,7 @@ class DowntimeCommand(click.Command):
 
 
 def _seconds(_context: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        nanoseconds = parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    if nanoseconds < 0:
-        raise click.BadParameter(f"{value} is negative")
-    return nanoseconds / SECOND
+    return None if value is None else duration(value) / SECOND
 
 
 fail_on_downtime: Final = click.option(

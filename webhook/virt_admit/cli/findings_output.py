@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -18,10 +18,6 @@ from virt_admit.reports.findings.formats import FORMATS
 from virt_admit.reports.findings.report import Report
 from virt_admit.rule import Action
 from virt_admit.settings import SettingError
-
-if TYPE_CHECKING:
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 
 def publish(
@@ -78,13 +74,9 @@ def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
     from virt_admit.cli import html_output  # noqa: PLC0415 - importing Jinja2 takes time
     from virt_admit.reports.findings import html as findings_html  # noqa: PLC0415
 
-    def split(by: Owners) -> dict[str, Page]:
-        return {
-            owner: findings_html.page(part, by.subject(owner))
-            for owner, part in findings_html.split(result, by).items()
-        }
-
-    html_output.publish(html_output.OwnerPages(findings_html.page(result), split), file, pages_by)
+    whole, split = findings_html.page(result), partial(findings_html.split, result)
+    pages = html_output.OwnerPages.of(whole, split, findings_html.page)
+    html_output.publish(pages, file, pages_by)
 
 
 STRICT_HINT: Final = "The exit code does not count rules without data: --strict makes it 1"

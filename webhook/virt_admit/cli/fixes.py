@@ -75,11 +75,9 @@ def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
 
 def _summary(verb: str, edits: Sequence[tuple[Source, EditResult]]) -> str:
     fixed = [edit.fixed for _, edit in edits if edit.fixed]
-    return (
-        f"{verb} {count(sum(fixed), 'object')} in {count(len(fixed), 'file')}"
-        if fixed
-        else f"{verb} nothing"
-    )
+    if not fixed:
+        return f"{verb} nothing"
+    return f"{verb} {count(sum(fixed), 'object')} in {count(len(fixed), 'file')}"
 
 
 def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, EditResult]]:
@@ -105,10 +103,8 @@ def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, 
 def _diff(source: Source, edit: EditResult) -> str:
     from virt_admit.documents.diff import unified  # noqa: PLC0415 - importing difflib takes time
 
-    cuts = [
-        (old.line - 1, new.line - 1)
-        for old, new in zip(source.documents, edit.documents, strict=False)
-    ]
+    pairs = zip(source.documents, edit.documents, strict=False)
+    cuts = [(old.line - 1, new.line - 1) for old, new in pairs]
     return unified(sanitize.name(source.name), source.content.decode(), edit.content.decode(), cuts)
 
 

@@ -232,12 +232,8 @@ class _Following:
             and current - self._moved >= IDLE_MINUTES[self._idle_said] * 60
         ):
             minutes = int((current - self._moved) // 60)
-            since = (
-                clock.stamp(now - timedelta(seconds=current - self._moved))
-                if now is not None
-                else None
-            )
-            self._display.change(clock.stamp(now), Idle(since, minutes).change())
+            began = now - timedelta(seconds=current - self._moved) if now is not None else None
+            self._display.change(clock.stamp(now), Idle(clock.stamp(began), minutes).change())
             self._idle_said += 1
 
     def _warning(self) -> str:
@@ -245,10 +241,8 @@ class _Following:
             return f"reading {', '.join(self._live.missing[:3])}"
         if self._live.silence > STALE_AFTER or not self._live.current:
             silent = int(self._live.silence)
-            return (
-                f"The API server sends no changes (last answer {silent} s ago). This is the last "
-                "known state."
-            )
+            answer = f"last answer {silent} s ago"
+            return f"The API server sends no changes ({answer}). This is the last known state."
         return ""
 
     def _limit(self) -> End | None:
@@ -262,11 +256,8 @@ class _Following:
             and limits.stalled is not None
             and idle >= limits.stalled
         ):
-            return End(
-                Result.STALLED,
-                1,
-                f"nothing has moved for {_words(limits.stalled)}, and it does not end by itself",
-            )
+            still = f"nothing has moved for {_words(limits.stalled)}"
+            return End(Result.STALLED, 1, f"{still}, and it does not end by itself")
         if (
             limits.timeout is not None
             and timedelta(seconds=current - self._began) >= limits.timeout

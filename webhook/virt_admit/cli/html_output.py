@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from virt_admit.cli.options import ClusterOptions
 from virt_admit.cli.output import failure, write
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
     from virt_admit.reports.html.page import Page
+
+T = TypeVar("T")
 
 
 def evidence(
@@ -38,6 +40,22 @@ class OwnerPages:
 
     whole: Page
     split: Callable[[Owners], Mapping[str, Page]]
+
+    @classmethod
+    def of(
+        cls,
+        whole: Page,
+        split: Callable[[Owners], Mapping[str, T]],
+        page: Callable[[T, str], Page],
+    ) -> OwnerPages:
+        """Return the pages: ``split`` makes the part of each owner, and ``page`` the page about it,
+        with the line that names the owner.
+        """
+
+        def pages(by: Owners) -> dict[str, Page]:
+            return {owner: page(part, by.subject(owner)) for owner, part in split(by).items()}
+
+        return cls(whole, pages)
 
 
 def publish(pages: OwnerPages, file: str | None, pages_by: str | None) -> None:

@@ -92,9 +92,8 @@ def _combined(title: str, answers: Mapping[str, ClusterAnswer]) -> OwnerPages:
     from virt_admit.reports.html import clusters  # noqa: PLC0415 - importing Jinja2 takes time
 
     def part(name: str, one: ClusterAnswer) -> clusters.ClusterPart:
-        return clusters.ClusterPart(
-            name, one.pages.whole if one.pages else None, one.verdicts, one.error
-        )
+        whole = one.pages.whole if one.pages else None
+        return clusters.ClusterPart(name, whole, one.verdicts, one.error)
 
     def split(by: Owners) -> dict[str, Page]:
         """Return a page for each owner of any cluster. Each says which clusters cannot be read."""
@@ -113,9 +112,8 @@ def _combined(title: str, answers: Mapping[str, ClusterAnswer]) -> OwnerPages:
             for owner in owners
         }
 
-    return OwnerPages(
-        clusters.combine(title, [part(name, one) for name, one in answers.items()]), split
-    )
+    parts = [part(name, one) for name, one in answers.items()]
+    return OwnerPages(clusters.combine(title, parts), split)
 
 
 def _lines(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
@@ -129,9 +127,8 @@ def matrix(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
     """Yield the lines of a table: a row for each cluster,
     a column for each verdict or the error.
     """
-    columns = list(
-        dict.fromkeys(column for answer in answers.values() for column in answer.verdicts)
-    )
+    every = (column for answer in answers.values() for column in answer.verdicts)
+    columns = list(dict.fromkeys(every))
     rows = [("cluster", *columns)]
     rows += [
         (line(name), *(one.verdicts.get(column, "-") for column in columns))

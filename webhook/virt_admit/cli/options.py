@@ -15,6 +15,7 @@ import click
 from virt_admit.cli import processes
 from virt_admit.cli.project import find_project
 from virt_admit.model import releases
+from virt_admit.model.kubernetes.units import parse_duration
 from virt_admit.model.messages import did_you_mean
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.reports.findings.formats import FORMATS, parse_output
@@ -58,6 +59,21 @@ def combined(*decorators: Decorator) -> Decorator:
     return decorate
 
 
+def duration(text: str) -> int:
+    """Return the nanoseconds of a duration.
+
+    Raises:
+        BadParameter: it is not valid, or negative.
+    """
+    try:
+        nanoseconds = parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if nanoseconds < 0:
+        raise click.BadParameter(f"{text} is negative")
+    return nanoseconds
+
+
 class ClusterOptions(NamedTuple):
     """The cluster that a verb reads: a snapshot or a live cluster."""
 
@@ -86,16 +102,20 @@ class ClusterOptions(NamedTuple):
             raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
 
 
-cluster_options: Final = combined(
-    click.option(
-        "--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."
-    ),
+_live_options: Final = combined(
     click.option("--live", is_flag=True, help="Read the cluster of the current context."),
     click.option(
         "--kubeconfig",
         metavar="FILE",
         help="Kubeconfig of the live cluster. In a pod, default: its cluster.",
     ),
+)
+
+cluster_options: Final = combined(
+    click.option(
+        "--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."
+    ),
+    _live_options,
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     grouped("source", ClusterOptions),
 )
@@ -121,15 +141,11 @@ class ClustersOptions(NamedTuple):
         for name in names:
             if names.count(name) > 1:
                 raise click.UsageError(f"the cluster {name} is named twice")
-        return (
-            *((str(path), ClusterOptions(cluster=path)) for path in self.cluster),
-            *(
-                (
-                    name or "",
-                    ClusterOptions(live=self.live, kubeconfig=self.kubeconfig, context=name),
-                )
-                for name in (self.context or (() if self.cluster else (None,)))
-            ),
+        if self.cluster:
+            return tuple((str(path), ClusterOptions(cluster=path)) for path in self.cluster)
+        return tuple(
+            (name or "", ClusterOptions(None, self.live, self.kubeconfig, name))
+            for name in self.context or (None,)
         )
 
 
@@ -153,12 +169,7 @@ clusters_options: Final = combined(
         type=click.Path(path_type=Path),
         help="Read a snapshot (file or folder); repeatable.",
     ),
-    click.option("--live", is_flag=True, help="Read the cluster of the current context."),
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Kubeconfig of the live cluster. In a pod, default: its cluster.",
-    ),
+    _live_options,
     click.option(
         "--context", multiple=True, metavar="NAME", help="Context of the kubeconfig; repeatable."
     ),
@@ -206,11 +217,8 @@ class ReportOptions(NamedTuple):
         selected = selected_rules(listed_rules(), self.select, self.ignore)
         rules = selected.about(self.target)
         if self.select and selected and not rules:
-            needed = min(
-                f"{component}={release}"
-                for rule in selected
-                for component, release in rule.target.items()
-            )
+            targets = (each for rule in selected for each in rule.target.items())
+            needed = min(f"{component}={release}" for component, release in targets)
             raise SettingError(
                 f"the selected rules are about an upgrade: add --target, such as --target {needed}"
             )

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 import click
 
@@ -14,6 +14,9 @@ from virt_admit.documents.files import nearest
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
 from virt_admit.model.sanitize import name as safe_name
+
+EXIT_CODES: Final = {True: 0, False: 1, None: 2}
+"""The exit code of each verdict of a forecast."""
 
 Progress = Callable[[Kind, int], None]
 """Receives a kind and the number of its objects that are done; 0 at its beginning."""

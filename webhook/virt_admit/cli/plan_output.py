@@ -26,8 +26,6 @@ from virt_admit.reports.plan import folder as plan_folder
 
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 FORMS: Final = ("text", "json", "html", "folder")
 _OWN_FOLDERS: Final = ("steps", "patches", "objects", "owners")
@@ -92,12 +90,12 @@ def publish(
     from virt_admit.reports.plan import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)
-
-    def split(by: Owners) -> dict[str, Page]:
-        parts = html.split(plan, by, cluster).items()
-        return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in parts}
-
-    html_output.publish(html_output.OwnerPages(html.page(plan, evidence), split), file, pages_by)
+    pages = html_output.OwnerPages.of(
+        html.page(plan, evidence),
+        lambda by: html.split(plan, by, cluster),
+        lambda part, owner: html.page(part, evidence, owner),
+    )
+    html_output.publish(pages, file, pages_by)
 
 
 def _evidence(source: ClusterOptions, cluster: Cluster) -> str:
@@ -127,11 +125,8 @@ def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
         for name, content in plan_folder.files(plan, evidence).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_new(
-                path,
-                content.encode(errors="backslashreplace"),
-                0o777 if path.suffix == ".sh" else 0o666,
-            )
+            mode = 0o777 if path.suffix == ".sh" else 0o666
+            write_new(path, content.encode(errors="backslashreplace"), mode)
     except OSError as error:
         raise failure(error) from None
     click.echo(f"{folder}: start with README.md")

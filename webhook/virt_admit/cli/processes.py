@@ -220,11 +220,8 @@ class _Reader(pickle.Unpickler):
         self._known = known
 
     def find_class(self, module: str, name: str) -> Any:
-        return (
-            self._found
-            if (module, name) == (__name__, _named.__name__)
-            else super().find_class(module, name)
-        )
+        is_name = (module, name) == (__name__, _named.__name__)
+        return self._found if is_name else super().find_class(module, name)
 
     def _found(self, what: str, *name: Any) -> Any:
         if what == "known":

@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from virt_admit.cli.options import ClusterOptions, Decorator
+from virt_admit.cli.options import ClusterOptions, Decorator, duration
 from virt_admit.cli.output import tell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.units import MICROSECOND, SECOND, format_duration, parse_duration
+from virt_admit.model.kubernetes.units import MICROSECOND, SECOND, format_duration
 
 SAVE: Final = "Save a new one: virt-admit scan --save FILE"
 DEFAULT: Final = timedelta(hours=24)
@@ -26,15 +26,7 @@ _UNREADABLE: Final = 2
 def _parse(
     _context: click.Context, _parameter: click.Parameter, text: str | None
 ) -> timedelta | None:
-    if text is None:
-        return None
-    try:
-        nanoseconds = parse_duration(text)
-        if nanoseconds < 0:
-            raise ValueError(f"{text} is negative")
-        return timedelta(microseconds=nanoseconds // MICROSECOND)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return None if text is None else timedelta(microseconds=duration(text) // MICROSECOND)
 
 
 max_age_option: Final[Decorator] = click.option(
@@ -90,10 +82,8 @@ def _early(cluster: Cluster) -> str:
     ahead = time - datetime.now(UTC) if time is not None else timedelta()
     if ahead <= _CLOCKS:
         return ""
-    return (
-        f"the time of this snapshot is {_words(ahead)} in the future. Correct the clock that is "
-        "wrong"
-    )
+    remedy = "Correct the clock that is wrong"
+    return f"the time of this snapshot is {_words(ahead)} in the future. {remedy}"
 
 
 def _words(length: timedelta) -> str:

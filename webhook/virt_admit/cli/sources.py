@@ -80,15 +80,8 @@ def read_sources(
             if errors and reader.is_template(content):
                 templates += 1
                 continue
-        sources.append(
-            Source(
-                name,
-                content if keep else b"",
-                tuple(found),
-                name == stdin and "-" in paths,
-                skips_others,
-            )
-        )
+        kept, is_stdin = content if keep else b"", name == stdin and "-" in paths
+        sources.append(Source(name, kept, tuple(found), is_stdin, skips_others))
         unreadable += errors
     for error in unreadable:
         tell(str(error))

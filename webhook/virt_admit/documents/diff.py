@@ -44,11 +44,8 @@ def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] 
             hunks[-1].append(change)
         else:
             hunks.append([change])
-    lines = [
-        f"--- {name}\n",
-        f"+++ {name}\n",
-        *(line for hunk in hunks for line in _hunk(old, new, hunk)),
-    ]
+    changed = (line for hunk in hunks for line in _hunk(old, new, hunk))
+    lines = [f"--- {name}\n", f"+++ {name}\n", *changed]
     shown = (
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )

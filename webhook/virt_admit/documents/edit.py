@@ -91,10 +91,8 @@ def _apply(
     found = _read(content, file)
     for operations in zip_longest(*patches):
         steps = list(zip(found, operations, strict=True))
-        wanted = [
-            json_patch.apply(Object(document.data), [step] if step else ()).data
-            for document, step in steps
-        ]
+        patched = ((Object(document.data), [step] if step else ()) for document, step in steps)
+        wanted = [json_patch.apply(obj, some).data for obj, some in patched]
         content = _edited(content, _edits(steps))
         found = _read(content, file)
         if _typed([document.data for document in found]) != _typed(wanted):

@@ -49,9 +49,8 @@ class Exclude(NamedTuple):
         relative = os.path.relpath(path, self.folder or os.curdir)
         # **/ also stands for no folder
         below = "/" + relative if pattern.startswith("**/") else relative
-        return any(
-            fnmatchcase(text, pattern) for text in (relative, below, os.path.basename(relative))
-        )
+        texts = (relative, below, os.path.basename(relative))
+        return any(fnmatchcase(text, pattern) for text in texts)
 
 
 def find(
@@ -102,11 +101,8 @@ def nearest(path: str | os.PathLike[str]) -> str:
     try:
         known = [each for each in os.listdir(folder or os.curdir) if not each.startswith(".")]
     except OSError:
-        return (
-            f". Create the folder {sanitize.name(folder)} first"
-            if folder and not os.path.exists(folder)
-            else ""
-        )
+        is_missing = folder and not os.path.exists(folder)
+        return f". Create the folder {sanitize.name(folder)} first" if is_missing else ""
     stems = {os.path.splitext(each)[0]: each for each in known}
     meant = did_you_mean(name, known) if known else None
     meant = meant or stems.get(os.path.splitext(name)[0])
@@ -178,11 +174,8 @@ def _walk(folder: str, excludes: Sequence[Exclude]) -> Iterator[str]:
     for top, folders, files in os.walk(
         folder, onerror=lambda error: unreadable.append(error.filename)
     ):
-        folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".") and is_wanted(os.path.join(top, name))
-        ]
+        seen = (name for name in folders if not name.startswith("."))
+        folders[:] = [name for name in seen if is_wanted(os.path.join(top, name))]
         for name in filter(is_manifest, files):
             path = os.path.normpath(os.path.join(top, name))
             if is_wanted(path) and not is_special(path):

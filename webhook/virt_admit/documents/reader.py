@@ -72,11 +72,8 @@ class DocumentError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let another process send the error: exceptions are pickled with the text alone."""
-        return (
-            DocumentError,
-            (self.message, self.file, self.line, self.column),
-            {"is_object": self.is_object},
-        )
+        what = self.message, self.file, self.line, self.column
+        return DocumentError, what, {"is_object": self.is_object}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +105,9 @@ class Document:
 
     def packed(self) -> Document:
         """Return the document with the object as JSON text, which takes a tenth of the memory."""
-        return (
-            self
-            if isinstance(self.content, bytes)
-            else replace(self, content=json_codec.dumps(self.content))
-        )
+        if isinstance(self.content, bytes):
+            return self
+        return replace(self, content=json_codec.dumps(self.content))
 
     @property
     def span(self) -> Span:
@@ -169,9 +164,8 @@ class TextChunk:
         return Location(self.file, *self.place(start), *self.place(end))
 
     def error(self, error: MarkupError, *, is_object: bool = True) -> DocumentError:
-        return DocumentError(
-            error.message, self.file, *self.place(error.offset), is_object=is_object
-        )
+        place = self.place(error.offset)
+        return DocumentError(error.message, self.file, *place, is_object=is_object)
 
 
 def is_object(data: Any) -> bool:

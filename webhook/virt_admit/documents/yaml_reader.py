@@ -200,9 +200,8 @@ class YamlReader:
     def _count_text(self, value: Any, offset: int) -> None:
         self._copied_text += len(value) if isinstance(value, str) else 0
         if self._copied_text > MAX_COPIED_TEXT:
-            raise MarkupError(
-                f"the aliases repeat more than {MAX_COPIED_TEXT >> 20} MiB of text", offset
-            )
+            most = MAX_COPIED_TEXT >> 20
+            raise MarkupError(f"the aliases repeat more than {most} MiB of text", offset)
 
     def _merge(
         self,
@@ -270,6 +269,5 @@ def _error(error: yaml.MarkedYAMLError, text: str) -> MarkupError:
     if text[offset : offset + 1] == "\t":
         return MarkupError("YAML does not allow a tab here: use spaces", offset)
     problem = error.problem or error.context or "not YAML"
-    return MarkupError(
-        f"{problem} ({error.context})" if error.context and error.problem else problem, offset
-    )
+    both = error.context and error.problem
+    return MarkupError(f"{problem} ({error.context})" if both else problem, offset)

@@ -114,9 +114,8 @@ def _tagged(event: Any, text: str) -> Any:
         return text
     if tag == f"{_TAG}binary":
         try:
-            return base64.b64decode(text.replace("\n", ""), validate=True).decode(
-                "utf-8", "replace"
-            )
+            content = base64.b64decode(text.replace("\n", ""), validate=True)
+            return content.decode("utf-8", "replace")
         except ValueError:
             raise MarkupError(f"{show(text)} is not base64", event.start_mark.index) from None
     types = _TYPES.get(tag)

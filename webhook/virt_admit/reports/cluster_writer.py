@@ -91,9 +91,8 @@ class Refusals:
         """Raise WriteRefused if an object was refused."""
         if self._first:
             error, *others = self._first.values()
-            raise WriteRefused(
-                f"{error} (and {count(len(others), 'more refusal')})" if others else str(error)
-            )
+            more = f" (and {count(len(others), 'more refusal')})" if others else ""
+            raise WriteRefused(f"{error}{more}")
 
 
 def write_reports(
@@ -246,9 +245,8 @@ def events(result: ObjectResult, now: datetime.datetime) -> Iterator[dict[str, A
     found: dict[str, list[str]] = {}
     for row in rows_of(result):
         if (row.action or Action.OFF) >= Action.WARN and not (row.exempted or row.fixed):
-            found.setdefault(row.rule, []).append(
-                f"{row.path}: {row.message}" if row.path else row.message
-            )
+            text = f"{row.path}: {row.message}" if row.path else row.message
+            found.setdefault(row.rule, []).append(text)
     for rule, texts in sorted(found.items()):
         yield _event(result.obj, rule, "; ".join(dict.fromkeys(texts)), now)
 

@@ -98,11 +98,8 @@ class LiveWriter:
     def _existing(self, form: Format, unreadable: frozenset[str]) -> set[Address]:
         """Return the reports in the cluster, except those about kinds that could not be listed."""
         if time.monotonic() - self._listed < RELIST:
-            return {
-                address
-                for address, written in self._reports.items()
-                if written.about not in unreadable
-            }
+            known = self._reports.items()
+            return {address for address, written in known if written.about not in unreadable}
         found = set[Address]()
         for kind in (form.namespaced, form.cluster):
             found |= cluster_writer.own_reports(self._api, kind, "", unreadable)

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from urllib.error import HTTPError
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, push_to_gateway, write_to_textfile
@@ -61,72 +61,49 @@ def state_gauges(
         drainable: by node, whether it can be drained now; None: it cannot be determined.
     """
     registry = CollectorRegistry()
-    findings = Gauge(
-        "virt_admit_scan_findings",
-        "Findings of the last scan.",
-        ("rule", "action", "namespace"),
-        registry=registry,
-    )
     found = collections.Counter(
         (verdict.rule.id, str(verdict.action), result.obj.namespace)
         for result in report.results
         for verdict in result.response.verdicts
         if verdict.action > Action.OFF
     )
-    for labels, number in found.items():
-        findings.labels(*labels).set(number)
-    _add_nodes(registry, blockers, drainable)
-    _add_upgrade(registry, upgrade)
-    _add_bundles(registry, bundles)
-    Gauge(
-        "virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry
-    ).set(seconds)
+    text = "Findings of the last scan."
+    add_gauge(registry, "scan_findings", text, ("rule", "action", "namespace"), found)
+    text = "Virtual machines, budgets and pods on a node that would stop a drain now."
+    add_gauge(registry, "drain_blockers", text, ("node",), blockers)
+    text = "Whether a node can be drained now: 1 yes, 0 no, -1 it cannot be determined."
+    add_gauge(registry, "node_drainable", text, ("node",), as_numbers(drainable))
+    if upgrade is not None:
+        text = "Estimated duration of an upgrade of all nodes."
+        bounds = {"low": upgrade.low, "high": upgrade.high}
+        add_gauge(registry, "upgrade_seconds", text, ("bound",), bounds)
+    text = (
+        "When the CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or "
+        "medik8s ends."
+    )
+    name = "webhook_bundle_expiry_timestamp_seconds"
+    add_gauge(registry, name, text, ("kind", "name"), bundles)
+    add_gauge(registry, "scan_duration_seconds", "How long the last scan took.", (), {(): seconds})
     return registry
 
 
-def _add_nodes(
-    registry: CollectorRegistry, blockers: Mapping[str, int], drainable: Mapping[str, bool | None]
+def add_gauge(
+    registry: CollectorRegistry,
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    values: Mapping[Any, float],
 ) -> None:
-    drains = Gauge(
-        "virt_admit_drain_blockers",
-        "Virtual machines, budgets and pods on a node that would stop a drain now.",
-        ("node",),
-        registry=registry,
-    )
-    for node, number in blockers.items():
-        drains.labels(node).set(number)
-    verdicts = Gauge(
-        "virt_admit_node_drainable",
-        "Whether a node can be drained now: 1 yes, 0 no, -1 it cannot be determined.",
-        ("node",),
-        registry=registry,
-    )
-    for node, verdict in drainable.items():
-        verdicts.labels(node).set(-1 if verdict is None else int(verdict))
+    """Add the gauge ``virt_admit_<name>`` with a sample for each value, by its label or labels."""
+    gauge = Gauge(f"virt_admit_{name}", text, labels, registry=registry)
+    for key, value in values.items():
+        sample = key if isinstance(key, tuple) else (key,)
+        (gauge.labels(*sample) if sample else gauge).set(value)
 
 
-def _add_upgrade(registry: CollectorRegistry, upgrade: Range | None) -> None:
-    if upgrade is not None:
-        estimate = Gauge(
-            "virt_admit_upgrade_seconds",
-            "Estimated duration of an upgrade of all nodes.",
-            ("bound",),
-            registry=registry,
-        )
-        estimate.labels("low").set(upgrade.low)
-        estimate.labels("high").set(upgrade.high)
-
-
-def _add_bundles(registry: CollectorRegistry, bundles: Mapping[tuple[str, str], float]) -> None:
-    ends = Gauge(
-        "virt_admit_webhook_bundle_expiry_timestamp_seconds",
-        "When the CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or "
-        "medik8s ends.",
-        ("kind", "name"),
-        registry=registry,
-    )
-    for labels, end in bundles.items():
-        ends.labels(*labels).set(end)
+def as_numbers(verdicts: Mapping[str, bool | None]) -> dict[str, int]:
+    """Return verdicts as a gauge has them: 1 yes, 0 no, -1 it cannot be determined."""
+    return {name: -1 if yes is None else int(yes) for name, yes in verdicts.items()}
 
 
 def differences(registry: CollectorRegistry) -> Counter:

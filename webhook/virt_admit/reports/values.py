@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
+
+from virt_admit.model.sanitize import escape_json
 
 OMIT: Final = "omit"
 """The key in the ``metadata`` of a field that is not always printed: whether to omit it, given the
@@ -45,6 +48,11 @@ def _fields(report: type) -> tuple[tuple[str, str, Callable[[object, object], bo
         (field.name, key_of(field.name), field.metadata.get(OMIT))
         for field in dataclasses.fields(report)
     )
+
+
+def json_text(data: object) -> str:
+    """Return indented JSON that is safe on a terminal, and shows the letters of all languages."""
+    return escape_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def key_of(name: str) -> str:

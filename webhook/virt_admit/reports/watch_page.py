@@ -17,26 +17,12 @@ from virt_admit.model.messages import count, names
 from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    LEVELS,
-    NOTICE,
-    SEVERE,
-    TIME,
-    UNKNOWN,
-    Page,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.causes import worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, LEVELS, NOTICE, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import TIME, Page, PageVerdict, Table, Tile
 
-EMPTY = Page(
-    title="Cluster",
-    subject="",
-    verdict=PageVerdict(UNKNOWN, "Not judged yet", "Objects are still being listed."),
-)
+_NOT_YET = PageVerdict(UNKNOWN, "Not judged yet", "Objects are still being listed.")
+EMPTY = Page(title="Cluster", subject="", verdict=_NOT_YET)
 """The page before the first judgement."""
 
 
@@ -92,9 +78,8 @@ def _under_way(drains: Collection[OngoingDrain], ends_in: Mapping[str, Range]) -
     """Yield the table of nodes that are being drained and not empty yet,
     those with stuck VMs first.
     """
-    left = sorted(
-        (each for each in drains if not each.empty), key=lambda each: (-each.stuck, each.node)
-    )
+    not_empty = (each for each in drains if not each.empty)
+    left = sorted(not_empty, key=lambda each: (-each.stuck, each.node))
     rows = tuple(
         (
             each.node,
@@ -157,10 +142,8 @@ def outdated(page: Page, kinds: Collection[str]) -> Page:
     """Return the page with the statement that changes of these kinds do not arrive."""
     if not kinds:
         return page
-    text = (
-        f"The API server sends no changes of {names(sorted(kinds))} ({count(len(kinds), 'kind')})."
-    )
-    verdict = PageVerdict(
-        UNKNOWN, "Not current", f"{text} Last known: {page.verdict.word}. {page.verdict.text}"
-    )
+    which = f"{names(sorted(kinds))} ({count(len(kinds), 'kind')})"
+    text = f"The API server sends no changes of {which}."
+    text += f" Last known: {page.verdict.word}. {page.verdict.text}"
+    verdict = PageVerdict(UNKNOWN, "Not current", text)
     return replace(page, verdict=verdict)

@@ -68,11 +68,8 @@ def command(
     except SettingError as error:
         raise click.ClickException(str(error)) from None
     wanted = probe or probe_namespace is not None
-    sent = (
-        Probe(probe_namespace or "default", secrets.token_hex(8), api.create_dry_run)
-        if wanted
-        else None
-    )
+    where = probe_namespace or "default"
+    sent = Probe(where, secrets.token_hex(8), api.create_dry_run) if wanted else None
     found = diagnose(api, load_rules(), datetime.now(UTC), connect, sent)
     code = exit_code(found)
     click.echo(as_json(found, code) if output == "json" else as_text(found))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -24,6 +25,7 @@ from virt_admit.cli.options import (
     jobs_option,
     page_output_options,
 )
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
@@ -33,19 +35,15 @@ from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.sanitize import line
-from virt_admit.reports.drain import json as drain_json
-from virt_admit.reports.drain import surroundings
+from virt_admit.reports.drain import report, surroundings
 from virt_admit.reports.drain import text as drain_text
+from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(union(READS, selection.READS))
 """The kinds that a plan needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code of each verdict."""
 
 
 class NodeOptions(NamedTuple):
@@ -167,7 +165,7 @@ def command(
 
 def _code(result: Plan, longest_downtime: float | None) -> int:
     downtimes = (vm_downtime.of(row) for node in result.nodes for row in node.forecasts)
-    return downtime_option.judged(CODES[result.drainable], downtimes, longest_downtime)
+    return downtime_option.judged(EXIT_CODES[result.drainable], downtimes, longest_downtime)
 
 
 def _with_events(
@@ -199,7 +197,7 @@ def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
 def render(result: Plan, output: str, now: datetime | None, *, summary: bool = False) -> str:
     """Return a plan as ``text`` or ``json``. ``now``: the time of the listing, if it is known."""
     if output == "json":
-        return json.dumps(drain_json.as_data(result), indent=2)
+        return json.dumps(as_data(report.report(result)), indent=2)
     return drain_text.summary(result) if summary else drain_text.text(result, now)
 
 
@@ -214,14 +212,12 @@ def _answer(
     cluster = load_cluster(source, LOOKS_UP, further=True)
     result = plan(cluster)
     code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
-    verdicts = {
-        word: str(sum(node.drainable is value for node in result.nodes))
-        for word, value in _VERDICTS.items()
-    }
+    drainable = [node.drainable for node in result.nodes]
+    verdicts = {word: str(drainable.count(value)) for word, value in _VERDICTS.items()}
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))
     rendered = render(result, "text", clock.now(cluster), summary=summary)
-    return multi_cluster.ClusterAnswer(code, verdicts, drain_json.as_data(result), rendered)
+    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(result)), rendered)
 
 
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
@@ -233,9 +229,8 @@ def _pages(
     from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)
-
-    def split(by: Owners) -> dict[str, Page]:
-        parts = html.split(result, by).items()
-        return {owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in parts}
-
-    return html_output.OwnerPages(html.page(result, html.placed(cluster), evidence), split)
+    return html_output.OwnerPages.of(
+        html.page(result, html.placed(cluster), evidence),
+        partial(html.split, result),
+        lambda part, owner: html.page(part, None, evidence, owner),
+    )

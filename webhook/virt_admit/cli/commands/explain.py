@@ -4,10 +4,8 @@ and when the VMs of a lost node run again.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -30,14 +28,10 @@ from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.sanitize import escape_json, line
+from virt_admit.model.sanitize import line
 from virt_admit.reports.explain.check.report import report
 from virt_admit.reports.explain.check.text import facts, stages, text
-from virt_admit.reports.values import as_data
-
-if TYPE_CHECKING:
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
+from virt_admit.reports.values import as_data, json_text
 
 
 @click.command(
@@ -135,29 +129,21 @@ def _publish(
         )
         for one in explanations
     ]
-
-    def split(by: Owners) -> dict[str, Page]:
-        return {
-            owner: html.page(part, evidence, by.subject(owner))
-            for owner, part in html.split(checks, by).items()
-        }
-
-    html_output.publish(html_output.OwnerPages(html.page(checks, evidence), split), file, pages_by)
+    pages = html_output.OwnerPages.of(
+        html.page(checks, evidence),
+        lambda by: html.split(checks, by),
+        lambda part, owner: html.page(part, evidence, owner),
+    )
+    html_output.publish(pages, file, pages_by)
 
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:
     if output == "json":
         data = [as_data(report(explanation)) for explanation in explanations]
-        click.echo(
-            escape_json(
-                json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)
-            )
-        )
+        click.echo(json_text(data[0] if len(data) == 1 else data))
     else:
-        click.echo(
-            "\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations),
-            nl=False,
-        )
+        texts = (text(explanation).rstrip("\n") + "\n" for explanation in explanations)
+        click.echo("\n".join(texts), nl=False)
 
 
 def _objects(file: str, namespace: str) -> Iterator[Object]:
@@ -167,11 +153,9 @@ def _objects(file: str, namespace: str) -> Iterator[Object]:
         DocumentError: the file cannot be read.
     """
     for name, content, _ in files.find([file]):
-        found, errors = (
-            ([], [content])
-            if isinstance(content, reader.DocumentError)
-            else reader.read(content, name)
-        )
+        if isinstance(content, reader.DocumentError):
+            raise content
+        found, errors = reader.read(content, name)
         if errors:
             raise errors[0]
         yield from (namespaced_object(document, namespace) for document in found)
@@ -199,14 +183,10 @@ def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
         return found[0]
     if found:
         candidates = names(f"{obj.api_version} {obj.full_name}" for obj in found)
-        raise LookupError(
-            f"{target} is ambiguous: it may be {candidates}. Write KIND.GROUP/NAMESPACE/NAME"
-        )
-    raise LookupError(
-        f"{target} cannot be found: {unseen} are not available"
-        if unseen
-        else f"{target} does not exist"
-    )
+        forms = "Write KIND.GROUP/NAMESPACE/NAME"
+        raise LookupError(f"{target} is ambiguous: it may be {candidates}. {forms}")
+    why = f"cannot be found: {unseen} are not available" if unseen else "does not exist"
+    raise LookupError(f"{target} {why}")
 
 
 def _parse(target: str) -> tuple[list[Kind], str, str]:
@@ -230,11 +210,5 @@ def _aliases(kind: Kind) -> tuple[str, ...]:
     """Return the names of a kind."""
     short = "nhc" if kind is kinds.NHC else "mhc"
     singular = kind.kind.lower()
-    return (
-        short,
-        singular,
-        kind.plural,
-        kind.resource,
-        f"{singular}.{kind.group}",
-        f"{short}.{kind.group}",
-    )
+    of_group = (f"{singular}.{kind.group}", f"{short}.{kind.group}")
+    return (short, singular, kind.plural, kind.resource, *of_group)

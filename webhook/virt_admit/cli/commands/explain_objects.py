@@ -183,9 +183,8 @@ def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:
     """
     rules, choice = load_rules().in_scan, options.policy_choice()
     try:
-        return Opinion(
-            rules, load_policy(choice, options.policy_configmap, None if source.cluster else source)
-        )
+        live = None if source.cluster else source
+        return Opinion(rules, load_policy(choice, options.policy_configmap, live))
     except (SettingError, PolicyError, OSError) as error:
         if choice:
             raise failure(error) from None

@@ -20,7 +20,6 @@ from virt_admit.model.kubevirt.instances import vms
 if TYPE_CHECKING:
     from virt_admit.cli.options import ClusterOptions
     from virt_admit.kube.cache import ClusterCache
-    from virt_admit.kube.event_reader import EventReader
 
 _MOST: Final = 20
 """Objects whose events are read: each read may take seconds."""
@@ -55,9 +54,7 @@ class LiveEvents:
         Return whether there are any.
         """
         wanted = list(islice(_wanted(nodes, self._cluster), _MOST))
-        if not wanted:
-            return False
-        return self._read(wanted)
+        return bool(wanted) and self._read(wanted)
 
     def read_about(self, objects: Sequence[Object]) -> None:
         """Read the warnings about the first of these objects."""
@@ -78,7 +75,11 @@ class LiveEvents:
         reader = EventReader(connect(self._source))
         new = [each for each in wanted if (each[0].kind, *each[1:]) not in self._asked]
         self._asked.update((kind.kind, namespace, name) for kind, namespace, name in new)
-        found = [event for each in new for event in _warnings(reader, *each)]
+        found = [
+            event
+            for kind, namespace, name in new  # those about an object without one are in ``default``
+            for event in reader.warnings(kind, namespace or "default", name)
+        ]
         for event in found:
             self._store.upsert(dict(event.data))
         return bool(found)
@@ -94,11 +95,3 @@ def _wanted(nodes: Iterable[NodePlan], cluster: ClusterCache) -> Iterator[tuple[
             for pod in running_launchers.launchers(cluster).by_vmi.get(key, ()):
                 if pod.condition("Ready")["status"].text != "True":
                     yield POD, pod.namespace or "default", pod.name
-
-
-def _warnings(reader: EventReader, kind: Kind, namespace: str, name: str) -> list[Object]:
-    """Return the warnings about an object.
-
-    Those about one without a namespace are in ``default``.
-    """
-    return reader.warnings(kind, namespace or "default", name)

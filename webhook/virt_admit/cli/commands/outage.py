@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -22,24 +23,22 @@ from virt_admit.cli.options import (
     jobs_option,
     page_output_options,
 )
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.outage import loss
 from virt_admit.forecasts.outage.outages import READS, Outages, Question, outages
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
-from virt_admit.reports.outage import json as outage_json
+from virt_admit.reports.outage import report
 from virt_admit.reports.outage import text as outage_text
+from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that the forecast needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code of each answer."""
 
 
 class LossOptions(NamedTuple):
@@ -122,7 +121,7 @@ def command(
     else:
         click.echo(render(found, form, summary=summary).rstrip("\n"))
         print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(CODES[found.survives], cluster, sources[0][1], max_age)
+    return snapshot_age.judged(EXIT_CODES[found.survives], cluster, sources[0][1], max_age)
 
 
 def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Outages:
@@ -135,7 +134,7 @@ def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> O
 def render(found: Outages, output: str, *, summary: bool = False) -> str:
     """Return an answer as ``text`` or ``json``."""
     if output == "json":
-        return json.dumps(outage_json.as_data(found), indent=2)
+        return json.dumps(as_data(report.report(found)), indent=2)
     return outage_text.summary(found) if summary else outage_text.text(found)
 
 
@@ -145,7 +144,7 @@ def _answer(
     """Return the answer about one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP, further=True)
     found = _outages(question, cluster)
-    code = snapshot_age.judged(CODES[found.survives], cluster, source, max_age)
+    code = snapshot_age.judged(EXIT_CODES[found.survives], cluster, source, max_age)
     verdicts = {
         "survives": outage_text.WORDS[found.survives].lower(),
         "losses": str(len(found.outages)),
@@ -153,7 +152,7 @@ def _answer(
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(found, cluster, source))
     rendered = render(found, "text", summary=summary)
-    return multi_cluster.ClusterAnswer(code, verdicts, outage_json.as_data(found), rendered)
+    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(found)), rendered)
 
 
 def _pages(
@@ -162,9 +161,8 @@ def _pages(
     from virt_admit.reports.outage import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)
-
-    def split(by: Owners) -> dict[str, Page]:
-        parts = html.split(found, by).items()
-        return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in parts}
-
-    return html_output.OwnerPages(html.page(found, evidence), split)
+    return html_output.OwnerPages.of(
+        html.page(found, evidence),
+        partial(html.split, found),
+        lambda part, owner: html.page(part, evidence, owner),
+    )

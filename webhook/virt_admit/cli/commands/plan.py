@@ -11,6 +11,7 @@ import click
 from virt_admit.cli import plan_output, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import ClusterOptions, cluster_options, combined, grouped
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.cli.plan_output import PlanOutput, plan_output_options
 from virt_admit.forecasts.repair import planning
 from virt_admit.forecasts.repair.repair_plan import Goal, RepairPlan
@@ -20,13 +21,12 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.sanitize import line
-from virt_admit.reports.plan import json as plan_json
+from virt_admit.reports.plan import report
 from virt_admit.reports.plan import text as plan_text
+from virt_admit.reports.values import as_data
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(planning.READS)
 """The kinds that a plan needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code by whether the goal holds today."""
 
 
 class WishOptions(NamedTuple):
@@ -126,7 +126,7 @@ def command(
     else:
         click.echo(render(plan, form, summary=summary).rstrip("\n"))
         print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(CODES[plan.holds], cluster, source, max_age)
+    return snapshot_age.judged(EXIT_CODES[plan.holds], cluster, source, max_age)
 
 
 def _accept(goal: Goal, nodes: tuple[str, ...]) -> None:
@@ -151,5 +151,5 @@ def _repair(cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes
 def render(plan: RepairPlan, output: str, *, summary: bool = False) -> str:
     """Return a plan as ``text`` or ``json``."""
     if output == "json":
-        return json.dumps(plan_json.as_data(plan), indent=2)
+        return json.dumps(as_data(report.report(plan)), indent=2)
     return plan_text.summary(plan) if summary else plan_text.text(plan)

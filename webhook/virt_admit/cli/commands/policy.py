@@ -5,7 +5,6 @@ objects of a cluster.
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,12 @@ from virt_admit.kube import snapshots
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.sanitize import escape_json, line
+from virt_admit.model.sanitize import line
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.findings.report import Report, identity
+from virt_admit.reports.values import json_text
 from virt_admit.rule import Action
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
@@ -78,19 +78,11 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
     require_judged(snapshot, rules.kinds, cluster)
     found = sorted(changes(snapshot, rules, *policies), key=_order)
     if output == "json":
-        click.echo(
-            escape_json(
-                json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False)
-            )
-        )
+        click.echo(json_text(list(map(_as_data, found))))
     for change in found if output == "text" else ():
         name = f"{change.obj.kind}/{change.obj.full_name}"
-        click.echo(
-            line(
-                f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} "
-                f"[{change.rule}]"
-            )
-        )
+        text = f"{change.before} -> {change.after}: {change.path}: {change.message} [{change.rule}]"
+        click.echo(line(f"{name}: {text}"))
     objects = {(change.obj.kind, change.obj.full_name) for change in found}
     tell(f"{count(len(found), 'finding')} of {count(len(objects), 'object')} would change")
     return int(bool(found))
@@ -113,12 +105,9 @@ def changes(cluster: Cluster, rules: Rules, old: Policy, new: Policy) -> Iterato
 
 def _findings(report: Report) -> dict[tuple[str, ...], tuple[Object, Verdict]]:
     return {
-        (*identity(result.obj).values(), verdict.rule.id, str(verdict.finding.path)): (
-            result.obj,
-            verdict,
-        )
-        for result in report.results
-        for verdict in result.response.verdicts
+        (*identity(each.obj).values(), found.rule.id, str(found.finding.path)): (each.obj, found)
+        for each in report.results
+        for found in each.response.verdicts
     }
 
 

@@ -21,10 +21,11 @@ from virt_admit.cli.output import failure
 from virt_admit.install.inspect import Installation, Unreadable, expected_form
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.sanitize import escape_json, line
+from virt_admit.model.sanitize import line
 from virt_admit.policy import files
 from virt_admit.policy.explain import origins, winner
 from virt_admit.policy.policy import Exemption, Policy, PolicyError, RuleSettings
+from virt_admit.reports.values import json_text
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import POLICY_CONFIGMAP, SettingError
@@ -43,15 +44,11 @@ def lint(file: str) -> int:
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     for exemption in policy.expired:
-        click.echo(
-            line(
-                f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"
-            )
-        )
+        expired = f"exemption for {exemption.match} expired on {exemption.until}"
+        click.echo(line(f"{expired}: {exemption.reason}"))
     exemptions = len(policy.users) + len(policy.namespaces)
-    click.echo(
-        f"{file}: valid ({count(len(policy.layers), 'layer')}, {count(exemptions, 'exemption')})"
-    )
+    layers = count(len(policy.layers), "layer")
+    click.echo(f"{file}: valid ({layers}, {count(exemptions, 'exemption')})")
     return 0
 
 
@@ -91,23 +88,17 @@ def show(
     try:
         shown = _selected(rules, rule)
         source = ClusterOptions(live=True, **live)
-        configmap = policy_configmap or (
-            POLICY_CONFIGMAP if policy_name else _deployed_configmap(source)
-        )
+        unasked = POLICY_CONFIGMAP if policy_name else ""
+        configmap = policy_configmap or unasked or _deployed_configmap(source)
         policy = load_policy(policy_name, configmap, source)
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     if output == "json":
-        click.echo(
-            escape_json(
-                json.dumps(_as_data(policy, namespace, shown), indent=2, ensure_ascii=False)
-            )
-        )
+        click.echo(json_text(_as_data(policy, namespace, shown)))
         return 0
     click.echo(f"policy: {policy.name}")
-    for text in (
-        _rule_lines(policy, namespace, shown[0]) if rule else _lines(policy, namespace, shown)
-    ):
+    whole = _lines(policy, namespace, shown)
+    for text in _rule_lines(policy, namespace, shown[0]) if rule else whole:
         click.echo(text)
     for exemption in _exemptions(policy, namespace, shown):
         click.echo(line(_exemption_line(exemption)))
@@ -160,10 +151,8 @@ def _in_force(policy: Policy, rule: Rule, namespace: str) -> tuple[Action, str]:
         return action, layer
     until = f" until {first.until}" if first.until else ""
     which = "" if all(exempt) else f" for {', '.join(first.kinds)} alone"
-    return (
-        action,
-        f"exempt{which}: {first.match}{until}: {first.reason} ({layer}: {settings.action})",
-    )
+    why = f"{first.match}{until}: {first.reason}"
+    return action, f"exempt{which}: {why} ({layer}: {settings.action})"
 
 
 def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
@@ -179,11 +168,8 @@ def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
 
 
 def _params(params: Any) -> dict[str, Any]:
-    return (
-        dataclasses.asdict(params)
-        if dataclasses.is_dataclass(params) and not isinstance(params, type)
-        else {}
-    )
+    is_value = dataclasses.is_dataclass(params) and not isinstance(params, type)
+    return dataclasses.asdict(params) if is_value else {}
 
 
 def _settings(settings: RuleSettings) -> dict[str, Any]:

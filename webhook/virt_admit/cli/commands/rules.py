@@ -97,18 +97,13 @@ def page(rule: Rule) -> str:
         since = ", ".join(f"{component} {release}" for component, release in rule.target.items())
         lines.append(f"Target: runs only with `--target`, from {since} on")
     if rule.action is Action.DENY:
-        floor = (
-            "a ValidatingAdmissionPolicy denies the same"
-            if rule.denials
-            else f"not exported: {reason(rule)}"
-        )
+        exported = "a ValidatingAdmissionPolicy denies the same"
+        floor = exported if rule.denials else f"not exported: {reason(rule)}"
         lines.append(f"Floor: {floor}")
     if data["reads"]:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
-    lines += [
-        f"Parameter {param['name']} (default {param['default']}): {param['doc']}"
-        for param in data["params"]
-    ]
+    params = ((each["name"], each["default"], each["doc"]) for each in data["params"])
+    lines += [f"Parameter {name} (default {default}): {doc}" for name, default, doc in params]
     return "\n".join([*lines, "Sources: " + "; ".join(rule.sources)])
 
 
@@ -168,9 +163,8 @@ def policy_schema(rules: Rules) -> dict[str, Any]:
 def _setting_schema(rule: Rule, action: dict[str, Any]) -> dict[str, Any]:
     params = {param.name: _param_schema(param) for param in dataclasses.fields(rule.params)}
     optional = {"params": _closed(params)} if params else {}
-    return _closed({"action": action, "fix": {"type": "boolean"}, **optional}) | {
-        "description": rule.title
-    }
+    schema = _closed({"action": action, "fix": {"type": "boolean"}, **optional})
+    return schema | {"description": rule.title}
 
 
 def _param_schema(param: dataclasses.Field[Any]) -> dict[str, Any]:
@@ -182,10 +176,8 @@ def _param_schema(param: dataclasses.Field[Any]) -> dict[str, Any]:
     if param.metadata.get("unit") == "percent":
         return {"type": "string", "pattern": "^[0-9]{1,3}%$", **doc}
     if dataclasses.is_dataclass(param.default):
-        return (
-            _closed({each.name: _param_schema(each) for each in dataclasses.fields(param.default)})
-            | doc
-        )
+        fields = dataclasses.fields(param.default)
+        return _closed({each.name: _param_schema(each) for each in fields}) | doc
     if isinstance(param.default, bool):
         return {"type": "boolean", **doc}
     if isinstance(param.default, int):
@@ -205,10 +197,8 @@ def _default(rule: Rule, param: dataclasses.Field[Any]) -> Any:
 def _written(param: dataclasses.Field[Any], value: Any) -> Any:
     """Return a value of a parameter as a policy writes it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            each.name: _written(each, getattr(value, each.name))
-            for each in dataclasses.fields(value)
-        }
+        fields = dataclasses.fields(value)
+        return {each.name: _written(each, getattr(value, each.name)) for each in fields}
     if param.metadata.get("unit") == "percent":
         return f"{value}%"
     return format_duration(value) if param.metadata.get("unit") == "duration" else value

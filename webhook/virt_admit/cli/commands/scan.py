@@ -165,17 +165,13 @@ def _scan_several(
 
     def answer(name: str, source: ClusterOptions) -> multi_cluster.ClusterAnswer:
         one = scanned[name] = run(source)
-        return multi_cluster.ClusterAnswer(
-            one.exit_code(run.reporting, run.options), _verdicts(one)
-        )
+        code = one.exit_code(run.reporting, run.options)
+        return multi_cluster.ClusterAnswer(code, _verdicts(one))
 
     names = {id(source): name for name, source in sources}
     answers = multi_cluster.ask_each(sources, lambda source: answer(names[id(source)], source))
-    results = tuple(
-        result._replace(cluster=name)
-        for name, one in scanned.items()
-        for result in one.report.results
-    )
+    every = ((name, each) for name, one in scanned.items() for each in one.report.results)
+    results = tuple(result._replace(cluster=name) for name, result in every)
     report = Report(
         results,
         other_kinds=sum(one.report.other_kinds for one in scanned.values()),
@@ -198,13 +194,9 @@ def _scan_several(
             tell(f"cluster {name} cannot be read: {one.error}")
         else:
             tell(f"cluster {name}:")
-            _write(
-                dict(sources)[name],
-                scanned[name].report,
-                run.options,
-                scanned[name].cluster.unreadable,
-            )
-            scanned[name].print_conclusion(run.reporting, run.options)
+            found = scanned[name]
+            _write(dict(sources)[name], found.report, run.options, found.cluster.unreadable)
+            found.print_conclusion(run.reporting, run.options)
     return multi_cluster.worst_code(answers)
 
 
@@ -313,16 +305,14 @@ class _Scan:
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         if not (options.namespace or options.selector):
-            refused = (
-                f"{cluster_updates.NAME}: {each}" for each in cluster_updates.refusals(cluster)
-            )
+            refusals = cluster_updates.refusals(cluster)
+            refused = (f"{cluster_updates.NAME}: {each}" for each in refusals)
             said = (*report.messages, *refused)  # a rule judges these
             report = report._replace(reported=reported.of_cluster(cluster, said))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
-        return Scanned(
-            report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started
-        )
+        complete = is_complete(report, cluster, judged_kinds)
+        return Scanned(report, policy, cluster, rules, complete, started)
 
     def _stores(self) -> list[KindStore]:
         """Return stores for what the rules need,

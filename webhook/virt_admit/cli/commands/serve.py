@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from virt_admit.cli.certs_options import certs_flags, file_flag, flag
+from virt_admit.cli.certs_options import certs_flags, file_flag, flag, log_flags, policy_flags
 from virt_admit.cli.output import failure
 from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.rules import load_rules
@@ -54,19 +54,7 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 )
 @flag("--kubeconfig", metavar="FILE", help="Kubeconfig for --live and Secrets.")
 @flag("--context", metavar="NAME", help="Context of the kubeconfig.")
-@flag(
-    "--policy",
-    metavar="FILE|audit|default|strict",
-    help=(
-        "Policy file, or the name of a shipped policy. A file is reloaded when it changes.  "
-        "[default: default]"
-    ),
-)
-@flag(
-    "--policy-configmap",
-    metavar="NAMESPACE/NAME[,fallback=audit|default|strict]",
-    help="Read the policy from this ConfigMap, key policy.yaml. It is reloaded when it changes.",
-)
+@policy_flags
 @flag(
     "--workers",
     default=1,
@@ -94,20 +82,7 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
     show_default=True,
     help="Seconds between SIGTERM and closing the listener.",
 )
-@flag(
-    "--log-format",
-    default="json",
-    show_default=True,
-    type=click.Choice(["json", "text"]),
-    help="Log format.",
-)
-@flag(
-    "--log-level",
-    default="info",
-    show_default=True,
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    help="Lowest log level.",
-)
+@log_flags
 def command(**options: Any) -> int:
     """Run the webhook until a signal stops it."""
     # `virt-admit serve --help` does not need it
@@ -140,10 +115,7 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
         raise SettingError("--cluster and --live exclude each other")
     if options["cluster"] and not options["cluster"].exists():
         raise SettingError(f"--cluster {options['cluster']}: no such file or folder")
-    if options["policy"] and options["policy_configmap"]:
-        raise SettingError("--policy and --policy-configmap exclude each other")
-    if options["policy_configmap"]:
-        PolicyConfigMap.parse(options["policy_configmap"])
+    require_policy(options)
     if options["client_name"] and not options["client_ca"]:
         raise SettingError(
             "--client-name needs --client-ca, the CA that signs the client certificates"
@@ -165,6 +137,18 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
         tls_min_version=options["tls_min_version"],
         stop_delay=options["stop_delay"],
     )
+
+
+def require_policy(options: Mapping[str, Any]) -> None:
+    """Accept at most one policy.
+
+    Raises:
+        SettingError: two are named, or the name of a ConfigMap is not valid.
+    """
+    if options["policy"] and options["policy_configmap"]:
+        raise SettingError("--policy and --policy-configmap exclude each other")
+    if options["policy_configmap"]:
+        PolicyConfigMap.parse(options["policy_configmap"])
 
 
 def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:

@@ -24,6 +24,7 @@ from virt_admit.cli.options import (
     jobs_option,
     page_output_options,
 )
+from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.upgrade import stop_layers
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -31,32 +32,16 @@ from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import VMI, Kind
 from virt_admit.model.sanitize import line
-from virt_admit.reports.upgrade import json as upgrade_json
-from virt_admit.reports.upgrade import surroundings
+from virt_admit.reports.upgrade import report, surroundings
 from virt_admit.reports.upgrade import text as upgrade_text
+from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a rehearsal needs from a live cluster."""
-CODES: Final = {True: 0, False: 1, None: 2}
-"""The exit code of each verdict."""
-
-
-def upgrade(
-    cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None
-) -> tuple[str, int]:
-    """Return the rehearsal as ``text`` or ``json``, and the exit code: 0 possible, 1 not possible,
-    2 unknown.
-
-    Raises:
-        ValueError: an option is not valid.
-    """
-    result = rehearse(cluster, options)
-    return render(result, output, start), CODES[result.possible]
 
 
 def _say(step: str) -> None:
@@ -77,12 +62,8 @@ class RehearsalOptions(NamedTuple):
 
     def options(self) -> Options:
         """Return what an administrator tries out."""
-        return Options(
-            Driver(self.by) if self.by else None,
-            self.max_unavailable,
-            self.node_minutes,
-            self.from_start,
-        )
+        driver = Driver(self.by) if self.by else None
+        return Options(driver, self.max_unavailable, self.node_minutes, self.from_start)
 
     def rehearse(
         self,
@@ -220,16 +201,14 @@ def command(
 
 def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> str:
     """Return a rehearsal as ``text`` or ``json``."""
-    return (
-        json.dumps(upgrade_json.as_data(result), indent=2)
-        if output == "json"
-        else upgrade_text.text(result, start)
-    )
+    if output == "json":
+        return json.dumps(as_data(report.report(result)), indent=2)
+    return upgrade_text.text(result, start)
 
 
 def _code(result: Rehearsal, longest_downtime: float | None) -> int:
     return downtime_option.judged(
-        CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime
+        EXIT_CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime
     )
 
 
@@ -251,11 +230,10 @@ def _answer(
         "stops": str(len(result.stops)),
     }
     if form == "html":
-        return multi_cluster.ClusterAnswer(
-            code, verdicts, pages=_pages(result, start, cluster, source)
-        )
+        pages = _pages(result, start, cluster, source)
+        return multi_cluster.ClusterAnswer(code, verdicts, pages=pages)
     text = upgrade_text.text(result, start)
-    return multi_cluster.ClusterAnswer(code, verdicts, upgrade_json.as_data(result), text)
+    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(result)), text)
 
 
 def _pages(
@@ -268,15 +246,15 @@ def _pages(
 
     evidence = html_output.evidence(source, cluster)
 
-    def split(by: Owners) -> dict[str, Page]:
+    def split(by: Owners) -> dict[str, Rehearsal]:
         owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
-        parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
-        return {
-            owner: html.page(part, start, evidence, by.subject(owner))
-            for owner, part in parts.items()
-        }
+        return html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
 
-    return html_output.OwnerPages(html.page(result, start, evidence), split)
+    return html_output.OwnerPages.of(
+        html.page(result, start, evidence),
+        split,
+        lambda part, owner: html.page(part, start, evidence, owner),
+    )
 
 
 def _time(text: str | None) -> datetime.datetime | None:

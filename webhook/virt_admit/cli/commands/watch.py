@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virt_admit import __version__
-from virt_admit.cli.certs_options import flag
-from virt_admit.cli.commands.serve import IN_CLUSTER
+from virt_admit.cli.certs_options import flag, log_flags, policy_flags
+from virt_admit.cli.commands.serve import IN_CLUSTER, require_policy
 from virt_admit.cli.output import failure
 from virt_admit.kube.stores import stores
-from virt_admit.policy.files import PolicyConfigMap, load_policy
+from virt_admit.policy.files import load_policy
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.settings import Settings, address
-from virt_admit.settings import SettingError
 
 if TYPE_CHECKING:
     from virt_admit.kube.informers import LiveCluster
@@ -47,19 +46,7 @@ log = logging.getLogger(__name__)
     help="Kubeconfig of the cluster. In a pod, default: its cluster.",
 )
 @flag("--context", metavar="NAME", help="Context of the kubeconfig.")
-@flag(
-    "--policy",
-    metavar="FILE|audit|default|strict",
-    help=(
-        "Policy file, or the name of a shipped policy. A file is reloaded when it changes.  "
-        "[default: default]"
-    ),
-)
-@flag(
-    "--policy-configmap",
-    metavar="NAMESPACE/NAME[,fallback=audit|default|strict]",
-    help="Read the policy from this ConfigMap, key policy.yaml. It is reloaded when it changes.",
-)
+@policy_flags
 @click.option(
     "--write-reports",
     type=click.Choice([*WRITTEN]),
@@ -73,20 +60,7 @@ log = logging.getLogger(__name__)
     is_flag=True,
     help="Keep an Event for each rule and object with a denial or a warning.",
 )
-@flag(
-    "--log-format",
-    default="json",
-    show_default=True,
-    type=click.Choice(["json", "text"]),
-    help="Log format.",
-)
-@flag(
-    "--log-level",
-    default="info",
-    show_default=True,
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    help="Lowest log level.",
-)
+@log_flags
 def command(
     write_reports: str | None, events: bool, log_format: str, log_level: str, **options: Any
 ) -> int:
@@ -108,10 +82,7 @@ def command(
 
 def _settings(options: dict[str, Any]) -> Settings:
     address(options["ops_bind"])
-    if options["policy"] and options["policy_configmap"]:
-        raise SettingError("--policy and --policy-configmap exclude each other")
-    if options["policy_configmap"]:
-        PolicyConfigMap.parse(options["policy_configmap"])
+    require_policy(options)
     return Settings(
         ops_bind=options["ops_bind"],
         live=IN_CLUSTER in os.environ,

@@ -233,9 +233,8 @@ class Watch(Collector):
         judgements = self._changed(policy, today)
         if judgements is None:
             return
-        judged = _Judged(
-            judgements, judgements.report(), datetime.datetime.now(datetime.UTC), started
-        )
+        now = datetime.datetime.now(datetime.UTC)
+        judged = _Judged(judgements, judgements.report(), now, started)
         self._judged = self._last = judged
         self._judged_for = time.monotonic() - started
         earlier = self._forecasts
@@ -276,11 +275,8 @@ class Watch(Collector):
         """
         now, seen = time.monotonic(), self._stamp[0] if isinstance(self._stamp, tuple) else None
         waiting = now - since >= QUICK and self._cluster.generation != seen
-        return (
-            waiting
-            and self._forecast_began is not None
-            and now - self._forecast_began < LONGEST_PAUSE
-        )
+        began = self._forecast_began
+        return waiting and began is not None and now - began < LONGEST_PAUSE
 
     def _show_nodes(self, judgements: ClusterJudgements, changes: Changes) -> None:
         """Show the plans of nodes that changed themselves among the earlier ones of other nodes,
@@ -372,10 +368,8 @@ class Watch(Collector):
         if judged.complete:
             self._complete = judged
         self._refresh_gauges()
-        log.info(
-            "judged",
-            extra={"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)},
-        )
+        numbers = {"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)}
+        log.info("judged", extra=numbers)
 
     def _refresh_gauges(self) -> None:
         """Show the last complete judgement.

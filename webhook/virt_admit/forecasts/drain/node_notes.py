@@ -23,6 +23,7 @@ from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
@@ -71,6 +72,7 @@ READS: Final[Reads] = union(
     px_updates.READS,
     unreported_devices.READS,
     deschedulers.READS,
+    dying_claims.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -104,6 +106,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
     yield from _awaited_elsewhere(node, cluster)
+    for claim in dying_claims.lost_with(node.name, cluster):
+        yield claim.warning(cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from _locked(node, cluster)
     yield from (each.note for each in machine_twins.of_node(node.name, cluster))

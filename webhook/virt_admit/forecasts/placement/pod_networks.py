@@ -30,6 +30,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 READS: Final[Reads] = union(
     pod_starts.READS,
     network_plugins.READS,
+    broken_pods.CHANGED_READS,
     node_health.READS,
     {POD: ("metadata.labels", "spec.containers.image", "status.containerStatuses", *CONDITIONS)},
 )
@@ -93,7 +94,7 @@ def remedy(cluster: Cluster, node: str) -> str:
     pod, plugin = agent(cluster, node), network_plugins.failing(cluster, node)
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None:
-        return network_plugins.repair(broken, cluster)
+        return network_plugins.repair(broken_pods.changed(broken, cluster), cluster)
     return plugin.remedy(cluster) if plugin is not None else ""
 
 
@@ -112,7 +113,7 @@ def words(pod: Object, cluster: Cluster) -> str:
     """Return ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready for 15 h: REASON``."""
     broken = broken_pods.of_pod(pod, cluster)
     if broken is not None and broken.why:
-        return network_plugins.words(broken).replace("; ", ", ")  # one cause
+        return broken_pods.changed(broken, cluster).full_words.replace("; ", ", ")  # one cause
     why = pod_starts.failure(pod, cluster).replace("; ", ", ")
     return (
         f"pod {pod.full_name} (DaemonSet {node_pods.daemon(pod)}) is not "

@@ -138,7 +138,7 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
         )
     if (plugin := network_plugins.NAMED.search(said)) is not None:
         broken = network_plugins.broken_agent(plugin[1], pod, None, cluster)
-        why = network_plugins.words(broken) if broken is not None and broken.why else ""
+        why = broken.full_words if broken is not None and broken.why else ""
         return why if why and brief else f"{words}, because {why}" if why else words
     if unknown := _unknown(said, on, cluster):
         return f"volume {_VOLUME.findall(said)[0]} cannot be attached to {on}: {unknown.words}"

@@ -19,6 +19,7 @@ from virt_admit.forecasts.remediation import (
     awaited_checks,
     awaited_return,
 )
+from virt_admit.forecasts.upgrade.operators import operand_pods
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
@@ -33,7 +34,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import capital, names
+from virt_admit.model.messages import advice_of, capital, command_of, names
 from virt_admit.model.node_updates import (
     cluster_updates,
     config_pool_updates,
@@ -187,7 +188,15 @@ def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
             typed(f"{capital(words)}, after which the update goes on by itself", command),
             stop.id,
         )
-    return Obstacle(stop.reason, stop.remedy, stop.id)
+    broken = operand_pods.broken(update, cluster)
+    if broken is None:
+        return Obstacle(stop.reason, stop.remedy, stop.id)
+    then = f"{advice_of(broken.remedy).rstrip('.')}, after which the update goes on by itself"
+    return Obstacle(
+        f"{stop.reason}: {broken.full_words}",
+        typed(then, command_of(broken.remedy)),
+        stop.id,
+    )
 
 
 def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Object, Object]]:

@@ -104,7 +104,9 @@ def pod_unready_for(
     ready = node.condition("Ready") if node is not None else None
     is_back = ready is not None and ready["status"].text == "True"
     back = ready["lastTransitionTime"].text if ready is not None and is_back else None
-    since = pod.condition("Ready")["lastTransitionTime"].text
+    unplaced = pod.condition("PodScheduled")  # a pod without a node has no other condition
+    ready_since = pod.condition("Ready")["lastTransitionTime"].text
+    since = ready_since or unplaced["lastTransitionTime"].text
     age = clock.since(since, cluster)
     others = (clock.since(each, cluster) for each in (back, _started(pod, since)))
     return min((age, *(each for each in others if each is not None))) if age is not None else None

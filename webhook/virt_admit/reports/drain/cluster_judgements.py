@@ -64,9 +64,8 @@ class ClusterJudgements(Judgements):
         """
         nodes = {each.name: report.node_report(each) for each in self.plan().nodes}
         expected = {each.name: report.node_report(each) for each in full.plan().nodes}
-        wrong = sorted(
-            name for name in nodes.keys() | expected.keys() if nodes.get(name) != expected.get(name)
-        )
+        every = nodes.keys() | expected.keys()
+        wrong = sorted(name for name in every if nodes.get(name) != expected.get(name))
         others = (self.page()() != full.page()()) + (self.seconds() != full.seconds())
         number = len(wrong) + differences(self.report(), full.report()) + others
         if number:
@@ -90,9 +89,8 @@ def changed_nodes(changes: Changes) -> list[str]:
 
 def _seconds(cluster: Cluster) -> Mapping[str, Range]:
     names = [node.name for node in cluster.cached(drain_plan.plan).nodes]
-    found = {
-        name: keep(cluster, ("seconds of a drain", name), partial(_of_node, name)) for name in names
-    }
+    key = "seconds of a drain"
+    found = {name: keep(cluster, (key, name), partial(_of_node, name)) for name in names}
     return {name: length for name, length in found.items() if length is not None}
 
 

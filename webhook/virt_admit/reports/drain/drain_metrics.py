@@ -10,15 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import Final
+from typing import Final, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain
 from virt_admit.forecasts.drain.progress import DrainStart
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.reports.scan_metrics import add_gauge
+
+T = TypeVar("T")
 
 BUCKETS: Final = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400)
 """Seconds: 1 minute to 24 hours."""
@@ -186,54 +189,33 @@ def drain_gauges(
     and of roll-outs.
     """
     registry = CollectorRegistry()
-
-    def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"virt_admit_{name}", text, labels, registry=registry)
-
-    started = gauge(
-        "drain_started_timestamp_seconds",
-        "When the drain of a node began, and by what.",
-        "node",
-        "by",
-    )
-    moved = gauge(
-        "drain_last_progress_timestamp_seconds",
+    add, drains = partial(add_gauge, registry), [each.last for each in seen]
+    text = "When the drain of a node began, and by what."
+    begins = {(each.node, each.start.cause): each.start.since for each in drains}
+    add("drain_started_timestamp_seconds", text, ("node", "by"), _timestamps(begins))
+    text = (
         "When a VM or pod last left a draining node, or a migration away from it changed its "
-        "phase, or the drain began.",
-        "node",
+        "phase, or the drain began."
     )
-    vms = gauge(
-        "drain_vms", "VMs left on a draining node, by what they are doing.", "node", "state"
-    )
-    stuck = gauge(
-        "drain_stuck_vms",
-        "VMs left on a draining node that last much longer than they should, or never leave.",
-        "node",
-    )
-    for each in seen:
-        drain = each.last
-        if drain.start.since is not None:
-            started.labels(drain.node, str(drain.start.cause)).set(drain.start.since.timestamp())
-        if each.evicts and each.progress is not None:
-            moved.labels(drain.node).set(each.progress.timestamp())
-        for state, number in drain.states.items():
-            vms.labels(drain.node, str(state)).set(number)
-        stuck.labels(drain.node).set(drain.stuck)
-    expected = gauge(
-        "node_drain_seconds",
-        "Estimated duration of a drain of a node that is not being drained.",
-        "node",
-        "bound",
-    )
-    for node, length in forecasts.items():
-        expected.labels(node, "low").set(length.low)
-        expected.labels(node, "high").set(length.high)
-    updated = gauge(
-        "upgrade_nodes",
-        "Nodes of a MachineConfigPool, a MachineDeployment or an upgrade of Harvester.",
-        "pool",
-        "phase",
-    )
-    for labels, number in phases.items():
-        updated.labels(*labels).set(number)
+    moves = {each.last.node: each.progress for each in seen if each.evicts}
+    add("drain_last_progress_timestamp_seconds", text, ("node",), _timestamps(moves))
+    text = "VMs left on a draining node, by what they are doing."
+    states = {(each.node, key): number for each in drains for key, number in each.states.items()}
+    add("drain_vms", text, ("node", "state"), states)
+    text = "VMs left on a draining node that last much longer than they should, or never leave."
+    add("drain_stuck_vms", text, ("node",), {each.node: each.stuck for each in drains})
+    text = "Estimated duration of a drain of a node that is not being drained."
+    bounds = {
+        (node, bound): seconds
+        for node, length in forecasts.items()
+        for bound, seconds in (("low", length.low), ("high", length.high))
+    }
+    add("node_drain_seconds", text, ("node", "bound"), bounds)
+    text = "Nodes of a MachineConfigPool, a MachineDeployment or an upgrade of Harvester."
+    add("upgrade_nodes", text, ("pool", "phase"), phases)
     return registry
+
+
+def _timestamps(times: Mapping[T, datetime | None]) -> dict[T, float]:
+    """Return seconds since 1970, without the times that are not known."""
+    return {key: time.timestamp() for key, time in times.items() if time is not None}

@@ -91,9 +91,8 @@ class DrainFollower:
         except LookupError:
             if before is None:
                 raise
-            return Look(
-                (), (), None, None, f"node {self._node} was deleted", stuck=False, state=None
-            )
+            done = f"node {self._node} was deleted"
+            return Look((), (), None, None, done, stuck=False, state=None)
         for row in found.rows.values():
             rank = progress.FURTHER.get(row.state.state, 0)
             self._furthest[_key(row)] = max(rank, self._furthest.get(_key(row), 0))
@@ -113,17 +112,15 @@ class DrainFollower:
 
     def _warn(self, found: _Moment, cluster: Cluster) -> Iterator[FollowChange]:
         """Read the last warning about VMs that are stuck, and yield those that exist."""
-        stuck = {
-            (key, row.state.state): row for key, row in found.rows.items() if is_stuck(row, cluster)
-        }
+        rows = found.rows.items()
+        stuck = {(key, row.state.state): row for key, row in rows if is_stuck(row, cluster)}
         self._warnings = {key: text for key, text in self._warnings.items() if key in stuck}
         for key in [key for key in stuck if key not in self._warnings][:_EVENTS_AT_ONCE]:
             row = stuck[key]
             self._warnings[key] = self._last_warning(vms.namespace_of(row.vmi), row.vmi.name)
             if self._warnings[key]:
-                yield FollowChange(
-                    "state", f"{name(key[0])} last event: {self._warnings[key]}", vm(row)
-                )
+                text = f"{name(key[0])} last event: {self._warnings[key]}"
+                yield FollowChange("state", text, vm(row))
 
     def _progress(self, found: _Moment) -> Hashable:
         return tuple(sorted(self._furthest.items())), found.left.pods, found.left.old_pods
@@ -173,11 +170,9 @@ def _done(found: _Moment) -> str:
     or it cannot be determined.
     """
     empty = not (found.rows or found.left.pods or found.left.old_pods)
-    return (
-        f"{found.node.name} is empty: nothing is left that a drain evicts"
-        if empty and found.left.complete
-        else ""
-    )
+    if not (empty and found.left.complete):
+        return ""
+    return f"{found.node.name} is empty: nothing is left that a drain evicts"
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -186,9 +181,8 @@ def _done(found: _Moment) -> str:
 def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterator[FollowChange]:
     """Yield what changed between two moments, or everything at the first one."""
     if before is None or (before.start is None) != (found.start is None):
-        yield FollowChange(
-            "progress", _head(found, len(found.node.forecasts), cluster), _counted(found, ())
-        )
+        head = _head(found, len(found.node.forecasts), cluster)
+        yield FollowChange("progress", head, _counted(found, ()))
     old_rows = before.rows if before is not None else {}
     for key, row in found.rows.items():
         old = old_rows.get(key)
@@ -203,29 +197,17 @@ def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterat
 def _signature(row: Forecast) -> Hashable:
     """Return what makes a row worth a line; its sentence has ages that always change."""
     state = row.state
-    return (
-        row.outcome,
-        state.state,
-        state.flags,
-        state.target,
-        state.source,
-        state.attempts,
-        state.detail,
-    )
+    seen = state.state, state.flags, state.target, state.source, state.attempts, state.detail
+    return row.outcome, *seen
 
 
 def _sentence(row: Forecast, old: Forecast | None) -> str:
-    was = (
-        f"{old.state.state} → "
-        if old is not None and old.state.state is not row.state.state
-        else ""
-    )
+    moved = old is not None and old.state.state is not row.state.state
+    was = f"{old.state.state} → " if old is not None and moved else ""
     target = f" to {row.state.target}" if row.state.target else ""
     remedy = f". To do: {row.remedy}" if row.remedy else ""
-    return (
-        f"{name(row.vmi.full_name)} {was}{row.state.state}{target}: {row.outcome}: "
-        f"{row.reason}{remedy}"
-    )
+    what = f"{was}{row.state.state}{target}: {row.outcome}: {row.reason}{remedy}"
+    return f"{name(row.vmi.full_name)} {what}"
 
 
 def _left(before: _Moment, found: _Moment) -> Iterator[FollowChange]:
@@ -245,9 +227,8 @@ _MOST_LEFT: Final = 5
 
 
 def _counted(found: _Moment, gone: tuple[str, ...]) -> DrainProgress:
-    return DrainProgress(
-        found.node.name, len(found.node.forecasts), len(found.left.pods), gone, found.ends_in
-    )
+    vms, pods = len(found.node.forecasts), len(found.left.pods)
+    return DrainProgress(found.node.name, vms, pods, gone, found.ends_in)
 
 
 def _rest(found: _Moment) -> str:
@@ -258,13 +239,8 @@ def _verdict_key(found: _Moment) -> Hashable:
     node = found.node
     blockers = tuple((item.subject, item.now) for item in node.pods.blockers)
     control = tuple((part.component, part.healthy) for part in node.control)
-    return (
-        node.drainable,
-        blockers,
-        tuple(item.subject for item in node.pods.waits),
-        control,
-        len(found.held),
-    )
+    waits = tuple(item.subject for item in node.pods.waits)
+    return node.drainable, blockers, waits, control, len(found.held)
 
 
 _ANSWER: Final = {
@@ -279,9 +255,8 @@ def _verdict(found: _Moment) -> str:
     causes = [f"{item.subject}: {item.reason}. To do: {item.remedy}" for item in node.pods.blockers]
     unknown = f": {names(node.doubts)}" if node.doubts and node.drainable is None else ""
     causes += [f"its end is not known: {each}" for each in found.held]
-    return f"{node.name}: {_ANSWER[node.drainable]}{unknown}" + "".join(
-        f"; {each}" for each in causes
-    )
+    answer = f"{node.name}: {_ANSWER[node.drainable]}{unknown}"
+    return "; ".join((answer, *causes))
 
 
 # --- the screen -----------------------------------------------------------------------------------
@@ -334,10 +309,8 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
     rows = [("VM", "STATE", "SINCE", "NEXT STEP", "TARGET")]
     for key, row in found.rows.items():
         state = row.state
-        target = state.target or state.source
-        rows.append(
-            (name(key), state.state, age(state.since, cluster), _next_step(state, cluster), target)
-        )
+        times = age(state.since, cluster), _next_step(state, cluster)
+        rows.append((name(key), state.state, *times, state.target or state.source))
     if len(rows) > 1:
         yield from columns(rows)
 

@@ -20,25 +20,10 @@ from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, joined, shown, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    grouped,
-    shown,
-    worst_first,
-)
+from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
 
 LEVEL_OF: Final = {
@@ -94,7 +79,7 @@ def page(
         verdict=_verdict(plan),
         tiles=tuple(_tiles(plan)),
         causes_title="Causes and what to do",
-        causes=worst_first((*_blockers(plan), *_no_room(plan), *vm_causes(plan))),
+        causes=worst_first((*joined(_blockers(plan)), *_no_room(plan), *vm_causes(plan))),
         figures=tuple(figures),
         tables=(_nodes(plan),) if plan.nodes else (),
         notes=tuple((title, lines) for title, lines in _notes(plan) if lines),
@@ -118,20 +103,16 @@ def _verdict(plan: Plan) -> PageVerdict:
 
 def vm_causes(plan: Plan) -> Iterator[PageCause]:
     """Yield one cause for VMs with the same outcome, reason and remedy."""
-    return grouped(
-        _vm_cause(row, node.name)
-        for node in plan.nodes
-        for row in (*node.forecasts, *node.visitors)
-    )
+    rows = ((row, node.name) for node in plan.nodes for row in (*node.forecasts, *node.visitors))
+    return grouped(_vm_cause(row, name) for row, name in rows)
 
 
 def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
     command = row.problems[0].command if row.problems else ""
     item = CauseItem(shown(_name, row), node, command)
     words = row.remedy.removesuffix(f": {command}") if command else row.remedy
-    return PageCause(
-        LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, words, (item,)
-    ), row.vmi.name
+    level, word = LEVEL_OF[row.outcome], str(row.outcome)
+    return PageCause(level, word, "", row.reason, words, (item,)), row.vmi.name
 
 
 def _name(row: Forecast) -> str:
@@ -139,39 +120,24 @@ def _name(row: Forecast) -> str:
 
 
 def _blockers(plan: Plan) -> Iterator[PageCause]:
-    groups: dict[tuple[str, str, str, bool], list[CauseItem]] = {}
     for node in plan.nodes:
         for found in node.pods.blockers:
-            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(
-                CauseItem(node.name)
-            )
-    for (name, reason, remedy, now), items in groups.items():
-        yield PageCause(
-            BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items)
-        )
+            word, item = "blocks now" if found.now else "blocks the drain", CauseItem(node.name)
+            yield PageCause(BAD, word, found.subject, found.reason, found.remedy, (item,))
 
 
 def _no_room(plan: Plan) -> Iterator[PageCause]:
     moving = [(node, found) for node in plan.nodes if (found := node.crowded(node.moving))]
     among = {node.name for node, _ in moving}
-    others = [
-        (node, found)
-        for node in plan.nodes
-        if node.name not in among and (found := node.crowded(node.packing))
-    ]
+    rest = (node for node in plan.nodes if node.name not in among)
+    others = [(node, found) for node in rest if (found := node.crowded(node.packing))]
     for level, kind, crowded in ((BAD, "that migrate", moving), (NOTICE, "that restart", others)):
         if crowded:
             items = tuple(CauseItem(vm, node.name) for node, left in crowded for vm in left)
             where = names(node.name for node, _ in crowded)
             text = f"The VMs of {where} {kind} do not fit on the other nodes at the same time."
-            yield PageCause(
-                level,
-                "no room",
-                "",
-                text,
-                "Free room for them, or stop or move some of these VMs.",
-                items,
-            )
+            remedy = "Free room for them, or stop or move some of these VMs."
+            yield PageCause(level, "no room", "", text, remedy, items)
 
 
 def _squares(plan: Plan) -> Figure:
@@ -191,9 +157,8 @@ def _squares(plan: Plan) -> Figure:
 
 
 def _parts(node: NodePlan) -> tuple[svg.BarPart, ...]:
-    return tuple(
-        svg.BarPart(level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items()
-    )
+    having = ((level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items())
+    return tuple(svg.BarPart(level, number) for level, number in having)
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -208,9 +173,7 @@ def _memory(plan: Plan, state: SchedulerSnapshot) -> list[Figure]:
         return []
     node = max(open_nodes, key=lambda one: (_leaving(one), one.name))
     after = _after(node)
-    touched = sorted(
-        (name for name in after if name != node.name), key=lambda name: (-after[name], name)
-    )
+    touched = sorted(after.keys() - {node.name}, key=lambda name: (-after[name], name))
     untouched = (name for name in sorted(state.nodes) if name not in after)
     others = [*touched, *islice(untouched, max(0, _FEWEST_MEMORY - len(touched)))]
     bars: list[svg.Bar] = []
@@ -227,33 +190,23 @@ def _memory(plan: Plan, state: SchedulerSnapshot) -> list[Figure]:
     most = ", whose VMs request most" if len(plan.nodes) > 1 else ""
     hidden = len(state.nodes) - 1 - min(len(others), _MOST_MEMORY)
     more = f" {count(hidden, 'further node')} not shown." if hidden > 0 else ""
-    left = (
-        f" {count(len(node.packing.left), 'VM')} without a place are not counted."
-        if node.packing.left
-        else ""
-    )
+    homeless = count(len(node.packing.left), "VM")
+    left = f" {homeless} without a place are not counted." if node.packing.left else ""
     legend = (("used", "requested"), ("free", "free"), ("bad", "more than there is"))
-    return [
-        Figure("Memory before and after", f"{which}{most}.{left}{more}", svg.bars(bars), legend)
-    ]
+    caption = f"{which}{most}.{left}{more}"
+    return [Figure("Memory before and after", caption, svg.bars(bars), legend)]
 
 
 def _memory_bar(label: str, used: int, size: int) -> svg.Bar:
     fits = min(used, size)
-    parts = (
-        svg.BarPart("used", fits),
-        svg.BarPart("free", size - fits),
-        svg.BarPart("bad", used - fits),
-    )
+    sizes = {"used": fits, "free": size - fits, "bad": used - fits}
+    parts = tuple(svg.BarPart(level, length) for level, length in sizes.items())
     return svg.Bar(label, parts, f"{show(MEMORY, used)} of {show(MEMORY, size)}")
 
 
 def _leaving(node: NodePlan) -> int:
-    return sum(
-        row.target.pod.requests.get(MEMORY, 0)
-        for row in node.forecasts
-        if row.outcome is not VmOutcome.BLOCKS
-    )
+    leaving = (row for row in node.forecasts if row.outcome is not VmOutcome.BLOCKS)
+    return sum(row.target.pod.requests.get(MEMORY, 0) for row in leaving)
 
 
 def _after(node: NodePlan) -> dict[str, int]:
@@ -276,15 +229,8 @@ def _after(node: NodePlan) -> dict[str, int]:
 
 
 def _nodes(plan: Plan) -> Table:
-    columns = (
-        "Node",
-        "Drainable",
-        "Room elsewhere",
-        "State",
-        "VMs",
-        *(str(outcome) for outcome in VmOutcome),
-        "Other blockers",
-    )
+    of_node = ("Node", "Drainable", "Room elsewhere", "State", "VMs")
+    columns = (*of_node, *map(str, VmOutcome), "Other blockers")
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             node.name,
@@ -307,11 +253,8 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         for need in node.pods.needs
     )
     yield "Flags that kubectl drain needs", tuple(needs)
-    waits = [
-        (f"{wait.subject}: {wait.reason}", node.name)
-        for node in plan.nodes
-        for wait in node.pods.waits
-    ]
+    every = [(node.name, wait) for node in plan.nodes for wait in node.pods.waits]
+    waits = [(f"{wait.subject}: {wait.reason}", name) for name, wait in every]
     yield "What the drain waits for", _by_text(waits)
     yield "Notes", _by_text([(note, node.name) for node in plan.nodes for note in node.notes])
     if plan.methods is not None:
@@ -363,9 +306,8 @@ def _own_room(packing: Packing, forecasts: Sequence[Forecast]) -> Packing:
 
 def _own(node: NodePlan, forecasts: Sequence[Forecast], owner: str, owners: Owners) -> NodePlan:
     """Return the part of a node's plan that concerns one owner."""
-    blockers = tuple(
-        found for found in node.pods.blockers if not owners.label and found.namespace == owner
-    )
+    found = () if owners.label else node.pods.blockers
+    blockers = tuple(each for each in found if each.namespace == owner)
     packing, moving = _own_room(node.packing, forecasts), _own_room(node.moving, forecasts)
     return replace(
         node,

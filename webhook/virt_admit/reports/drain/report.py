@@ -166,14 +166,8 @@ class DrainReport:
 
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
-    return DrainReport(
-        1,
-        plan.drainable,
-        tuple(map(node_report, plan.nodes)),
-        _updates(plan),
-        plan.unseen,
-        plan.uncovered,
-    )
+    nodes, updates = tuple(map(node_report, plan.nodes)), _updates(plan)
+    return DrainReport(1, plan.drainable, nodes, updates, plan.unseen, plan.uncovered)
 
 
 def node_report(node: NodePlan) -> DrainedNode:
@@ -225,15 +219,8 @@ def vm(row: Forecast) -> DrainedVm:
 
 
 def _blocker(found: Blocker) -> DrainBlocker:
-    return DrainBlocker(
-        found.kind,
-        found.namespace,
-        found.name,
-        found.reason,
-        found.remedy,
-        found.now,
-        str(found.id),
-    )
+    name = found.kind, found.namespace, found.name
+    return DrainBlocker(*name, found.reason, found.remedy, found.now, str(found.id))
 
 
 def _updates(plan: Plan) -> WorkloadUpdates | None:
@@ -292,12 +279,10 @@ def verdict(plan: Plan) -> DrainVerdict:
             if unknown
             else "not all data could be read"
         )
-        return DrainVerdict(
-            None, bool(stops), "Unknown", f"{which}, so a drain may be blocked.{cost}"
-        )
-    return DrainVerdict(
-        True, bool(stops), "Yes, at a cost" if stops else "Yes", f"{whole} can be drained.{cost}"
-    )
+        sentence = f"{which}, so a drain may be blocked.{cost}"
+        return DrainVerdict(None, bool(stops), "Unknown", sentence)
+    word = "Yes, at a cost" if stops else "Yes"
+    return DrainVerdict(True, bool(stops), word, f"{whole} can be drained.{cost}")
 
 
 def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:

@@ -55,11 +55,8 @@ def _said(node: NodePlan) -> Iterator[str]:
     What its pods cannot be placed for stands with the nodes that refuse them.
     """
     for row in (*node.forecasts, *node.visitors):
-        yield from (
-            row.reason,
-            row.remedy,
-            row.state.failure.text if row.state.failure is not None else "",
-        )
+        failure = row.state.failure
+        yield from (row.reason, row.remedy, failure.text if failure is not None else "")
         yield from row.placement.refusals.values()
     for blocker in node.pods.blockers:
         yield from (blocker.reason, blocker.remedy)

@@ -56,9 +56,7 @@ _MOST_READY: Final = 20
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(forecast.outcome for forecast in node.forecasts)
-    outcomes = ", ".join(
-        _counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome]
-    )
+    outcomes = ", ".join(_counted(counts[each], each) for each in VmOutcome if counts[each])
     later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
     number = vms(len(node.forecasts), node.unseen)
     return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
@@ -94,11 +92,8 @@ def _state(row: Forecast, now: datetime | None) -> str:
         return ""
     since = f" since {moment(state.since, now)}" if state.since is not None else ""
     due = "was due" if state.until is not None and now is not None and state.until < now else "at"
-    until = (
-        f", {next_step(state.state)} {due} {moment(state.until, now)}"
-        if state.until is not None
-        else ""
-    )
+    end = moment(state.until, now) if state.until is not None else ""
+    until = f", {next_step(state.state)} {due} {end}" if end else ""
     return f"{state_words(state.state, state.flags)}{since}{until}"
 
 
@@ -110,10 +105,8 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
     for row, vm in zip(forecasts, vms, strict=True):
         first, remedy = said.setdefault(row.reason, (vm, row.remedy))
         is_said = first != vm and len(row.reason) >= _LONG
-        yield (
-            f"  {row.outcome:{width}}  {vm:{name_width}}  "
-            f"{f'the same as {first}' if is_said else row.reason}"
-        )
+        reason = f"the same as {first}" if is_said else row.reason
+        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {reason}"
         if times and (state := _state(row, now)):
             yield f"  {'':{width}}  {'':{name_width}}  state: {state}"
         if row.remedy and not (is_said and row.remedy == remedy):
@@ -141,12 +134,9 @@ def _others(node: NodePlan, elsewhere: dict[tuple[str, str], str]) -> Iterator[s
         )
     elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
-    told = {
-        row.remedy.casefold(): row.vmi.full_name
-        for row in (*node.visitors, *node.forecasts)
-        if row.remedy
-    }
-    reasons = {row.reason: row.vmi.full_name for row in (*node.visitors, *node.forecasts)}
+    rows = (*node.visitors, *node.forecasts)
+    told = {row.remedy.casefold(): row.vmi.full_name for row in rows if row.remedy}
+    reasons = {row.reason: row.vmi.full_name for row in rows}
     yield from _blockers(node, told, reasons, elsewhere)
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
@@ -208,23 +198,16 @@ def summary(result: Plan) -> str:
             lines.append(f"{_counted(len(rows), outcome)}: {_by_number(owners)}")
             if outcome is not VmOutcome.MIGRATES:
                 causes = Counter(row.reason for row in rows)
-                lines += [
-                    f"  {number:5} {cause}" for cause, number in causes.most_common(_MOST_CAUSES)
-                ]
-                lines += (
-                    [f"  and {len(causes) - _MOST_CAUSES} more causes"]
-                    if len(causes) > _MOST_CAUSES
-                    else []
-                )
-    blockers = Counter(
-        f"{item.subject}: {item.reason}" for node in result.nodes for item in node.pods.blockers
-    )
+                most = causes.most_common(_MOST_CAUSES)
+                lines += [f"  {number:5} {cause}" for cause, number in most]
+                more = len(causes) - _MOST_CAUSES
+                lines += [f"  and {more} more causes"] if more > 0 else []
+    others = (item for node in result.nodes for item in node.pods.blockers)
+    blockers = Counter(f"{item.subject}: {item.reason}" for item in others)
     if blockers:
         lines.append(f"{count(len(blockers), 'other blocker')}:")
-        lines += [
-            f"  on {count(number, 'node')}: {cause}"
-            for cause, number in blockers.most_common(_MOST_CAUSES)
-        ]
+        most = blockers.most_common(_MOST_CAUSES)
+        lines += [f"  on {count(number, 'node')}: {cause}" for cause, number in most]
     crowded = [node.name for node in result.nodes if node.crowded(node.packing)]
     if crowded:
         lines.append(f"no room elsewhere for all VMs of {names(crowded)}")
@@ -241,11 +224,8 @@ def _by_number(owners: Counter[str]) -> str:
 
 
 def _whole(result: Plan) -> Iterator[str]:
-    empty = [
-        node.name
-        for node in result.nodes
-        if not node.forecasts and not node.visitors and not may_lack_vms(node.unseen)
-    ]
+    known = (node for node in result.nodes if not may_lack_vms(node.unseen))
+    empty = [node.name for node in known if not (node.forecasts or node.visitors)]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
     yield from _notes_of(empty, result)
@@ -255,11 +235,8 @@ def _whole(result: Plan) -> Iterator[str]:
         methods = ", ".join(result.methods) or "no method"
         yield f"Updates of running VMs ({methods}): {reaches or 'no VM is running'}"
         for reach in _OUT_OF_REACH:
-            missed = [
-                f"{update.vmi.full_name} ({update.reason})"
-                for update in result.updates
-                if update.reach is reach
-            ]
+            those = (each for each in result.updates if each.reach is reach)
+            missed = [f"{each.vmi.full_name} ({each.reason})" for each in those]
             if missed:
                 yield f"  {reach}: {names(missed)}"
     if result.uncovered:

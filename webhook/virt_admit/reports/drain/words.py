@@ -16,9 +16,8 @@ _IN_MINUTES: Final = 120 * 60
 def range_words(length: Range) -> str:
     """Format a range for people: ``6 to 87 s``, ``20 to 90 min``, ``1 h 05 to 3 h 52``."""
     if length.high < _IN_SECONDS:
-        return (
-            f"{length.low} to {length.high} s" if length.low < length.high else f"{length.high} s"
-        )
+        low = f"{length.low} to " if length.low < length.high else ""
+        return f"{low}{length.high} s"
     first, last = length.low // 60, -(-length.high // 60)
     if length.high < _IN_MINUTES:
         return f"{first} to {last} min"
@@ -74,7 +73,6 @@ def state_words(state: str, flags: Collection[str]) -> str:
     """
     copying = state == State.RUNNING and Flag.COPYING in flags
     words = "its disks and its memory are being copied" if copying else _STATES.get(state, state)
-    said = ", ".join(
-        _FLAGS.get(flag, flag) for flag in flags if flag != Flag.COPYING or not copying
-    )
+    told = (flag for flag in flags if flag != Flag.COPYING or not copying)
+    said = ", ".join(_FLAGS.get(flag, flag) for flag in told)
     return f"{words}{f' ({said})' if said else ''}"

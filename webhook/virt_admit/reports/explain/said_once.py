@@ -87,10 +87,8 @@ def _has(text: str, words: str, following: str) -> bool:
     start = text.find(words)
     if start < 0:
         return False
-    before, after = (
-        text[max(start - 1, 0) : start],
-        text[start + len(words) : start + len(words) + 1],
-    )
+    end = start + len(words)
+    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     return not before.isalnum() and (following == "…" or not (after.isalnum() or after == "-"))
 
 

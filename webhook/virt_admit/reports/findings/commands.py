@@ -95,13 +95,8 @@ def _see(obj: Object, kind: Kind) -> str:
     if kind is NODE:
         return shell("virt-admit", "explain", argument(f"node/{obj.name}"))
     if kind is VMI:
-        return shell(
-            "virt-admit",
-            "explain",
-            argument(f"vm/{obj.name}"),
-            "-n",
-            argument(obj.namespace or "default"),
-        )
+        vm, namespace = argument(f"vm/{obj.name}"), argument(obj.namespace or "default")
+        return shell("virt-admit", "explain", vm, "-n", namespace)
     return about("describe", obj, kind)
 
 

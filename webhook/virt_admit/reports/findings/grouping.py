@@ -25,12 +25,11 @@ def merge(rows: Iterable[ReportRow]) -> list[ReportRow]:
 
     The row names the other places.
     """
-    groups: dict[tuple[object, ...], list[ReportRow]] = {}
-    for row in rows:
-        groups.setdefault(
-            (id(row.result), row.word, row.rule, row.path.without_indices), []
-        ).append(row)
-    return [_merged(group) for group in groups.values()]
+    return [_merged(group) for group in _groups(rows, _place)]
+
+
+def _place(row: ReportRow) -> Hashable:
+    return id(row.result), row.word, row.rule, row.path.without_indices
 
 
 def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
@@ -44,11 +43,8 @@ def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
 
     shown = told_once(_by_template(by_problem(rows)))
     groups = _groups(shown, _text)
-    alike = {
-        id(group[0]): group
-        for group in groups
-        if len(group) >= (2 if group[0].rule in _FEW else _MANY)
-    }
+    sizes = ((group, 2 if group[0].rule in _FEW else _MANY) for group in groups)
+    alike = {id(group[0]): group for group, least in sizes if len(group) >= least}
     repeated = {id(row) for group in alike.values() for row in group[1:]}
     return [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
 
@@ -62,9 +58,8 @@ def _by_template(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows without those of VMs that only repeat what a rule says about their pool,
     which the pool's row names.
     """
-    pools = {
-        _of_template(row.result.obj, row): row for row in rows if row.result.obj.kind == POOL.kind
-    }
+    of_pools = (row for row in rows if row.result.obj.kind == POOL.kind)
+    pools = {_of_template(row.result.obj, row): row for row in of_pools}
     repeats: dict[int, list[ReportRow]] = {}
     for row in rows:
         owner = row.result.obj.controller if row.result.obj.kind == VM.kind and pools else None
@@ -116,11 +111,8 @@ def _groups(rows: Iterable[ReportRow], key: _Key) -> Iterable[list[ReportRow]]:
 
 
 def _problem(row: ReportRow) -> Hashable:
-    return (
-        id(row)
-        if row.problem is None or row.action is Action.OFF
-        else (row.result.cluster, row.problem)
-    )
+    alone = row.problem is None or row.action is Action.OFF
+    return id(row) if alone else (row.result.cluster, row.problem)
 
 
 def _text(row: ReportRow) -> Hashable:
@@ -175,9 +167,8 @@ def _merged(group: list[ReportRow]) -> ReportRow:
     first, *others = group
     if not others:
         return first
-    places = names(
-        dict.fromkeys(str(row.path) for row in others if str(row.path) != str(first.path))
-    )
+    paths = dict.fromkeys(str(row.path) for row in others)
+    places = names(path for path in paths if path != str(first.path))
     more = f" (also {places})" if places else ""
     fixes = tuple(dict.fromkeys(step for row in group for step in row.fix))
     return first._replace(message=f"{first.message}{more}", fix=fixes)

@@ -22,25 +22,10 @@ from virt_admit.reports.findings.report import (
     rows_of,
 )
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, shown, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    grouped,
-    shown,
-    worst_first,
-)
+from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 
 LEVEL_OF: Final[Mapping[str, str]] = {
     "error": BAD,
@@ -105,16 +90,8 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCa
             rows += own
         except Exception as error:
             name = shown(lambda one: one.called, result)
-            broken.append(
-                PageCause(
-                    BAD,
-                    "error",
-                    "",
-                    f"The object cannot be shown ({type(error).__name__}).",
-                    "",
-                    (CauseItem(name),),
-                )
-            )
+            why = f"The object cannot be shown ({type(error).__name__})."
+            broken.append(PageCause(BAD, "error", "", why, "", (CauseItem(name),)))
     return grouping.by_problem(rows), broken
 
 
@@ -147,19 +124,14 @@ def _drains(report: Report) -> tuple[str, bool, bool]:
     and whether any is not determined.
     """
     every = report.drains.values()
-    blocked, unknown, nodes = (
-        (sum(each) for each in zip(*(one[:3] for one in every), strict=True))
-        if every
-        else (0, 0, 0)
-    )
+    numbers = zip((0, 0, 0), *(one[:3] for one in every), strict=True)
+    blocked, unknown, nodes = map(sum, numbers)
     vms = sum(len(one.vms) for one in every)
     if blocked:
         text = f"{blocked} of {count(nodes, 'node')} cannot be drained (virt-admit drain --all). "
     elif vms:
-        text = (
-            f"{count(vms, 'VM')} would block the drain of "
-            f"{'its node' if vms == 1 else 'their nodes'}. "
-        )
+        whose = "its node" if vms == 1 else "their nodes"
+        text = f"{count(vms, 'VM')} would block the drain of {whose}. "
     elif unknown:
         text = (
             f"Whether {count(unknown, 'node')} can be drained cannot be determined (virt-admit "
@@ -182,12 +154,10 @@ def _matrix(report: Report) -> Table:
         numbers = grouping.counts(own)
         verdict = _verdict(own, numbers, incomplete=False).word
         counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
-        rows.append(
-            (name, f"cannot be read: {error}", *("-",) * 4) if error else (name, verdict, *counted)
-        )
-    return Table(
-        "Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited"), tuple(rows)
-    )
+        found = (f"cannot be read: {error}", *("-",) * 4) if error else (verdict, *counted)
+        rows.append((name, *found))
+    columns = ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited")
+    return Table("Clusters", columns, tuple(rows))
 
 
 def _unreadable(report: Report) -> Iterator[PageCause]:
@@ -229,20 +199,14 @@ def _figures(rows: Sequence[ReportRow]) -> Iterator[Figure]:
     if not charted:
         return
     rules = {(row.rule, _color(row), id(row.result)) for row in charted}
-    yield _chart(
-        "Findings by rule",
-        "Objects with findings of each rule",
-        [(rule, level) for rule, level, _ in rules],
-    )
+    caption = "Objects with findings of each rule"
+    yield _chart("Findings by rule", caption, [(rule, level) for rule, level, _ in rules])
     namespaces = {
         (row.result.obj.namespace or "(cluster-scoped)", _color(row), id(row.result), row.rule)
         for row in charted
     }
-    yield _chart(
-        "Findings by namespace",
-        "Findings in each namespace, one for each rule and object",
-        [key[:2] for key in namespaces],
-    )
+    caption = "Findings in each namespace, one for each rule and object"
+    yield _chart("Findings by namespace", caption, [key[:2] for key in namespaces])
 
 
 def _color(row: ReportRow) -> str:
@@ -261,11 +225,8 @@ def _chart(title: str, caption: str, keys: Sequence[tuple[str, str]]) -> Figure:
         )
         for key in ordered[:_MOST_BARS]
     ]
-    more = (
-        f" The {_MOST_BARS} with most of {len(ordered)} are shown."
-        if len(ordered) > _MOST_BARS
-        else ""
-    )
+    most = f" The {_MOST_BARS} with most of {len(ordered)} are shown."
+    more = most if len(ordered) > _MOST_BARS else ""
     return Figure(title, f"{caption}.{more}", svg.bars(bars), _LEGEND)
 
 

@@ -85,16 +85,12 @@ class Judgements:
             for name, (_, after) in (names or {}).items():
                 if after is None:
                     self._recorded.forget((kind, *name))
-        self._results = {
-            kind: ObjectTable() if kind in whole_kinds else table
-            for kind, table in self._results.items()
-        }
+        self._results |= {kind: ObjectTable() for kind in self._results.keys() & whole_kinds}
         for key in (*self._recorded.due, *objects):
             if isinstance(key, tuple) and key[0] in self._results:
                 self._results[key[0]].due.add(key[1:])
-        came_or_went = any(
-            None in pair for names in changes.values() for pair in (names or {}).values()
-        )
+        pairs = chain.from_iterable((names or {}).values() for names in changes.values())
+        came_or_went = any(None in pair for pair in pairs)
         return stale or came_or_went or bool(whole_kinds)
 
     def report(self) -> Report:

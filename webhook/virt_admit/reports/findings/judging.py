@@ -96,11 +96,8 @@ def _batches(
 ) -> Iterator[list[_Key]]:
     """Yield the keys of the selected objects of a kind; one empty batch if there is none."""
     default = "default" if kind.namespaced else ""
-    keys = [
-        (kind, obj.namespace or default, obj.name)
-        for obj in _objects(cluster, kind)
-        if is_selected(obj)
-    ]
+    found = filter(is_selected, _objects(cluster, kind))
+    keys = [(kind, obj.namespace or default, obj.name) for obj in found]
     yield from (keys[start : start + _BATCH] for start in range(0, max(1, len(keys)), _BATCH))
 
 
@@ -155,6 +152,5 @@ def drains(cluster: Cluster, is_selected: Callable[[Object], bool]) -> Drains:
 
 def is_complete(report: Report, cluster: Swept, judged_kinds: Iterable[Kind]) -> bool:
     """Return whether every object of these kinds was listed and no rule crashed."""
-    return not report.crashed and cluster.unreadable.isdisjoint(
-        kind.resource for kind in judged_kinds
-    )
+    resources = (kind.resource for kind in judged_kinds)
+    return not report.crashed and cluster.unreadable.isdisjoint(resources)

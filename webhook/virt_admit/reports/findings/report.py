@@ -92,23 +92,14 @@ def of_file(
 def without_object(request: Request, label: str = "") -> Request:
     """Return a request with the part of its object that reports print, and with this label."""
     obj = request.obj or Object({})
-    keys = (
-        "name",
-        "generateName",
-        "namespace",
-        "uid",
-        "deletionTimestamp",
-        *_OWNED.get(obj.kind, ()),
-    )
+    always = ("name", "generateName", "namespace", "uid", "deletionTimestamp")
+    keys = (*always, *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
     if (mark := obj.annotations.get(_APPLIED)) is not None:
         metadata["annotations"] = {_APPLIED: mark}
-    identity = {
-        "apiVersion": obj.api_version,
-        "kind": obj.kind,
-        "metadata": metadata | {"labels": labels},
-    }
+    metadata["labels"] = labels
+    identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata}
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
@@ -449,10 +440,8 @@ def _row(
 
 def where(row: ReportRow, first: ReportRow) -> str:
     """Return where a row is, and its rule: the path if it is about the object of the first one."""
-    same = (
-        row.result.obj.kind == first.result.obj.kind
-        and row.result.obj.full_name == first.result.obj.full_name
-    )
+    own, other = row.result.obj, first.result.obj
+    same = own.kind == other.kind and own.full_name == other.full_name
     place = row.location
     elsewhere = f"{place.file}:{place.line}" if place else row.result.called
     return f"{row.path if same else elsewhere} [{row.rule}]"

@@ -57,16 +57,12 @@ _MOST: Final = 8
 
 def _by_vm(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows without those of VMIs that repeat what the same rule says of their VM."""
-    vms = {
-        (*_vm(row), row.rule, row.message): row
-        for row in rows
-        if row.result.obj.kind == VM.kind and _counts(row)
-    }
+    own = (row for row in rows if row.result.obj.kind == VM.kind and _counts(row))
+    vms = {(*_vm(row), row.rule, row.message): row for row in own}
     groups: dict[int, list[ReportRow]] = {}
     for row in rows:
-        first = (
-            vms.get((*_vm(row), row.rule, row.message)) if row.result.obj.kind == VMI.kind else None
-        )
+        key = (*_vm(row), row.rule, row.message)
+        first = vms.get(key) if row.result.obj.kind == VMI.kind else None
         if first is not None and first.word == row.word:
             groups.setdefault(id(first), [first]).append(row)
     return _joined(rows, groups.values())
@@ -85,9 +81,8 @@ def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
             continue
         groups = by_command.setdefault((row.result.cluster, told), [])
         is_read = told.startswith(_READS)
-        same = next(
-            (each for each in groups[:_MOST] if _is_one(each[0], row, is_read=is_read)), None
-        )
+        known = (each for each in groups[:_MOST] if _is_one(each[0], row, is_read=is_read))
+        same = next(known, None)
         if same is None:
             groups.append([row])
         else:

@@ -9,19 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from virt_admit.model.messages import count, names
-from virt_admit.reports.html.page import (
-    BAD,
-    LEVELS,
-    UNKNOWN,
-    CauseItem,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
+from virt_admit.reports.html.levels import BAD, LEVELS, UNKNOWN
+from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 
 _MOST_FIGURES: Final = 20
 """Pictures of one page."""
@@ -42,16 +32,12 @@ def combine(title: str, parts: Sequence[ClusterPart], subject: str = "") -> Page
     """Return the page about several clusters."""
     read = [(part.cluster, part.page) for part in parts if part.page is not None]
     away = [part for part in parts if part.error]
-    figures = [
-        figure._replace(title=f"{figure.title}: {name}")
-        for figures in _by_rank(read)
-        for name, figure in figures
-    ]
+    ranked = (each for of_rank in _by_rank(read) for each in of_rank)
+    figures = [each._replace(title=f"{each.title}: {name}") for name, each in ranked]
     notes = [(f"{heading}: {name}", lines) for name, page in read for heading, lines in page.notes]
     if len(figures) > _MOST_FIGURES:
-        notes.append(
-            ("Pictures", (f"The first {_MOST_FIGURES} of {len(figures)} pictures are shown.",))
-        )
+        shown = f"The first {_MOST_FIGURES} of {len(figures)} pictures are shown."
+        notes.append(("Pictures", (shown,)))
     return Page(
         title=f"{title} of {count(len(parts), 'cluster')}",
         subject=subject,
@@ -62,7 +48,7 @@ def combine(title: str, parts: Sequence[ClusterPart], subject: str = "") -> Page
         ),
         leading=(_matrix(parts),),
         causes_title=next((page.causes_title for _, page in read), "Causes"),
-        causes=worst_first((*_unreadable(away), *_causes(read))),
+        causes=worst_first((*_unreadable(away), *joined(_causes(read)))),
         figures=tuple(figures[:_MOST_FIGURES]),
         tables=tuple(
             table._replace(title=f"{table.title}: {name}")
@@ -126,13 +112,10 @@ def _unreadable(away: Iterable[ClusterPart]) -> Iterator[PageCause]:
 
 
 def _causes(read: Iterable[tuple[str, Page]]) -> Iterator[PageCause]:
-    """Yield each cause once, with its objects in all clusters."""
-    groups: dict[tuple[str, str, str, str, str], list[PageCause]] = {}
+    """Yield the causes of each cluster, with objects that name the cluster."""
     for name, page in read:
         for cause in page.causes:
             items = tuple(
                 CauseItem(f"{name}: {item.name}", item.place) for item in cause.items
             ) or (CauseItem(name),)
-            groups.setdefault(cause[:5], []).append(cause._replace(items=items))
-    for key, some in groups.items():
-        yield PageCause(*key, tuple(item for cause in some for item in cause.items))
+            yield cause._replace(items=items)

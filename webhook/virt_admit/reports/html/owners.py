@@ -14,7 +14,8 @@ from typing import Final
 
 from virt_admit.documents.files import write_new
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.reports.html.page import BAD, Link, Page, Table, render
+from virt_admit.reports.html.levels import BAD
+from virt_admit.reports.html.page import Link, Page, Table, render
 
 INDEX: Final = "index.html"
 _PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?")
@@ -58,14 +59,8 @@ def files(whole: Page, pages: Mapping[str, Page], owners: Owners) -> dict[str, s
     for owner, page in sorted(pages.items()):
         name = file_name(owner)
         worst = sum(tile.number for tile in page.tiles if tile.level == BAD)
-        rows.append(
-            (
-                Link(owner or owners.subject(owner), name),
-                page.verdict.word,
-                page.verdict.text,
-                worst,
-            )
-        )
+        link = Link(owner or owners.subject(owner), name)
+        rows.append((link, page.verdict.word, page.verdict.text, worst))
         out[name] = render(page)
     by = f"label {owners.label}" if owners.label else "namespace"
     table = Table(f"Pages by {by}", ("Owner", "Verdict", "Summary", "Worst"), tuple(rows))

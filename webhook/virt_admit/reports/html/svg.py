@@ -22,26 +22,8 @@ ROW: Final = 24
 SQUARE: Final = 10
 PER_LINE: Final = (WIDTH - LABEL - 60) // (SQUARE + 2)
 """Squares in a line."""
-TICKS: Final = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    14400,
-    28800,
-    43200,
-    86400,
-)
+_HOURS: Final = (1, 2, 4, 8, 12, 24)
+TICKS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, *(3600 * n for n in _HOURS))
 """Distances of ticks on a time axis, in seconds."""
 
 
@@ -162,22 +144,16 @@ def _units(seconds: int) -> Iterator[str]:
 
 
 def _svg(height: int, parts: Sequence[Markup]) -> Markup:
-    head = Markup('<svg viewBox="0 0 {} {}" aria-hidden="true" focusable="false">').format(
-        WIDTH, height
-    )
-    return head + Markup("").join(parts) + Markup("</svg>")
+    head = Markup('<svg viewBox="0 0 {} {}" aria-hidden="true" focusable="false">')
+    return head.format(WIDTH, height) + Markup("").join(parts) + Markup("</svg>")
 
 
 def _label(text: str, top: int) -> Markup:
     short = _short(text, 32)
-    squeezed = (
-        Markup(' textLength="{}" lengthAdjust="spacingAndGlyphs"').format(LABEL - 14)
-        if len(short) > 28
-        else ""
-    )
-    return Markup('<text x="{}" y="{}" class="label"{}>{}</text>').format(
-        LABEL - 10, top + 16, squeezed, short
-    )
+    squeeze = Markup(' textLength="{}" lengthAdjust="spacingAndGlyphs"')
+    squeezed = squeeze.format(LABEL - 14) if len(short) > 28 else ""
+    text = Markup('<text x="{}" y="{}" class="label"{}>{}</text>')
+    return text.format(LABEL - 10, top + 16, squeezed, short)
 
 
 def _text(text: str, x: float, top: int) -> Markup:

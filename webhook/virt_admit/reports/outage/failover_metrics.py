@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -18,9 +18,11 @@ from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.reports.findings.report import ObjectResult
-from virt_admit.reports.html.page import BAD, Cell, Page, Table, Tile
+from virt_admit.reports.html.levels import BAD
+from virt_admit.reports.html.page import Cell, Page, Table, Tile
 from virt_admit.reports.outage import crossing_events
 from virt_admit.reports.outage.text import period
+from virt_admit.reports.scan_metrics import add_gauge, as_numbers
 
 
 class FailoverMetrics(Collector):
@@ -64,75 +66,39 @@ class FailoverMetrics(Collector):
 
 def add(registry: CollectorRegistry, found: FailoverFigures) -> None:
     """Add the gauges of these figures. What cannot be determined has no sample, or the value -1."""
-    _verdicts(registry, "node", "Whether the cluster survives the loss of a node", found.nodes)
-    _verdicts(registry, "zone", "Whether the cluster survives the loss of a zone", found.zones)
-    capacity = Gauge(
-        "virt_admit_failover_capacity",
+    for what, verdicts in (("node", found.nodes), ("zone", found.zones)):
+        text = (
+            f"Whether the cluster survives the loss of a {what}: 1 yes, 0 no, -1 it cannot be "
+            "determined."
+        )
+        add_gauge(registry, f"{what}_survivable", text, (what,), as_numbers(verdicts))
+    text = (
         "What can still start at most before the loss of any one node leaves VMs without room, by "
-        "sums; negative: short.",
-        ("resource",),
-        registry=registry,
+        "sums; negative: short."
     )
-    for resource, value in found.capacity.items():
-        capacity.labels(resource).set(value)
-    without = Gauge(
-        "virt_admit_vms_without_failover",
-        "Virtual machines that do not restart after the loss of their node.",
-        ("cause",),
-        registry=registry,
-    )
-    for cause, number in found.without.items():
-        without.labels(str(cause)).set(number)
-    zone_vms = Gauge(
-        "virt_admit_zone_vms_without_failover",
-        "Virtual machines that do not restart after the loss of their zone.",
-        ("zone",),
-        registry=registry,
-    )
-    for zone, number in found.zone_vms.items():
-        zone_vms.labels(zone).set(number)
-    _room(registry, found)
-    seconds = Gauge(
-        "virt_admit_failover_seconds",
+    add_gauge(registry, "failover_capacity", text, ("resource",), found.capacity)
+    text = "Virtual machines that do not restart after the loss of their node."
+    add_gauge(registry, "vms_without_failover", text, ("cause",), found.without)
+    text = "Virtual machines that do not restart after the loss of their zone."
+    add_gauge(registry, "zone_vms_without_failover", text, ("zone",), found.zone_vms)
+    if found.spare_nodes is not None:
+        text = (
+            "How many nodes may be lost at most, whichever they are, before the room is short, by "
+            "sums."
+        )
+        add_gauge(registry, "failover_spare_nodes", text, (), {(): found.spare_nodes})
+    if found.largest is not None:
+        text = "Memory of the largest virtual machine that finds a node now."
+        add_gauge(registry, "failover_largest_vm_bytes", text, (), {(): found.largest})
+    text = (
         "Until the last virtual machine restarts after the loss of the node where that takes "
-        "longest.",
-        ("bound",),
-        registry=registry,
+        "longest."
     )
+    bounds: dict[str, float] = {}
     if found.seconds is not None:
-        seconds.labels("low").set(found.seconds.low)
-        seconds.labels("high").set(math.inf if found.seconds.high is None else found.seconds.high)
-
-
-def _verdicts(
-    registry: CollectorRegistry, what: str, text: str, found: Mapping[str, bool | None]
-) -> None:
-    gauge = Gauge(
-        f"virt_admit_{what}_survivable",
-        f"{text}: 1 yes, 0 no, -1 it cannot be determined.",
-        (what,),
-        registry=registry,
-    )
-    for name, verdict in found.items():
-        gauge.labels(name).set(-1 if verdict is None else int(verdict))
-
-
-def _room(registry: CollectorRegistry, found: FailoverFigures) -> None:
-    spare = Gauge(
-        "virt_admit_failover_spare_nodes",
-        "How many nodes may be lost at most, whichever they are, before the room is short, by "
-        "sums.",
-        (),
-        registry=CollectorRegistry() if found.spare_nodes is None else registry,
-    )
-    largest = Gauge(
-        "virt_admit_failover_largest_vm_bytes",
-        "Memory of the largest virtual machine that finds a node now.",
-        (),
-        registry=CollectorRegistry() if found.largest is None else registry,
-    )
-    spare.set(found.spare_nodes or 0)
-    largest.set(found.largest or 0)
+        high = found.seconds.high
+        bounds = {"low": found.seconds.low, "high": math.inf if high is None else high}
+    add_gauge(registry, "failover_seconds", text, ("bound",), bounds)
 
 
 # --- on the page ----------------------------------------------------------------------------------
@@ -156,11 +122,8 @@ def with_failover(page: Page, found: FailoverFigures | None) -> Page:
         for zone, verdict in found.zones.items()
         if verdict is not True
     ]
-    table = Table(
-        "Losses that the cluster does not certainly survive",
-        ("Lost", "Survives", "Because"),
-        tuple(rows),
-    )
+    columns = ("Lost", "Survives", "Because")
+    table = Table("Losses that the cluster does not certainly survive", columns, tuple(rows))
     return replace(
         page,
         tiles=(*page.tiles, Tile(BAD, down, "nodes whose loss leaves VMs down")),

@@ -4,6 +4,7 @@ and a time line for each VM.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -13,24 +14,10 @@ from virt_admit.forecasts.outage.outages import Outage, Outages, amount
 from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.model.messages import count, names, sentence
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    grouped,
-    worst_first,
-)
+from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.outage.memory_figure import memory
 from virt_admit.reports.outage.text import headline, period, subject
 
@@ -65,9 +52,7 @@ def page(found: Outages, evidence: Iterable[tuple[str, str]] = (), owner: str = 
     level, word = {False: (BAD, "No"), None: (UNKNOWN, "Unknown"), True: (GOOD, "Yes")}[
         found.survives
     ]
-    number = {
-        outcome: sum(len(one.having(outcome)) for one in found.outages) for outcome in LossOutcome
-    }
+    number = Counter(vm.outcome for one in found.outages for vm in one.vms)
     figures = [_gantt(one) for one in found.outages[:1] if one.having(LossOutcome.RESTARTS)]
     figures += [figure for one in found.outages[:1] if (figure := memory(one)) is not None]
     return Page(
@@ -93,14 +78,8 @@ def _short(found: Outages) -> Iterator[PageCause]:
                 f"{amount(short.resource, short.amount)} short: at least {count(short.vms, 'VM')} "
                 "without a place."
             )
-            yield PageCause(
-                BAD,
-                "no room",
-                "",
-                text,
-                "Free room, stop VMs or add a node.",
-                (CauseItem(names(one.nodes)),),
-            )
+            item, remedy = CauseItem(names(one.nodes)), "Free room, stop VMs or add a node."
+            yield PageCause(BAD, "no room", "", text, remedy, (item,))
 
 
 def _vms(found: Outages) -> Iterator[PageCause]:
@@ -181,9 +160,8 @@ def _tables(found: Outages) -> Iterator[Table]:
         for actor in one.actors
     )
     if actors:
-        yield Table(
-            "Health checks", ("Node", "Check", "Remediator", "Pods gone after", "Refuses"), actors
-        )
+        columns = ("Node", "Check", "Remediator", "Pods gone after", "Refuses")
+        yield Table("Health checks", columns, actors)
     rows = tuple(
         (
             vm.vmi.full_name,
@@ -213,11 +191,7 @@ def split(found: Outages, owners: Owners) -> dict[str, Outages]:
     parts: dict[str, Outages] = {}
     for owner in every:
         own = (
-            replace(
-                one,
-                vms=tuple(vm for vm in one.vms if owners.of(vm.vmi) == owner),
-                actors=one.actors,
-            )
+            replace(one, vms=tuple(vm for vm in one.vms if owners.of(vm.vmi) == owner))
             for one in found.outages
         )
         parts[owner] = replace(found, outages=tuple(one for one in own if one.vms))

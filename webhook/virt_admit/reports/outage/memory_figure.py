@@ -28,10 +28,8 @@ def memory(one: Outage) -> Figure | None:
         return None
     state, arrived = one.loss.scheduler.state, _arrived(one)
     touched = sorted(arrived, key=lambda name: (-arrived[name], name))
-    every = [
-        *touched,
-        *islice((name for name in sorted(state.nodes) if name not in arrived), _FEWEST),
-    ]
+    untouched = (name for name in sorted(state.nodes) if name not in arrived)
+    every = [*touched, *islice(untouched, _FEWEST)]
     shown = every[: max(_FEWEST, min(len(touched), _MOST))]
     bars: list[svg.Bar] = []
     for name in shown:
@@ -47,12 +45,8 @@ def memory(one: Outage) -> Figure | None:
         f"Memory that pods request before and after the loss of {names(one.nodes)}, in one "
         f"possible order.{more}"
     )
-    return Figure(
-        "Memory before and after",
-        caption,
-        svg.bars(bars),
-        (("used", "requested"), ("free", "free")),
-    )
+    legend = (("used", "requested"), ("free", "free"))
+    return Figure("Memory before and after", caption, svg.bars(bars), legend)
 
 
 def _arrived(one: Outage) -> Counter[str]:

@@ -66,10 +66,8 @@ def headline(found: Outages) -> str:
         )
     elif found.because and found.survives is not True:
         why = f": {found.because[0]}"
-    return (
-        f"Does the cluster survive the loss {subject(found)}? "
-        f"{ended(f'{WORDS[found.survives]}{why}')}"
-    )
+    answer = ended(f"{WORDS[found.survives]}{why}")
+    return f"Does the cluster survive the loss {subject(found)}? {answer}"
 
 
 def _head(found: Outages) -> Iterator[str]:
@@ -96,9 +94,7 @@ def _slowest(one: Outage) -> str:
 def of_loss(one: Outage) -> Iterator[str]:
     """Yield the lines about the loss of one set of nodes."""
     counts = Counter(vm.outcome for vm in one.vms)
-    said = ", ".join(
-        _counted(counts[outcome], outcome) for outcome in LossOutcome if counts[outcome]
-    )
+    said = ", ".join(_counted(counts[each], each) for each in LossOutcome if counts[each])
     yield f"loss of {names(one.nodes)}: {_tolerated(one)}{': ' if said else ''}{said}"
     for why in one.because:
         yield f"  because: {why}"
@@ -214,11 +210,8 @@ def time_line(row: LostVm) -> str:
     the VM does not restart.
     """
     own = "assumed" if is_estimated(row.vmi) else "as its last start"
-    return ", ".join(
-        f"{part.what} {_seconds(part)} ({_waits_for(part) or own})"
-        for part in row.parts
-        if part.high != 0
-    )
+    parts = (part for part in row.parts if part.high != 0)
+    return ", ".join(f"{each.what} {_seconds(each)} ({_waits_for(each) or own})" for each in parts)
 
 
 def _waits_for(part: Part) -> str:

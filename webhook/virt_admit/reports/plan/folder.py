@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from virt_admit.forecasts.repair.repair_plan import RepairPlan, RepairStep
 from virt_admit.model import sanitize
-from virt_admit.reports.plan import json as plan_json
 from virt_admit.reports.plan import scripts
-from virt_admit.reports.plan.report import answer
+from virt_admit.reports.plan.report import answer, report
 from virt_admit.reports.plan.text import cost, text
+from virt_admit.reports.values import as_data
 
 
 def files(plan: RepairPlan, evidence: str) -> dict[str, str]:
@@ -23,7 +23,7 @@ def files(plan: RepairPlan, evidence: str) -> dict[str, str]:
         plan: the plan.
         evidence: what it rests on.
     """
-    found: dict[str, str] = {"plan.json": json.dumps(plan_json.as_data(plan), indent=2) + "\n"}
+    found: dict[str, str] = {"plan.json": json.dumps(as_data(report(plan)), indent=2) + "\n"}
     index: list[str] = []
     for number, step in enumerate(plan.steps, start=1):
         name = f"{number * 10:03}-{_slug(step)}"
@@ -34,18 +34,16 @@ def files(plan: RepairPlan, evidence: str) -> dict[str, str]:
             index.append("a person")
     found["README.md"] = _readme(plan, index, evidence)
     for owner in sorted({step.owner for step in plan.steps if step.owner}):
-        own = [
-            (step, how) for step, how in zip(plan.steps, index, strict=True) if step.owner == owner
-        ]
+        every = zip(plan.steps, index, strict=True)
+        own = [(step, how) for step, how in every if step.owner == owner]
         found[f"owners/{_file(owner)}.md"] = _for_owner(owner, own)
     return dict(sorted(found.items()))
 
 
 def _slug(step: RepairStep) -> str:
     kind = step.id.partition(":")[0].lower()
-    return _file(
-        "-".join(part for part in (step.subject.namespace, step.subject.name, kind) if part)
-    )
+    words = (step.subject.namespace, step.subject.name, kind)
+    return _file("-".join(filter(None, words)))
 
 
 def _file(name: str) -> str:

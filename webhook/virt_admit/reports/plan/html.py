@@ -9,21 +9,10 @@ from typing import Final
 from virt_admit.forecasts.repair.repair_plan import CostClass, RepairPlan, RepairStep
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.messages import names
+from virt_admit.reports.html.causes import CauseItem, PageCause, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.page import Page, PageVerdict, Table, Tile
 from virt_admit.reports.plan.report import answer, totals
 from virt_admit.reports.plan.text import STAGES, cost
 
@@ -65,9 +54,8 @@ def _verdict(plan: RepairPlan) -> PageVerdict:
         return PageVerdict(GOOD, "Yes", answer(plan))
     if plan.reaches is None:
         return PageVerdict(UNKNOWN, "Unknown", answer(plan))
-    return PageVerdict(
-        NOTICE if plan.reaches else BAD, "Not today" if plan.reaches else "No", answer(plan)
-    )
+    level, word = (NOTICE, "Not today") if plan.reaches else (BAD, "No")
+    return PageVerdict(level, word, answer(plan))
 
 
 def _remaining(plan: RepairPlan) -> Iterator[PageCause]:
@@ -91,17 +79,14 @@ def _table(plan: RepairPlan) -> Table:
         )
         for number, step in enumerate(plan.steps, start=1)
     )
-    return Table(
-        "Steps", ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees"), rows
-    )
+    columns = ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees")
+    return Table("Steps", columns, rows)
 
 
 def _notes(plan: RepairPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "Risks", tuple(f"{step.subject}: {step.risk}" for step in plan.steps if step.risk)
-    yield (
-        "Written by other tools",
-        tuple(f"{step.subject}: {step.gitops}" for step in plan.steps if step.gitops),
-    )
+    written = (step for step in plan.steps if step.gitops)
+    yield "Written by other tools", tuple(f"{each.subject}: {each.gitops}" for each in written)
     ways = (
         (
             f"{step.subject}: {'decision: ' if other.decision else ''}{other.title} "

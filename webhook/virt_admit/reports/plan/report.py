@@ -220,15 +220,8 @@ def object_of(subject: ObjectRef) -> PlanObject:
 
 def _problem(problem: RootProblem) -> PlannedProblem:
     shown = tuple(ShownBy(witness.rule, object_of(witness.subject)) for witness in problem.shown_by)
-    return PlannedProblem(
-        problem.id,
-        problem.cause,
-        object_of(problem.subject),
-        problem.owner,
-        problem.nodes,
-        problem.reason,
-        shown,
-    )
+    name, subject = (problem.id, problem.cause), object_of(problem.subject)
+    return PlannedProblem(*name, subject, problem.owner, problem.nodes, problem.reason, shown)
 
 
 def _step(step: RepairStep) -> PlannedStep:
@@ -359,8 +352,6 @@ def _made(plan: RepairPlan) -> str:
         return "the upgrade possible"
     if plan.goal is Goal.OUTAGE:
         return "the cluster survive the loss of any one node"
-    return (
-        f"node {plan.nodes[0]} drainable"
-        if len(plan.nodes) == 1
-        else f"all {len(plan.nodes)} nodes drainable"
-    )
+    if len(plan.nodes) == 1:
+        return f"node {plan.nodes[0]} drainable"
+    return f"all {len(plan.nodes)} nodes drainable"

@@ -117,11 +117,8 @@ def files(step: RepairStep, name: str) -> dict[str, str]:
             found[file] = _yaml([each.as_json() for each in made.patch])
             found[inverse] = _yaml([each.as_json() for each in made.undo])
             command = _words("patch", file, *_target(subject))
-            undo.append(
-                _words(
-                    "kubectl", "patch", *_target(subject), "--type=json", "--patch-file", inverse
-                )
-            )
+            flags = ("--type=json", "--patch-file", inverse)
+            undo.append(_words("kubectl", "patch", *_target(subject), *flags))
         elif made.change.command is Command.APPLY and made.change.manifest is not None:
             file = f"objects/{part}.yaml"
             found[file] = _yaml(dict(made.change.manifest))

@@ -83,10 +83,8 @@ def _step(number: int, step: RepairStep) -> Iterator[str]:
     Its number is that of its script, as in the README of the folder.
     """
     frees = f" (frees {names(step.frees)})" if step.frees else ""
-    yield (
-        f"  {number}. [{cost(step)}] {step.subject.kind.kind} {step.subject.full_name}: "
-        f"{step.title}{frees}"
-    )
+    subject = f"{step.subject.kind.kind} {step.subject.full_name}"
+    yield f"  {number}. [{cost(step)}] {subject}: {step.title}{frees}"
     if step.proof in (Proof.DOES_NOT_FLIP, Proof.UNKNOWN):
         yield f"      {step.proof}: {step.finding}" if step.finding else f"      {step.proof}"
     if step.needs:

@@ -137,16 +137,10 @@ def _done(before: _Moment | None, found: _Moment) -> str:
 def _changes(before: _Moment | None, found: _Moment) -> Iterator[FollowChange]:
     """Yield what changed between two moments, or everything at the first one."""
     progress = found.result.progress
-    flying = (
-        {each.node: each for each in report.progress(progress).in_flight}
-        if progress is not None
-        else {}
-    )
-    sentences = (
-        {each.node: text.in_flight(each) for each in progress.in_flight}
-        if progress is not None
-        else {}
-    )
+    now = report.progress(progress) if progress is not None else None
+    flying = {each.node: each for each in now.in_flight} if now is not None else {}
+    under_way = progress.in_flight if progress is not None else ()
+    sentences = {each.node: text.in_flight(each) for each in under_way}
     old = before.phases if before is not None else {}
     for name, phase in found.phases.items():
         was = old.get(name)
@@ -154,16 +148,11 @@ def _changes(before: _Moment | None, found: _Moment) -> Iterator[FollowChange]:
             continue
         arrow = f"{was} → {phase}" if was is not None else str(phase)
         value = flying.get(name) or NodeUnderUpdate(name, phase, None, None)
-        yield FollowChange(
-            "state",
-            f"{name} {arrow}" + (f": {sentences[name]}" if name in sentences else ""),
-            value,
-        )
+        what = f": {sentences[name]}" if name in sentences else ""
+        yield FollowChange("state", f"{name} {arrow}{what}", value)
     if before is None or _counted(before) != _counted(found):
-        value_now = None if progress is None else report.progress(progress)
-        yield FollowChange(
-            "progress", " ".join(_head(found)), FollowedProgress(value_now, found.pace)
-        )
+        value_now = FollowedProgress(now, found.pace)
+        yield FollowChange("progress", " ".join(_head(found)), value_now)
     if before is None or _verdict_key(before) != _verdict_key(found):
         stops = report.report(found.result).stops
         yield FollowChange("verdict", _verdict(found), UpgradeVerdict(found.result.possible, stops))
@@ -175,9 +164,8 @@ def _counted(found: _Moment) -> tuple[int, int]:
 
 
 def _verdict_key(found: _Moment) -> object:
-    return found.result.possible, tuple(
-        (stop.node, str(stop.problem)) for stop in found.result.stops
-    )
+    stops = tuple((stop.node, str(stop.problem)) for stop in found.result.stops)
+    return found.result.possible, stops
 
 
 def _verdict(found: _Moment) -> str:

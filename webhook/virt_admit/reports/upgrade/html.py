@@ -13,21 +13,9 @@ from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.html import svg
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
 from virt_admit.reports.upgrade.text import grouped, so_far, when
 
@@ -62,11 +50,11 @@ def page(
         causes_title="What stops it, and what happens to VMs",
         causes=worst_first(
             (
-                *_stops(result),
+                *joined(_stops(result)),
                 *_operators(result),
                 *_refused(result),
                 *_health_checks(result),
-                *_moves(result.vms),
+                *joined(_moves(result.vms)),
             )
         ),
         figures=(_gantt(result.waves),) if result.waves else (),
@@ -78,30 +66,22 @@ def page(
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.possible is False:
-        return PageVerdict(
-            BAD, "No", f"The upgrade stops: {count(len(grouped(result.stops)), 'cause')}."
-        )
+        causes = count(len(grouped(result.stops)), "cause")
+        return PageVerdict(BAD, "No", f"The upgrade stops: {causes}.")
     if result.possible is None or result.duration is None:
-        return PageVerdict(
-            UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes."
-        )
+        unknown = "It cannot be determined whether the upgrade completes."
+        return PageVerdict(UNKNOWN, "Unknown", unknown)
     until = f" It ends {when(result.duration, start)}." if start else ""
-    within = " to ".join(
-        dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high)))
-    )
+    ends = (result.duration.low, result.duration.high)
+    within = " to ".join(dict.fromkeys(map(svg.clock, ends)))
     if result.operators:
-        nodes = (
-            "The nodes do not hold it up: their update alone would complete within "
-            f"{within}.{until}"
-        )
-        return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
+        alone = "The nodes do not hold it up: their update alone would complete within"
+        stuck = ended(result.operators[0].reason)
+        return PageVerdict(BAD, "Stuck", f"{stuck} {alone} {within}.{until}")
     first = filter(None, (result.before_nodes, *result.paused))
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
-        which = f"{result.refused.within}, not for {result.refused.targets}"
-        return PageVerdict(
-            GOOD, "Yes", f"The upgrade completes within {within}, for {which}.{until}{before}"
-        )
+        within += f", for {result.refused.within}, not for {result.refused.targets}"
     return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}{before}")
 
 
@@ -118,13 +98,9 @@ def _operators(result: Rehearsal) -> Iterator[PageCause]:
 
 
 def _stops(result: Rehearsal) -> Iterator[PageCause]:
-    groups: dict[tuple[str, str], list[CauseItem]] = {}
     for stop in result.stops:
-        groups.setdefault((stop.reason, stop.remedy), []).append(
-            CauseItem(stop.node or "a pool of nodes")
-        )
-    for (reason, remedy), items in groups.items():
-        yield PageCause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
+        item = CauseItem(stop.node or "a pool of nodes")
+        yield PageCause(BAD, "stops the upgrade", "", stop.reason, stop.remedy, (item,))
 
 
 def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
@@ -135,25 +111,15 @@ def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
                 (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
             )
             what = f"{check.title}: {check.reason}"
-            yield PageCause(
-                level, title, "", what, "", tuple(CauseItem(node) for node in check.nodes)
-            )
+            items = tuple(map(CauseItem, check.nodes))
+            yield PageCause(level, title, "", what, "", items)
 
 
 def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
-    """Yield one cause for VMs with the same outcome and number of moves."""
-    groups: dict[tuple[str, str, int], list[CauseItem]] = {}
     for vm in vms:
-        groups.setdefault((LEVEL_OF[vm.outcome], str(vm.outcome), vm.moves), []).append(
-            CauseItem(f"{vm.namespace}/{vm.name}")
-        )
-    for (level, outcome, moves), items in groups.items():
-        text = (
-            f"{count(moves, 'move')} each: migrations or restarts"
-            if moves
-            else "They are not moved."
-        )
-        yield PageCause(level, outcome, "", text, "", tuple(items))
+        moves = f"{count(vm.moves, 'move')} each: migrations or restarts"
+        text, item = moves if vm.moves else "They are not moved.", f"{vm.namespace}/{vm.name}"
+        yield PageCause(LEVEL_OF[vm.outcome], str(vm.outcome), "", text, "", (CauseItem(item),))
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:
@@ -163,12 +129,8 @@ def _gantt(waves: Sequence[Wave]) -> Figure:
     caption = "Time from the beginning. Each row has the shortest run above the longest."
     if size > 1:
         caption += f" A row is {size} waves of {len(waves)}."
-    return Figure(
-        "Waves",
-        caption,
-        svg.lanes(lanes, end),
-        (("good", "shortest run"), ("notice", "longest run")),
-    )
+    legend = (("good", "shortest run"), ("notice", "longest run"))
+    return Figure("Waves", caption, svg.lanes(lanes, end), legend)
 
 
 def _lane(index: int, waves: Sequence[Wave]) -> svg.Lane:
@@ -200,12 +162,11 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
         if flying:
             yield Table("Nodes under way", ("Node", "Phase", "Since", "Waits for"), flying)
     if result.faster:
+        columns = ("Setting", "Now", "Instead", "Saves up to")
         savings = tuple(
             (one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster
         )
-        yield Table(
-            "Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings
-        )
+        yield Table("Settings that save time", columns, savings)
 
 
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:

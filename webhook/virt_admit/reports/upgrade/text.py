@@ -62,11 +62,8 @@ def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return what is stuck besides the nodes, whether the upgrade of the nodes completes,
     and in which time.
     """
-    held = (
-        f"{ended(result.operators[0].reason)} "
-        if result.operators and result.possible is not False
-        else ""
-    )
+    stuck = result.operators if result.possible is not False else ()
+    held = f"{ended(stuck[0].reason)} " if stuck else ""
     return f"{held}{_of_nodes(result, start)}"
 
 
@@ -123,9 +120,8 @@ def _progress(progress: UpgradeProgress | None, stops: Sequence[Stop]) -> Iterat
     yield so_far(progress)
     for node in progress.in_flight[:_MOST]:
         told = any(node.waits_for and node.waits_for in stop.reason for stop in stops)
-        yield in_flight(
-            replace(node, waits_for="") if told and node.phase is Phase.FAILING else node
-        )
+        hidden = told and node.phase is Phase.FAILING
+        yield in_flight(replace(node, waits_for="") if hidden else node)
     if len(progress.in_flight) > _MOST:
         yield f"and {len(progress.in_flight) - _MOST} more"
     if progress.next:
@@ -192,11 +188,8 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
         stop, where = same[0], names(each.node for each in same)
         subject, _, why = stop.reason.partition(": ")
         first = said.setdefault(why, subject)
-        reason = (
-            stop.reason
-            if first == subject or len(why) < _LONG
-            else f"{subject}: the same as {first}"
-        )
+        is_new = first == subject or len(why) < _LONG
+        reason = stop.reason if is_new else f"{subject}: the same as {first}"
         yield f"stops at {where}: {reason}" if stop.node else f"stops: {reason}"
         done = remedies.setdefault(stop.remedy, where)
         told = len(stop.remedy) >= _LONG and done and done != where
@@ -227,11 +220,8 @@ def _if_fixed(result: Rehearsal) -> Iterator[str]:
 
 def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     waves = result.waves
-    flying = (
-        {each.node for each in result.progress.in_flight}
-        if result.progress is not None
-        else frozenset[str]()
-    )
+    under_way = result.progress.in_flight if result.progress is not None else ()
+    flying = {each.node for each in under_way}
     shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:

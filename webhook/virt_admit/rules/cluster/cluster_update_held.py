@@ -9,8 +9,9 @@ are accepted. It is reported if the channel goes beyond the present one.
 command.
 """
 
+from virt_admit.forecasts.upgrade.operators import operand_pods
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import advice_of, command_of, cut_middle, ended
+from virt_admit.model.messages import advice_of, capital, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.rule import (
     CLUSTER_VERSION,
@@ -24,10 +25,14 @@ from virt_admit.rule import (
     union,
 )
 
+_SEE = "virt-admit upgrade has the remedy."
+_SHOW = shell("virt-admit", "upgrade")
+"""Its remedies say what to check before."""
+
 
 @rule(
     kinds=(CLUSTER_VERSION,),
-    reads=union(cluster_updates.READS, updaters.READS),
+    reads=union(cluster_updates.READS, updaters.READS, operand_pods.READS),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     event="UpdateHeld",
@@ -44,19 +49,26 @@ from virt_admit.rule import (
 def check(version: Object, context: Context) -> Findings:
     if version.name != cluster_updates.NAME:
         return
-    update = cluster_updates.release(context.cluster)
+    cluster = context.cluster
+    update = cluster_updates.release(cluster)
     stop, refused = update.stop, update.refused
     if stop is not None:
-        why = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
-        begin, colon, said = why.partition(": ")
-        path, end = version.at("spec", "desiredUpdate").path, " virt-admit upgrade has the remedy."
-        left = check.room(path) - len(begin) - len(end) - 3
+        begin, _, said = stop.reason.removeprefix(f"ClusterVersion {version.name}: ").partition(
+            ": "
+        )
+        path, broken = (
+            version.at("spec", "desiredUpdate").path,
+            operand_pods.broken(update, cluster),
+        )
+        end = advice_of(broken.remedy) if broken is not None else _SEE
+        pod = f". {capital(ended(broken.full_words))}" if broken is not None else "."
+        left = check.room(path) - len(begin) - len(pod) - len(end) - 3
         yield Finding(
             path,
-            f"{ended(f'{begin}{colon}{cut_middle(said, max(left, 60))}')}{end}",
+            f"{begin}: {cut_middle(said.rstrip('.'), max(left, 60))}{pod} {end}",
             value=version.name,
             problem=stop.id,
-            command=shell("virt-admit", "upgrade"),  # its remedies say what to check before
+            command=command_of(broken.remedy) if broken is not None else _SHOW,
         )
     if refused is None or not refused.wanted:
         return
@@ -66,5 +78,5 @@ def check(version: Object, context: Context) -> Findings:
         text = f"{which}: {ended(refusal.brief)}"
         message = check.first_that_fits(path, f"{text} {advice_of(refusal.remedy)}", text)
         own = refusal.kind == CLUSTER_VERSION.kind  # its remedies say what to check before
-        command = shell("virt-admit", "upgrade") if own else command_of(refusal.remedy)
+        command = _SHOW if own else command_of(refusal.remedy)
         yield Finding(path, message, value=refusal.name, command=command)

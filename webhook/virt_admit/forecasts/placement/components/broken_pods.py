@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
+from virt_admit.model.evidence import pod_mutations
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
@@ -24,6 +25,7 @@ from virt_admit.model.messages import cut, cut_middle, scheduler_words
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
+CHANGED_READS: Final = pod_mutations.READS
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
 _KILLED: Final = "OOMKilled"
 _LONGEST: Final = 100
@@ -50,7 +52,18 @@ class BrokenPod(NamedTuple):
         """Return the pod with its fault, as ``pod NAME is not ready for 5 min:
         CrashLoopBackOff``.
         """
-        return f"pod {self.pod.name} is not ready{self.since}{f': {self.why}' if self.why else ''}"
+        return f"pod {self.pod.name} is {self._state}"
+
+    @property
+    def full_words(self) -> str:
+        """Return it with its owner, as ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready``."""
+        owner = self.pod.controller
+        whose = f" ({_name_of(owner)})" if owner is not None else ""
+        return f"pod {self.pod.full_name}{whose} is {self._state}"
+
+    @property
+    def _state(self) -> str:
+        return f"not ready{self.since}{f': {self.why}' if self.why else ''}"
 
 
 def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
@@ -82,6 +95,21 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     return BrokenPod(
         pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster)
     )
+
+
+def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
+    """Return the same with the policy that changed this pod alone of its siblings, if one did."""
+    policy = pod_mutations.alone(broken.pod, cluster) if broken.why else ""
+    if not policy:
+        return broken
+    pod, fault = broken.pod, broken.why.partition(", ")[0]
+    why = f"{fault}, and {policy} changed this pod when it was created, but no ready sibling"
+    remedy = f"exclude namespace {pod.namespace} from {policy}, then let its owner replace it"
+    return broken._replace(why=why, remedy=typed(remedy, about("delete", pod, POD)))
+
+
+def _name_of(owner: Field) -> str:
+    return f"{owner['kind'].text} {owner['name'].text}"
 
 
 def why(pod: Object, cluster: Cluster) -> str:

@@ -206,12 +206,6 @@ def broken_agent(
     return broken_pods.of_pod(found, cluster)
 
 
-def words(broken: BrokenPod) -> str:
-    """Return ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready for 15 h: REASON``."""
-    which = f"pod {broken.pod.full_name} (DaemonSet {node_pods.daemon(broken.pod)})"
-    return f"{which} is not ready{broken.since}{f': {broken.why}' if broken.why else ''}"
-
-
 def repair(broken: BrokenPod, cluster: Cluster) -> str:
     """Return what repairs the agent of a network, with a command."""
     return _own_address(broken, cluster) or broken.remedy

@@ -48,6 +48,7 @@ READS: Final[Reads] = union(
             "spec.tolerations",
             "status.phase",
             *(f"status.{kind}" for kind in CONTAINERS),
+            "status.conditions.lastTransitionTime",
             "status.conditions.message",
             *CONDITIONS,
         ),

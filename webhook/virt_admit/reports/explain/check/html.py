@@ -4,7 +4,7 @@ with the time line from a lost node to its VMs running again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,23 +13,10 @@ from virt_admit.forecasts.remediation.timeline import Event, Timeline
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.messages import count
 from virt_admit.reports.html import svg
+from virt_admit.reports.html.causes import CauseItem, PageCause, joined, shown, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Figure,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    Tile,
-    shown,
-    worst_first,
-)
+from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 
 _LEVEL: Final = {
     Event.SILENT: UNKNOWN,
@@ -97,13 +84,8 @@ def page(
 def _verdict(checks: Sequence[Check]) -> PageVerdict:
     never = [check for check in checks if check.timeline.never]
     if never:
-        return PageVerdict(
-            BAD,
-            "Never",
-            " ".join(
-                f"{check.name}: VMs never restart: {check.timeline.never}." for check in never
-            ),
-        )
+        said = (f"{check.name}: VMs never restart: {check.timeline.never}." for check in never)
+        return PageVerdict(BAD, "Never", " ".join(said))
     blocked = [check for check in checks if check.obstacles]
     if blocked:
         text = " ".join(
@@ -112,20 +94,16 @@ def _verdict(checks: Sequence[Check]) -> PageVerdict:
         return PageVerdict(SEVERE, "Not now", text)
     known = [check for check in checks if check.timeline.restart is not None]
     if len(known) < len(checks) or any(check.unseen for check in checks):
-        return PageVerdict(
-            UNKNOWN,
-            "Not certain",
-            f"{_restarts(known)} Some data could not be read: see below.".strip(),
-        )
+        text = f"{_restarts(known)} Some data could not be read: see below."
+        return PageVerdict(UNKNOWN, "Not certain", text.strip())
     fates = [fate for check in checks for fate in check.fates]
     off = sum(fate.comes is False for fate in fates)
     waiting = sum(bool(fate.nowhere) for fate in fates)
     if off or waiting:
         costs = [f"{count(off, 'VM')} would stay off"] * bool(off)
         costs += [f"{count(waiting, 'VM')} would find no node"] * bool(waiting)
-        return PageVerdict(
-            SEVERE, "Not all VMs restart", f"{_restarts(known)} {' and '.join(costs)}."
-        )
+        text = f"{_restarts(known)} {' and '.join(costs)}."
+        return PageVerdict(SEVERE, "Not all VMs restart", text)
     unknown = sum(fate.comes is None for fate in fates)
     if unknown:
         text = f"{_restarts(known)} Of {count(unknown, 'VM')} it cannot be determined."
@@ -150,30 +128,23 @@ def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
         Tile(level, sum(fate.comes is comes for fate in found), _TILE[comes])
         for comes, (level, _) in _FATE.items()
     ]
-    return (
-        Tile(BAD, never, "VMs never restart"),
-        *tiles[:1],
-        Tile(SEVERE, waiting, "VMs find no node"),
-        *tiles[1:],
-    )
+    waits = Tile(SEVERE, waiting, "VMs find no node")
+    return (Tile(BAD, never, "VMs never restart"), *tiles[:1], waits, *tiles[1:])
 
 
-def _causes(check: Check) -> list[PageCause]:
-    groups: dict[tuple[str, str, str], list[CauseItem]] = {}
+def _causes(check: Check) -> Iterator[PageCause]:
+    for obstacle in check.obstacles:
+        yield PageCause(BAD, "does nothing", check.name, obstacle)
+    yield from joined(_fates(check))
+
+
+def _fates(check: Check) -> Iterator[PageCause]:
     for fate in check.fates:
         place = fate.vmi.at("status", "nodeName").text or ""
         level, word = (SEVERE, "waits for a node") if fate.nowhere else _FATE[fate.comes]
         never = check.timeline.never
-        cause = (BAD, "never restarts", never) if never else (level, word, fate.why)
-        groups.setdefault(cause, []).append(CauseItem(shown(_name, fate), place))
-    causes = [
-        PageCause(level, word, "", why, "", tuple(items))
-        for (level, word, why), items in groups.items()
-    ]
-    return [
-        *(PageCause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles),
-        *causes,
-    ]
+        level, word, why = (BAD, "never restarts", never) if never else (level, word, fate.why)
+        yield PageCause(level, word, "", why, "", (CauseItem(shown(_name, fate), place),))
 
 
 def _name(fate: VmRestart) -> str:
@@ -208,17 +179,11 @@ def _tables(check: Check) -> list[Table]:
     tables = [Table(f"Facts: {check.name}", ("Fact", "Value"), check.facts)]
     if check.timeline.moments:
         moments = tuple((str(moment.at), moment.what) for moment in check.timeline.moments)
-        tables.append(
-            Table(
-                "When a node stops reporting, and the limit lets the check act",
-                ("After", "What happens"),
-                moments,
-            )
-        )
+        title = "When a node stops reporting, and the limit lets the check act"
+        tables.append(Table(title, ("After", "What happens"), moments))
     if check.stages:
-        tables.append(
-            Table("Remediation", ("Remediator", "Takes", "Next step after"), check.stages)
-        )
+        columns = ("Remediator", "Takes", "Next step after")
+        tables.append(Table("Remediation", columns, check.stages))
     return tables
 
 

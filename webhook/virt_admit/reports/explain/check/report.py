@@ -187,23 +187,13 @@ def report(explanation: Explanation) -> HealthCheckReport:
 def _selected(explanation: Explanation) -> SelectedTargets:
     selection = explanation.selection
     kind: Literal["Node", "Machine"] = "Node" if explanation.check.kind is kinds.NHC else "Machine"
-    return SelectedTargets(
-        kind,
-        len(selection),
-        not selection.unseen,
-        tuple(target.name for target in selection.objects),
-    )
+    names = tuple(target.name for target in selection.objects)
+    return SelectedTargets(kind, len(selection), not selection.unseen, names)
 
 
 def _limit(budget: Budget) -> RemediationLimit:
-    return RemediationLimit(
-        budget.limit,
-        budget.least,
-        budget.most,
-        budget.never,
-        budget.everything,
-        budget.one_by_one > 1,
-    )
+    numbers = budget.limit, budget.least, budget.most
+    return RemediationLimit(*numbers, budget.never, budget.everything, budget.one_by_one > 1)
 
 
 def _step(stage: Stage) -> RemediationStep:

@@ -94,11 +94,8 @@ def _sick(unhealthy: Sequence[tuple[str, str]], *, complete: bool) -> str:
 
 
 def _meaning(budget: Budget, noun: str) -> str:
-    one_by_one = (
-        f", on one control-plane {noun} at a time"
-        if budget.one_by_one > 1 and not budget.never
-        else ""
-    )
+    is_limited = budget.one_by_one > 1 and not budget.never
+    one_by_one = f", on one control-plane {noun} at a time" if is_limited else ""
     return f"{_allowed(budget)}{one_by_one}"
 
 
@@ -136,38 +133,29 @@ def _raised(check: HealthCheck, total: int) -> str:
 
 
 def _condition(condition: remediation_steps.Symptom) -> str:
-    time = (
-        "a duration that is not valid"
-        if condition.time is None
-        else format_duration(condition.time)
-    )
+    time = _duration(condition.time)
     return f"{condition.type or '?'}={condition.status or '?'} for {time}"
+
+
+def _duration(time: int | None) -> str:
+    return "a duration that is not valid" if time is None else format_duration(time)
 
 
 def _machine(check: HealthCheck) -> Iterator[str]:
     """Yield what makes a machine unhealthy independently of its node's conditions."""
     for symptom in remediation_steps.machine_symptoms(check):
         yield f"reports {_condition(symptom)}"
-    yield (
-        "its node does not exist"
-        if check.kind is kinds.CAPI_MHC
-        else "is Failed, or its node does not exist"
-    )
+    failed = "" if check.kind is kinds.CAPI_MHC else "is Failed, or "
+    yield f"{failed}its node does not exist"
     startup = check.known_startup_time()
     if startup != 0:
-        yield (
-            "has no node for "
-            f"{'a duration that is not valid' if startup is None else format_duration(startup)}"
-        )
+        yield f"has no node for {_duration(startup)}"
 
 
 def _stage(stage: Stage) -> tuple[str, str, str]:
     following = "" if stage.timeout is None else format_duration(stage.timeout)
-    return (
-        stage.name,
-        _lasting(stage.takes),
-        f"{following}: too short" if stage.cut_off else following,
-    )
+    late = f"{following}: too short" if stage.cut_off else following
+    return stage.name, _lasting(stage.takes), late
 
 
 def _lasting(span: Span) -> str:
@@ -188,11 +176,9 @@ def _restart(course: Timeline, *, acts: bool) -> str:
     ]
     if restart.wasted:
         parts.append(f"{format_duration(restart.wasted)} wasted")
-    remediator = (
-        "the time that the platform needs"
-        if restart.takes.most is None
-        else f"{_lasting(restart.takes)} remediator"
-    )
+    remediator = f"{_lasting(restart.takes)} remediator"
+    if restart.takes.most is None:
+        remediator = "the time that the platform needs"
     return f"after {restart.at} = {' + '.join([*parts, remediator])}"
 
 

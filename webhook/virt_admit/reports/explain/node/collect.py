@@ -58,14 +58,11 @@ def report(
     unread_vms = [blind.what for blind in more_may_exist(cluster, VMI)]
     upgrade, unread_upgrade = rehearsed.rehearsal(cluster), rehearsed.unread(cluster)
     rules, unread_rules = _rules(name, cluster, opinion)
-    unseen = tuple(
-        dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules))
-    )
+    unread = (*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)
+    unseen = tuple(dict.fromkeys(unread))
     drained = drain_report.node_report(plan)
-    left, silent = (
-        machine_drain.is_left_to_machine(name, cluster),
-        bool(node_health.silence_now(plan.name, cluster)),
-    )
+    left = machine_drain.is_left_to_machine(name, cluster)
+    silent = bool(node_health.silence_now(plan.name, cluster))
     ordered = (
         any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
     )
@@ -118,9 +115,8 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
         if stop.node != name
     )
     reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
-    begun = upgrade.progress is not None and any(
-        each.node == name for each in upgrade.progress.in_flight
-    )
+    under_way = upgrade.progress.in_flight if upgrade.progress is not None else ()
+    begun = any(each.node == name for each in under_way)
     begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)
     before = upgrade.before_nodes or None
     return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops, before)
@@ -136,9 +132,8 @@ def _rules(
         return None, (blind.what,)
     if opinion.policy is None:
         return None, ("the policy of the cluster",)
-    return judged_rules.judge(
-        [node] if node is not None else [], opinion.rules, cluster, opinion.policy
-    ), ()
+    objects = [node] if node is not None else []
+    return judged_rules.judge(objects, opinion.rules, cluster, opinion.policy), ()
 
 
 def _commands(plan: NodePlan, *, drain: bool) -> Iterator[str]:
@@ -147,9 +142,8 @@ def _commands(plan: NodePlan, *, drain: bool) -> Iterator[str]:
     """
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
-            yield shell(
-                "virt-admit", "explain", f"vm/{row.vmi.name}", "-n", row.vmi.namespace or "default"
-            )
+            namespace = row.vmi.namespace or "default"
+            yield shell("virt-admit", "explain", f"vm/{row.vmi.name}", "-n", namespace)
     for blocker in plan.pods.blockers[:_MOST_VMS]:
         where = ("-n", blocker.namespace) if blocker.namespace else ()
         yield shell("kubectl", "describe", blocker.kind.lower(), argument(blocker.name), *where)

@@ -17,19 +17,9 @@ from virt_admit.reports.explain.node import text
 from virt_admit.reports.explain.node.collect import NodeForecasts
 from virt_admit.reports.explain.node.report import NodeReport
 from virt_admit.reports.explain.vm.html import rule_causes
-from virt_admit.reports.html.page import (
-    GOOD,
-    LEVELS,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    grouped,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, worst_first
+from virt_admit.reports.html.levels import GOOD, LEVELS, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import Page, PageVerdict, Table
 from virt_admit.reports.outage import text as outage_text
 from virt_admit.reports.outage.html import LEVEL_OF as LEVEL_OF_LOSS
 
@@ -43,9 +33,8 @@ def page(
     """Return the page of the report: that of ``drain`` for this node, with the loss added."""
     plan, outage, report = found
     state = drain_html.placed(cluster) if cluster is not None else None
-    drained = drain_html.page(
-        Plan((plan,), whole=False, methods=None, updates=(), unseen=()), state, evidence
-    )
+    alone = Plan((plan,), whole=False, methods=None, updates=(), unseen=())
+    drained = drain_html.page(alone, state, evidence)
     notes = (
         ("Commands", report.commands),
         ("Not available", tuple(rights.lines(report.unseen, unreadable))),
@@ -74,9 +63,8 @@ _SURVIVES: Final = {True: GOOD, False: SEVERE, None: UNKNOWN}
 def _verdict(drained: PageVerdict, outage: Outage, report: NodeReport) -> PageVerdict:
     """Return the verdict of the drain, with the color of the worse of drain and loss."""
     unread = report.node.vms is None or report.unseen
-    level = min(
-        drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD, key=LEVELS.index
-    )
+    levels = drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD
+    level = min(levels, key=LEVELS.index)
     words = {
         True: "The cluster survives its loss.",
         False: "The cluster does not survive its loss.",
@@ -95,11 +83,5 @@ def _lost(outage: Outage) -> Iterator[PageCause]:
 
 def _cause(vm: LostVm) -> PageCause:
     item, level = CauseItem(vm.vmi.full_name, vm.node), LEVEL_OF_LOSS[vm.outcome]
-    return PageCause(
-        level,
-        str(vm.outcome),
-        "after the loss of the node",
-        sentence(vm.reason),
-        vm.remedy,
-        (item,),
-    )
+    word, where = str(vm.outcome), "after the loss of the node"
+    return PageCause(level, word, where, sentence(vm.reason), vm.remedy, (item,))

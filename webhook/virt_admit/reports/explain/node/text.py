@@ -36,16 +36,11 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
     cluster = outage.loss.cluster
-    lost = (
-        node_health.silent_for(plan.name, cluster)
-        if virt_handlers.is_lost(cluster, plan.name)
-        else ""
-    )
+    is_lost = virt_handlers.is_lost(cluster, plan.name)
+    lost = node_health.silent_for(plan.name, cluster) if is_lost else ""
     known = [f"{plan.name} {lost}: times count from its loss"] if lost and outage.vms else []
-    lines += titled(
-        "Loss: the node stops reporting and does not come back",
-        (*known, *outage_text.of_loss(outage)),
-    )
+    title = "Loss: the node stops reporting and does not come back"
+    lines += titled(title, (*known, *outage_text.of_loss(outage)))
     said = tuple(Said(ABOVE, line.strip().removeprefix(_TODO)) for line in lines)
     lines += _section("Upgrade of the cluster", table(upgrade(report, said)))
     lines += _section("Rules", table(rules(_shorter(report.rules, said))))
@@ -86,10 +81,8 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
     found = report.upgrade
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
-        yield (
-            "because",
-            once(found.because, (*said, *(Said(ABOVE, note) for note in report.drain.notes))),
-        )
+        notes = (Said(ABOVE, note) for note in report.drain.notes)
+        yield "because", once(found.because, (*said, *notes))
     if found.before_nodes is not None:
         yield "first", found.before_nodes
     if found.end is not None:

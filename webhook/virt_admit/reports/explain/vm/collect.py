@@ -133,19 +133,15 @@ def _places(
     that cannot be determined.
     """
     bound = _bound(found, cluster, unseen) if move is None else None
-    placement = (
-        move.row.placement
-        if move is not None
-        else _start(found, cluster, unseen)
-        if bound is None
-        else None
-    )
+    placement = move.row.placement if move is not None else None
+    if move is None and bound is None:
+        placement = _start(found, cluster, unseen)
     unseen += placement.unseen if placement is not None else ()
     if move is None and faulted_volumes.problem(found.obj, cluster) is not None:
         return (), placement
-    return _open(
-        found, placement, cluster, unseen
-    ) if placement is not None else bound or None, placement
+    if placement is None:
+        return bound or None, None
+    return _open(found, placement, cluster, unseen), placement
 
 
 def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | None:
@@ -181,9 +177,8 @@ def _open(
 
 
 def _migrates(events: Sequence[EventForecast]) -> bool:
-    return any(
-        each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events
-    )
+    moves = (each for each in events if each.event is VmEvent.MIGRATION)
+    return any(each.outcome == EventEffect.STARTS for each in moves)
 
 
 def _bound(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
@@ -317,9 +312,8 @@ def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | N
         known = vmis.migratable(found.vmi)
         if known is None and found.vmi.at("status", "phase").text in STARTING_PHASES:
             return _assessed(found, cluster, unseen)  # KubeVirt says it after the start
-        unseen += (
-            [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
-        )
+        what = f"condition LiveMigratable of {VMI} {found.full_name}"
+        unseen += [what] if known is None else []
         return known
     if VMI in resting.unread_kinds(found):
         return None
@@ -338,20 +332,12 @@ def _upgrade(
     """Return what an upgrade does to the VM."""
     update = next(each for each in events if each.event is VmEvent.UPDATE)
     upgrade = rehearsed.rehearsal(cluster)
-    own = next(
-        (vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.obj.namespace, found.name)),
-        None,
-    )
-    stops = tuple(
-        stop.reason for stop in upgrade.stops if stop.reason.startswith(_own_begins(found, cluster))
-    )
-    moves = (
-        own.moves
-        if own is not None and upgrade.possible is not None
-        else 0
-        if _rests(events)
-        else None
-    )
+    key = found.obj.namespace, found.name
+    own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == key), None)
+    begins = _own_begins(found, cluster)
+    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(begins))
+    moves = own.moves if own is not None and upgrade.possible is not None else None
+    moves = 0 if moves is None and _rests(events) else moves
     outcome = str(own.outcome) if own is not None else events[0].outcome
     unseen += rehearsed.unread(cluster)
     return UpgradeOfVm(upgrade.possible, outcome, moves, update.outcome, update.reason, stops)
@@ -373,13 +359,11 @@ def _drain(found: FoundVm, move: _Move | None, events: Sequence[EventForecast]) 
     """Return the entry of the VM in the report of ``drain``."""
     if move is None:
         drained = events[0]
-        return DrainOfVm(
-            found.namespace, found.name, str(drained.outcome), drained.reason, drained.remedy
-        )
+        outcome = str(drained.outcome)
+        return DrainOfVm(found.namespace, found.name, outcome, drained.reason, drained.remedy)
     own = drain_report.vm(move.row)
-    return DrainOfVm(
-        **{field.name: getattr(own, field.name) for field in dataclasses.fields(DrainOfVm)}
-    )
+    fields = (field.name for field in dataclasses.fields(DrainOfVm))
+    return DrainOfVm(**{name: getattr(own, name) for name in fields})
 
 
 def _rules(

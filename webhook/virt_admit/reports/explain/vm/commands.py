@@ -31,9 +31,8 @@ def of_problems(problems: Sequence[Problem]) -> Iterator[str]:
     """Yield the commands that repair what keeps a VM on its node, without a restart that has to
     wait for its window.
     """
-    yield from (
-        command for problem in problems if (command := problem.command.partition(_LATER)[0])
-    )
+    typed = (problem.command.partition(_LATER)[0] for problem in problems)
+    yield from filter(None, typed)
 
 
 _LATER: Final = "; then, "
@@ -57,12 +56,10 @@ def of_running(
             yield shell("kubectl", "describe", "pods", *where, "-l", f"{MIGRATION_JOB}={uid}")
         yield shell("kubectl", "get", "vmim", argument(state.migration.name), *where, "-o", "yaml")
     elif state.failure is not None and state.failure.migration:
-        yield shell(
-            "kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml"
-        )
-    starts = any(
-        each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events
-    )
+        failed = argument(state.failure.migration)
+        yield shell("kubectl", "get", "vmim", failed, *where, "-o", "yaml")
+    moves = (each for each in events if each.event is VmEvent.MIGRATION)
+    starts = any(each.outcome == EventEffect.STARTS for each in moves)
     # else it waits for the same places
     if starts and not state.holders and not frozen_guests.is_frozen(found.obj):
         yield shell("virtctl", "migrate", name, *where)
@@ -123,26 +120,18 @@ def of_parts(
     forbidden: Sequence[str],
 ) -> Iterator[str]:
     """Yield the commands about what is broken around a VM."""
+    where = ("-n", namespace)
     for budget in budgets:
         if budget.blocks:
-            yield shell(
-                "kubectl", "describe", "poddisruptionbudget", argument(budget.name), "-n", namespace
-            )
+            yield shell("kubectl", "describe", "poddisruptionbudget", argument(budget.name), *where)
     for volume in volumes:
         if volume.problem and volume.claim and not volume.problem.endswith(_ABSENT):
-            yield shell(
-                "kubectl",
-                "describe",
-                "persistentvolumeclaim",
-                argument(volume.claim),
-                "-n",
-                namespace,
-            )
+            claim = argument(volume.claim)
+            yield shell("kubectl", "describe", "persistentvolumeclaim", claim, *where)
     for part in control:
         if part.healthy is not True:
-            yield shell(
-                "kubectl", "get", "pods", "--all-namespaces", "-l", f"kubevirt.io={part.component}"
-            )
+            label = f"kubevirt.io={part.component}"
+            yield shell("kubectl", "get", "pods", "--all-namespaces", "-l", label)
     yield from map(rights.command, forbidden)
 
 

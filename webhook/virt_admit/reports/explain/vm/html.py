@@ -15,21 +15,9 @@ from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.vm import repetitions, text
 from virt_admit.reports.explain.vm.repetitions import EVENTS
 from virt_admit.reports.explain.vm.report import VmReport
-from virt_admit.reports.html.page import (
-    BAD,
-    GOOD,
-    LEVELS,
-    NOTICE,
-    SEVERE,
-    UNKNOWN,
-    CauseItem,
-    Cell,
-    Page,
-    PageCause,
-    PageVerdict,
-    Table,
-    worst_first,
-)
+from virt_admit.reports.html.causes import CauseItem, PageCause, worst_first
+from virt_admit.reports.html.levels import BAD, GOOD, LEVELS, NOTICE, SEVERE, UNKNOWN
+from virt_admit.reports.html.page import Cell, Page, PageVerdict, Table
 from virt_admit.reports.outage.html import LEVEL_OF as LEVEL_OF_LOSS
 
 LEVEL: Final[dict[str, str]] = {
@@ -85,19 +73,15 @@ def page(
 def _verdict(report: VmReport) -> PageVerdict:
     """Return what a drain does, with the color of the worst outcome of all events and rules."""
     found = {LEVEL.get(event.outcome, UNKNOWN) for event in report.events}
-    found |= {
-        _OF_ACTION.get(rule.action, UNKNOWN) if rule.unseen is None else UNKNOWN
-        for rule in report.rules or ()
-    }
+    judged = (rule.action if rule.unseen is None else "" for rule in report.rules or ())
+    found |= {_OF_ACTION.get(action, UNKNOWN) for action in judged}
     found |= {UNKNOWN} if report.unseen or report.rules is None else set()
     level = min(found, key=LEVELS.index)
     drained = report.events[0]
     others = (event for event in report.events[1:] if LEVEL.get(event.outcome, UNKNOWN) == level)
-    said = [
-        ended(drained.reason),
-        *(f"{EVENTS[event.event]}: {event.outcome}." for event in others),
-    ]
-    return PageVerdict(level, f"Drain: {drained.outcome}", " ".join(map(capital, said)))
+    said = [f"{EVENTS[event.event]}: {event.outcome}." for event in others]
+    text = " ".join(map(capital, (ended(drained.reason), *said)))
+    return PageVerdict(level, f"Drain: {drained.outcome}", text)
 
 
 def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
@@ -123,34 +107,22 @@ def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:
             unread.setdefault(rule.unseen, []).append(CauseItem(rule.rule))
         else:
             said = f"{rule.path}: {rule.message} Decided by: {rule.layer}."
-            yield PageCause(
-                _OF_ACTION[rule.action],
-                rule.action,
-                rule.rule,
-                said,
-                items=(CauseItem(rule.object),),
-            )
+            level, item = _OF_ACTION[rule.action], CauseItem(rule.object)
+            yield PageCause(level, rule.action, rule.rule, said, items=(item,))
     for what, items in unread.items():
-        yield PageCause(
-            UNKNOWN, _UNDETERMINED, "", f"These rules could not read {what}.", items=tuple(items)
-        )
+        said = f"These rules could not read {what}."
+        yield PageCause(UNKNOWN, _UNDETERMINED, "", said, items=tuple(items))
 
 
 def _tables(report: VmReport) -> Iterator[Table]:
     refused = tuple((each.node, each.what) for each in report.short or ())
     yield Table(text.nodes_title(report), ("Node", "Why not"), refused)
     yield _table("Last migrations", _MIGRATION, text.migrations(report.migrations))
-    yield _table(
-        "Budgets that select its pod",
-        ("Budget", "Disruptions", "Effect"),
-        text.budgets(report.budgets),
-    )
+    columns = ("Budget", "Disruptions", "Effect")
+    yield _table("Budgets that select its pod", columns, text.budgets(report.budgets))
     yield _table("Volumes", ("Volume", "Kind", "Claim", "State"), text.volumes(report.volumes))
-    yield Table(
-        "Parts of KubeVirt that a move needs",
-        ("Part", "State", "Reason"),
-        tuple(text.control(report)),
-    )
+    parts = tuple(text.control(report))
+    yield Table("Parts of KubeVirt that a move needs", ("Part", "State", "Reason"), parts)
 
 
 _MIGRATION: Final = (

@@ -61,12 +61,8 @@ def queue(state: VmState | None, known: bool) -> QueuePlace | None:
     ``known``: whether every migration was read.
     """
     if state is not None and state.holders:
-        return QueuePlace(
-            True,
-            state.detail,
-            state.others,
-            tuple(f"{where}/{name}" for where, name in state.holders),
-        )
+        holders = tuple(f"{where}/{name}" for where, name in state.holders)
+        return QueuePlace(True, state.detail, state.others, holders)
     return QueuePlace(False, "", 0, ()) if known else None
 
 
@@ -76,10 +72,8 @@ def budgets(obj: Object, cluster: Cluster) -> tuple[tuple[BudgetOfVm, ...] | Non
     covering = sorted(disruption_budgets.covering(obj, cluster), key=lambda each: each.name)
     refuses = disruption_budgets.blocking(obj, cluster) is not None
     several = len(covering) > 1
-    found = tuple(
-        _budget(each, refuses and (several or disruption_budgets.forbids(each)))
-        for each in covering
-    )
+    forbids = disruption_budgets.forbids
+    found = tuple(_budget(each, refuses and (several or forbids(each))) for each in covering)
     return (None if unseen and not found else found), unseen
 
 
@@ -96,9 +90,8 @@ def volumes(
     if not spec.is_map:
         return None, (f"the spec of {obj.kind} {obj.full_name}",)
     unseen: list[str] = []
-    found = tuple(
-        _volume(each, obj, cluster, migratable, unseen) for each in spec["volumes"].items()
-    )
+    items = spec["volumes"].items()
+    found = tuple(_volume(each, obj, cluster, migratable, unseen) for each in items)
     return found, tuple(unseen)
 
 
@@ -119,11 +112,8 @@ def _volume(
         return VolumeOfVm(name, kind, claim, None, None, None, f"claim {claim} does not exist")
     modes = tuple(item.text for item in found.at("spec", "accessModes").items() if item.text)
     apart = hotplug_phases.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
-    why, remedy = (
-        ((apart.reason,), changed_disks.safe(apart.remedy, obj, cluster))
-        if apart is not None
-        else ((), "")
-    )
+    why = (apart.reason,) if apart is not None else ()
+    remedy = changed_disks.safe(apart.remedy, obj, cluster) if apart is not None else ""
     problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text
     copied = {each.volume: each.source for each in copies(obj)}.get(name, "")

@@ -44,11 +44,8 @@ def is_stuck(report: VmReport) -> bool:
 
 def starts_again(report: VmReport) -> bool:
     """Whether a VM whose guest has failed is about to start again."""
-    return (
-        report.state == "stopped"
-        and report.vm.phase == "Failed"
-        and report.vm.run_strategy in ("Always", "RerunOnFailure")
-    )
+    failed = report.state == "stopped" and report.vm.phase == "Failed"
+    return failed and report.vm.run_strategy in ("Always", "RerunOnFailure")
 
 
 def causes(report: VmReport) -> tuple[Said, ...]:
@@ -56,9 +53,8 @@ def causes(report: VmReport) -> tuple[Said, ...]:
     if rests(report):
         return (Said(ABOVE, report.events[0].reason),)
     told = (Said(f"as for {EVENTS[event.event]}", event.reason) for event in report.events)
-    volumes = (
-        Said("see Volumes", volume.problem) for volume in report.volumes or () if volume.problem
-    )
+    broken = (volume.problem for volume in report.volumes or () if volume.problem)
+    volumes = (Said("see Volumes", problem) for problem in broken)
     return (*told, *volumes)
 
 
@@ -111,9 +107,8 @@ def _repeats(note: str, report: VmReport, said: Sequence[Said]) -> bool:
     disk = _DATA_VOLUME.match(note)
     if disk is not None and f"disk {disk[1]} " in why:
         return True
-    return _tells(why, note) or (
-        shorter != note and _tells(why, _without_references(shorter, said))
-    )
+    again = shorter != note and _tells(why, _without_references(shorter, said))
+    return _tells(why, note) or again
 
 
 _PENDING: Final = " is Pending: "

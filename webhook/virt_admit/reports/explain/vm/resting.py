@@ -51,10 +51,9 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
         return vm_events.not_running(*_absent(found, cluster))
-    why, remedy = (
-        (stuck.reason, stuck.remedy) if stuck is not None else (_waits(found, cluster), "")
-    )
+    why = stuck.reason if stuck is not None else _waits(found, cluster)
     because = f", because {why}" if why else ""
+    remedy = stuck.remedy if stuck is not None else ""
     return vm_events.not_running(f"it does not run yet (its VMI is {phase}){because}", remedy)
 
 
@@ -63,9 +62,8 @@ def _deleted(vm: Object, cluster: Cluster) -> tuple[str, str]:
     stuck = stuck_deletions.of_vm(vm, cluster)
     if stuck is None:
         return f"{vm_events.NOT_RUNNING}, and is being deleted", ""
-    return f"{vm_events.NOT_RUNNING}: {stuck.reason}", typed(
-        stuck.problem.remedy, stuck.problem.command
-    )
+    remedy = typed(stuck.problem.remedy, stuck.problem.command)
+    return f"{vm_events.NOT_RUNNING}: {stuck.reason}", remedy
 
 
 def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
@@ -76,10 +74,8 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     if without := _without_type(vm, cluster):
         return without
     if (removed := removed_operators.kubevirt(cluster)) is not None:
-        return (
-            f"{vm_events.NOT_RUNNING}, and could not start: {removed.of_vms.reason}",
-            removed.of_vms.remedy,
-        )
+        why = f"{vm_events.NOT_RUNNING}, and could not start: {removed.of_vms.reason}"
+        return why, removed.of_vms.remedy
     if down_vms.should_run(vm) and (waits := _failed(vm, cluster) or _waits(found, cluster)):
         return f"{vm_events.NOT_RUNNING}: {waits}", ""
     lacks = start_obstacles.of_stopped(vm, cluster)
@@ -113,11 +109,8 @@ def _as_wanted(vm: Object, cluster: Cluster) -> str:
     fails = migrations.condition_is_true(vm, "Failure") or vm.at("status", "startFailure").present
     if not why or fails or asked or down_vms.should_run(vm):
         return ""
-    since = (
-        clock.lasting(ready["lastTransitionTime"].text, cluster)
-        if ready["status"].text == "False"
-        else ""
-    )
+    entered = ready["lastTransitionTime"].text if ready["status"].text == "False" else None
+    since = clock.lasting(entered, cluster) if entered else ""
     return f"it is off{since}, as it is meant to be: {why}"
 
 
@@ -125,9 +118,8 @@ def _without_type(vm: Object, cluster: Cluster) -> tuple[str, str] | None:
     """Return that the instance type or the preference of a VM does not exist, and what to do; None:
     that is not known.
     """
-    missing = next(
-        (each for each in expand.absent(vm, cluster) if not isinstance(each, Unseen)), None
-    )
+    absent = (each for each in expand.absent(vm, cluster) if not isinstance(each, Unseen))
+    missing = next(absent, None)
     if missing is None:
         return None
     begin = ":" if down_vms.should_run(vm) else ", and could not start:"
@@ -157,11 +149,9 @@ def next_start(vm: Object, cluster: Cluster) -> str:
 
 def _waits(found: FoundVm, cluster: Cluster) -> str:
     """Return which disk a VM that starts waits for; empty: none is known to be unfinished."""
-    volumes = (
-        volume.at("dataVolume", "name").text
-        for volume in vms.vmi_spec(found.obj)["volumes"].items()
-    )
-    words = (waiting_disks.words(found.obj, volume, cluster) for volume in volumes if volume)
+    volumes = vms.vmi_spec(found.obj)["volumes"].items()
+    disks = filter(None, (volume.at("dataVolume", "name").text for volume in volumes))
+    words = (waiting_disks.words(found.obj, disk, cluster) for disk in disks)
     return next(filter(None, words), "")
 
 
@@ -170,9 +160,8 @@ def _maintained(found: FoundVm, cluster: Cluster) -> str:
     nothing shows it.
     """
     rests = found.vmi is None or found.vmi.at("status", "phase").text in migrations.FINAL_PHASES
-    return (
-        harvester_maintenance.stopped(found.vm, cluster) if rests and found.vm is not None else ""
-    )
+    vm = found.vm if rests else None
+    return harvester_maintenance.stopped(vm, cluster) if vm is not None else ""
 
 
 def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
@@ -181,15 +170,12 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     """
     phase, strategy = vmi.at("status", "phase").text or "", run_strategy(found) or ""
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
-    then = (
-        (outcomes.shutdown if phase == "Succeeded" else outcomes.crash)
-        if outcomes is not None
-        else None
-    )
+    then = None
+    if outcomes is not None:
+        then = outcomes.shutdown if phase == "Succeeded" else outcomes.crash
     killed = start_obstacles.ended(found.vm or found.obj, vmi, cluster)
-    because, avoid = (
-        (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
-    )
+    because = f", because {killed.reason}" if killed is not None else ""
+    avoid = killed.remedy if killed is not None else ""
     if then is not Then.OFF:
         return f"it is not running: its VMI is {phase}{because}", avoid
     if (
@@ -198,25 +184,17 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     ):
         return down.reason, down.remedy
     entered = clock.instant(migrations.entered(vmi, phase))
-    since = (
-        f" {vm_states_times.clock_words(entered, cluster)} ago"
-        if entered and clock.now(cluster)
-        else ""
-    )
-    ended = (
-        f"shut down{since}{_by(vmi, cluster)}"
-        if phase == "Succeeded"
-        else f"ended with an error{since}"
-    )
+    ago = vm_states_times.clock_words(entered, cluster) if entered and clock.now(cluster) else ""
+    since = f" {ago} ago" if ago else ""
+    ended = f"ended with an error{since}"
+    if phase == "Succeeded":
+        ended = f"shut down{since}{_by(vmi, cluster)}"
     reason = (
         f"it is not running: its guest {ended} (its VMI is {phase}){because}, and {strategy} does "
         "not start it again"
     )
-    start = (
-        virtctl("start", found.name, found.namespace)
-        if lifecycle.VIRTCTL[strategy].start is not None
-        else ""
-    )
+    can_start = lifecycle.VIRTCTL[strategy].start is not None
+    start = virtctl("start", found.name, found.namespace) if can_start else ""
     again = f"{START}; with runStrategy Always KubeVirt would do that"
     return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
 
@@ -229,11 +207,8 @@ def _by(vmi: Object, cluster: Cluster) -> str:
         drained = vmi_evictions.eviction(vmi, cluster) is Eviction.SHUTS_DOWN
     except Unseen:
         return ""
-    return (
-        f", by itself or by a drain of {vmi.at('status', 'nodeName').text or 'its node'}"
-        if drained
-        else ""
-    )
+    node = vmi.at("status", "nodeName").text or "its node"
+    return f", by itself or by a drain of {node}" if drained else ""
 
 
 def unread_kinds(found: FoundVm) -> set[Kind]:

@@ -64,9 +64,8 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _operations(found.vm, cluster)
         yield from (held_copies.words(*copy) for copy in held_copies.about_vm(found.vm, cluster))
         yield from _starts(found.vm, cluster)
-        refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(
-            found.vm, cluster
-        )
+        refuses = vm_writes.refused_start if found.vmi is None else vm_writes.refused_change
+        refused = refuses(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
@@ -109,10 +108,8 @@ def _operations(vm: Object, cluster: Cluster) -> Iterator[str]:
     restore = vm.at("status", "restoreInProgress").text
     if restore:
         command = shell("kubectl", "describe", "vmrestore", argument(restore), "-n", namespace)
-        yield (
-            f"restore {restore} is in progress: KubeVirt does not start the VM before it ends: "
-            f"{command}"
-        )
+        blocks = "KubeVirt does not start the VM before it ends"
+        yield f"restore {restore} is in progress: {blocks}: {command}"
 
 
 def _error(snapshot: str, namespace: str, cluster: Cluster) -> str:
@@ -137,9 +134,8 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
         again = resting.next_start(vm, cluster)
         why = vm.condition("Failure")["message"].text
         words = f": {cut(why, _LONGEST)}" if why else ""
-        yield (
-            f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
-        )
+        following = f", the next is at {again}" if again else ""
+        yield f"its last {failed} starts failed{following}{words}"
     elif (failure := vm.condition("Failure"))["status"].text == "True" and failure["message"].text:
         yield (
             f"virt-controller fails with it ({failure['reason'].text or 'Failure'}): "
@@ -182,30 +178,24 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
     if vmis.OUTDATED in vmi.labels:
         restart = "" if changed_disks.brief(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
-        way = (
-            f"a migration replaces it: {move}"
-            if migrates
-            else f"a migration that completes{restart} replaces it"
-        )
+        way = f"a migration that completes{restart} replaces it"
+        if migrates:
+            way = f"a migration replaces it: {move}"
         yield f"its launcher is older than KubeVirt; {way}"
 
 
 def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield why the pod of a VMI that starts has no node yet."""
-    pod = (
-        stuck_starts.starting_pod(vmi, cluster)
-        if vmi.at("status", "phase").text in STARTING_PHASES
-        else None
-    )
+    starts = vmi.at("status", "phase").text in STARTING_PHASES
+    pod = stuck_starts.starting_pod(vmi, cluster) if starts else None
     if pod is None:
         return
     node, placed = pod.at("spec", "nodeName").text, pod.condition("PodScheduled")
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         why = scheduler_words(placed["message"].text or "?", _LONGEST)
-        yield (
-            f"{FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
-        )
+        begin = FAILS if placed["reason"].text == "SchedulerError" else NO_NODE
+        yield f"{begin}: {why}: {described}"
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
@@ -221,10 +211,8 @@ def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
 def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what a migration under way looks like, because it resembles a fault."""
     state = vmi.at("status", "migrationState")
-    target, ended = (
-        state["targetNode"].text,
-        state["completed"].boolean or state["endTimestamp"].present,
-    )
+    target = state["targetNode"].text
+    ended = state["completed"].boolean or state["endTimestamp"].present
     elsewhere = target != vmi.at("status", "nodeName").text
     if (
         target
@@ -238,10 +226,8 @@ def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
         budget = f", and its PodDisruptionBudget {own} demands both pods" if own else ""
         copies = migrations.copies(vmi)
         left = {*launcher_pod.claims(vmi["spec"])} - {each.destination for each in copies}
-        shared = (
-            ("its volumes are" if not copies else f"claim {names(sorted(left))} is") if left else ""
-        )
-        volumes = f", {shared} attached to both nodes" if shared else ""
+        shared = f"claim {names(sorted(left))} is" if copies else "its volumes are"
+        volumes = f", {shared} attached to both nodes" if left else ""
         what = f" and copies {migrations.copy_words(vmi)}" if copies else ""
         yield (
             f"it migrates to {target}{what}: until that ends it has two launcher "
@@ -263,10 +249,8 @@ def _counts_both(budget: Object, vmi: Object) -> bool:
 
     Later releases write none (kubevirt#13764).
     """
-    return (
-        vmis.owner(budget, VMI.kind) == vmi.name
-        and budget.at("spec", "minAvailable").integer == _BOTH
-    )
+    both = budget.at("spec", "minAvailable").integer == _BOTH
+    return both and vmis.owner(budget, VMI.kind) == vmi.name
 
 
 _BOTH: Final = 2
@@ -274,11 +258,8 @@ _BOTH: Final = 2
 
 def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which volumes that are unplugged do not leave the node."""
-    here = {
-        volume["name"].text
-        for kind in ("volumes", "utilityVolumes")
-        for volume in vmi.at("spec", kind).items()
-    }
+    volumes = (*vmi["spec"]["volumes"].items(), *vmi["spec"]["utilityVolumes"].items())
+    here = {volume["name"].text for volume in volumes}
     stuck = {each.name: each.problem for each in hotplug_phases.stuck(vmi, cluster)}
     for status in vmi.at("status", "volumeStatus").items():
         name, phase = status["name"].text or "", status["phase"].text or "?"
@@ -306,12 +287,9 @@ def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
     node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
     cordon = cordoners.of_node(node, cluster) if node is not None else None
     if cordon is not None:
-        said = (
-            f"its node {vmi.at('status', 'nodeName').text} is cordoned by {cordon.by}.",
-            cordon.reason,
-            capital(cordon.remedy),
-        )
-        yield " ".join(filter(None, said))
+        node_name = vmi.at("status", "nodeName").text
+        said = filter(None, (cordon.reason, capital(cordon.remedy)))
+        yield " ".join((f"its node {node_name} is cordoned by {cordon.by}.", *said))
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
@@ -354,9 +332,8 @@ def _end_of(pod: Object, ends: str, cluster: Cluster) -> str:
     """Say when a pod on a silent node was to end, or still has time for that."""
     moment, now = clock.instant(ends), clock.now(cluster)
     if moment is not None and now is not None and moment > now:
-        return (
-            f"Its pod {pod.name} has until {ends} to end, and no kubelet would confirm that it has"
-        )
+        late = "no kubelet would confirm that it has"
+        return f"Its pod {pod.name} has until {ends} to end, and {late}"
     return f"Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
 
 
@@ -385,10 +362,8 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         copied = waiting_disks.source(obj, cluster)
         waits = _copied(copied) if copied is not None and waiting_disks.waits(obj, cluster) else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
-        yield (
-            f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: "
-            f"{command}"
-        )
+        because = f" ({cut(why, _LONGEST)})" if why else ""
+        yield f"data volume {name} is {phase}{waits}{because}: {command}"
 
 
 def _starts_now(found: FoundVm) -> bool:

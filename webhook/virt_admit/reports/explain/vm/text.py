@@ -95,11 +95,9 @@ def headline(report: VmReport) -> str:
         return f"{called}: whether it runs {UNKNOWN}"
     if vm.node is None:
         status = f" ({vm.status})" if vm.status else ""
-        return (
-            f"{called}: not running{status}"
-            if report.state == STOPPED
-            else f"{called}: {vm.phase}, does not run yet"
-        )
+        if report.state == STOPPED:
+            return f"{called}: not running{status}"
+        return f"{called}: {vm.phase}, does not run yet"
     silent = (
         ", which does not report"
         if vm.node_lost
@@ -201,9 +199,8 @@ def _upgrade(report: VmReport) -> str:
     if upgrade.stops:
         drain = Said(f"as for {EVENTS[VmEvent.DRAIN]}", report.drain.reason)
         own = upgrade.stops[0].removeprefix(f"{report.vm.namespace}/{report.vm.name}: ")
-        return f"this VM stops it: {once(own, (drain,))}".replace(
-            f": {drain.reference}", f", {drain.reference}"
-        )
+        said = f"this VM stops it: {once(own, (drain,))}"
+        return said.replace(f": {drain.reference}", f", {drain.reference}")
     blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
     why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
     possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
@@ -265,12 +262,9 @@ def todo(report: VmReport) -> tuple[str, ...]:
     control = (part.remedy for part in report.control or () if part.healthy is not True)
     found: dict[str, str] = {}
     # what does not work now goes before what would not
-    now = [volume.remedy for volume in report.volumes or ()]
-    now += [
-        event.remedy
-        for event in report.events
-        if report.vm.node_lost or event.event is not VmEvent.LOSS
-    ]
+    now, lost = [volume.remedy for volume in report.volumes or ()], report.vm.node_lost
+    at_once = (each for each in report.events if lost or each.event is not VmEvent.LOSS)
+    now += [event.remedy for event in at_once]
     now.sort(key=lambda remedy: not remedy.startswith(changed_disks.DO_NOT))
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
     for remedy in filter(
@@ -293,17 +287,14 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
         if not what:
             continue
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
-        taint = next(
-            (each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), ""
-        )
-        without = (
-            f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
-        )
+        reasons = refusal.what.split("; ")
+        taint = next((each for each in reasons if each.endswith(_UNINITIALIZED)), "")
+        because = f", as no pod goes there: {taint}" if taint else ""
+        without = f"KubeVirt does not run there{because}"
         if elsewhere and not _READY.isdisjoint(refusal.what.split("; ")):
             without = "not Ready, so virt-handler does not work there"
-        by_reason.setdefault(without if elsewhere else _unless_failed(what, report), []).append(
-            refusal.node
-        )
+        reason = without if elsewhere else _unless_failed(what, report)
+        by_reason.setdefault(reason, []).append(refusal.node)
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
@@ -312,9 +303,8 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
 
 def _untold(refusal: MissingOnNode, report: VmReport) -> str:
     """Return why a node does not take the VM, without what the report tells above."""
-    return "; ".join(
-        each for each in refusal.what.split("; ") if not refusal_is_told(each, refusal.node, report)
-    )
+    node, reasons = refusal.node, refusal.what.split("; ")
+    return "; ".join(each for each in reasons if not refusal_is_told(each, node, report))
 
 
 def _unless_failed(what: str, report: VmReport) -> str:
@@ -344,30 +334,18 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         return
     said: dict[str, str] = {}
     for each in found:
-        way = (
-            f"{each.source or '?'} to {each.target or '?'}"
-            if each.source or each.target
-            else "no target"
-        )
+        ways = f"{each.source or '?'} to {each.target or '?'}"
+        way = ways if each.source or each.target else "no target"
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
         why = (each.failure.text if each.failure else "") or "no reason given"
         first = said.setdefault(why, each.name)
         why = f"as {first}" if first != each.name and len(why) > _SHORT else why
-        again = (
-            "fails again between these nodes: "
-            if each.failure and each.failure.class_ == FailureClass.PAIR
-            else ""
-        )
+        pair = each.failure and each.failure.class_ == FailureClass.PAIR
+        again = "fails again between these nodes: " if pair else ""
         failed = f"{again}{why}" if each.failure else ""
         by = _ASKED_BY.get(each.asked_by, each.asked_by)
-        yield (
-            each.created or "?",
-            each.name,
-            each.phase,
-            way,
-            by,
-            "; ".join(filter(None, (failed, took))),
-        )
+        what = "; ".join(filter(None, (failed, took)))
+        yield each.created or "?", each.name, each.phase, way, by, what
 
 
 def budgets(found: tuple[BudgetOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
@@ -377,11 +355,8 @@ def budgets(found: tuple[BudgetOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
         return
     for budget in found:
         allowed = UNKNOWN if budget.allowed is None else str(budget.allowed)
-        yield (
-            f"{budget.namespace}/{budget.name}",
-            f"disruptions allowed: {allowed}",
-            "blocks" if budget.blocks else "",
-        )
+        effect = "blocks" if budget.blocks else ""
+        yield f"{budget.namespace}/{budget.name}", f"disruptions allowed: {allowed}", effect
 
 
 def volumes(found: tuple[VolumeOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
@@ -421,10 +396,8 @@ def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
     if judged is None:
         yield (UNKNOWN,)
         return
-    found = sorted(
-        (rule for rule in judged if rule.unseen is None),
-        key=lambda rule: ACTIONS.index(rule.action),
-    )
+    judgeable = (rule for rule in judged if rule.unseen is None)
+    found = sorted(judgeable, key=lambda rule: ACTIONS.index(rule.action))
     by_words: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     for action, rule, words in map(
         _rule, found

@@ -36,9 +36,8 @@ def _commands(report: Report) -> Iterator[str]:
 def _command(level: str, row: ReportRow) -> str:
     place = row.location
     if not place:
-        return (
-            f"::{level} title={_property(row.rule)}::{_data(f'{row.result.called}: {row.advice}')}"
-        )
+        text = _data(f"{row.result.called}: {row.advice}")
+        return f"::{level} title={_property(row.rule)}::{text}"
     where = (
         f"file={_property(relative(place.file))},line={place.line},col={place.column},endLine="
         f"{place.end_line}"
@@ -48,10 +47,8 @@ def _command(level: str, row: ReportRow) -> str:
 
 def _unreadable(error: DocumentError) -> str:
     place = f",line={error.line},col={error.column}" if error.line else ""
-    return (
-        "::error "
-        f"file={_property(relative(error.file))}{place},title=unreadable::{_data(error.message)}"
-    )
+    where = f"file={_property(relative(error.file))}{place}"
+    return f"::error {where},title=unreadable::{_data(error.message)}"
 
 
 def _data(text: str) -> str:

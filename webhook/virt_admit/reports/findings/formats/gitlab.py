@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
 from virt_admit.documents.reader import DocumentError
-from virt_admit.model.sanitize import escape_json, line
+from virt_admit.model.sanitize import line
 from virt_admit.reports.findings.places import relative
 from virt_admit.reports.findings.report import Report, ReportRow
+from virt_admit.reports.values import json_text
 from virt_admit.rule import Action
 
 _SEVERITY: Final = {Action.DENY: "major", Action.WARN: "minor", Action.AUDIT: "info"}
@@ -19,7 +19,7 @@ _SEVERITY: Final = {Action.DENY: "major", Action.WARN: "minor", Action.AUDIT: "i
 
 def render(report: Report) -> str:
     """Return the report as a list of issues, without exempt findings and missing data."""
-    return escape_json(json.dumps([*_issues(report)], indent=2, ensure_ascii=False)) + "\n"
+    return json_text([*_issues(report)]) + "\n"
 
 
 def _issues(report: Report) -> Iterator[dict[str, Any]]:

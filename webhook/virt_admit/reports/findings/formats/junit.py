@@ -41,14 +41,11 @@ class TestCase(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the report as one ``testsuites`` element."""
-    suites = [
-        (file, [*tests]) for file, tests in groupby(sorted(_tests(report), key=_file), key=_file)
-    ]
+    ordered = sorted(_tests(report), key=_file)
+    suites = [(file, [*tests]) for file, tests in groupby(ordered, key=_file)]
     every = [test for _, tests in suites for _, test in tests]
-    out = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites name="virt-admit"{_counts(every)}>',
-    ]
+    root = f'<testsuites name="virt-admit"{_counts(every)}>'
+    out = ['<?xml version="1.0" encoding="UTF-8"?>', root]
     for file, tests in suites:
         of_suite = [test for _, test in tests]
         skipped = sum(test.outcome == "skipped" for test in of_suite)
@@ -101,13 +98,8 @@ def _test(rule: str, where: str, rows: Iterable[ReportRow]) -> TestCase:
         texts.setdefault(_outcome(row), []).append(_text(row))
     outcome = min(texts, key=_STRONGEST.index, default="")
     messages = texts.pop(outcome) if outcome else []
-    return TestCase(
-        rule,
-        where,
-        outcome,
-        tuple(messages),
-        tuple(text for rest in texts.values() for text in rest),
-    )
+    notes = tuple(text for rest in texts.values() for text in rest)
+    return TestCase(rule, where, outcome, tuple(messages), notes)
 
 
 _STRONGEST: Final = ("error", "failure", "", "skipped")

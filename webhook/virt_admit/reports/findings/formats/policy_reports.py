@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
 from virt_admit.model.sanitize import line
-from virt_admit.reports.findings.report import ObjectResult, Report, ReportRow, rows_of
+from virt_admit.reports.findings.report import ObjectResult, Report, ReportRow, identity, rows_of
 from virt_admit.rule import Action
 
 SOURCE: Final = "virt-admit"
@@ -105,12 +105,8 @@ def render(form: Format, run: Report) -> str:
     """
     subjects = map(subject, run.results)
     items = sorted((report(form, about) for about in subjects if about.results), key=_order)
-    return (
-        json.dumps(
-            {"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False
-        )
-        + "\n"
-    )
+    data = {"apiVersion": "v1", "kind": "List", "items": items}
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def subject(result: ObjectResult) -> Subject:
@@ -157,13 +153,8 @@ def _policy_result(row: ReportRow, defaults: Mapping[str, Action]) -> PolicyResu
 
 def _order(item: dict[str, Any]) -> tuple[str, ...]:
     scope = item["scope"]
-    return (
-        scope["kind"],
-        scope.get("namespace", ""),
-        scope["name"],
-        scope["apiVersion"],
-        item["metadata"]["name"],
-    )
+    place = scope["kind"], scope.get("namespace", ""), scope["name"]
+    return *place, scope["apiVersion"], item["metadata"]["name"]
 
 
 def report(form: Format, subject: Subject, seconds: int | None = None) -> dict[str, Any]:
@@ -219,18 +210,9 @@ def uid(obj: Object) -> str:
 
 def reference(obj: Object) -> dict[str, str]:
     """Return an ObjectReference, without empty fields."""
-    fields = {
-        "apiVersion": obj.api_version,
-        "kind": obj.kind,
-        "namespace": obj.namespace,
-        "name": obj.name,
-        "uid": uid(obj),
-    }
-    return {
-        key: line(value)
-        for key, value in fields.items()
-        if value or key in ("apiVersion", "kind", "name")
-    }
+    fields = {**identity(obj), "uid": uid(obj)}
+    needed = ("apiVersion", "kind", "name")
+    return {key: line(value) for key, value in fields.items() if value or key in needed}
 
 
 def _result_data(result: PolicyResult, seconds: int | None) -> dict[str, Any]:

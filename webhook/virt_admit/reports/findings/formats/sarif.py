@@ -7,15 +7,15 @@ unreadable files and crashed rules are notifications: they are not problems of t
 from __future__ import annotations
 
 import inspect
-import json
 from typing import Any, Final
 from urllib.parse import quote
 
 from virt_admit import __version__
 from virt_admit.documents.reader import DocumentError, Location
-from virt_admit.model.sanitize import escape_json, line
+from virt_admit.model.sanitize import line
 from virt_admit.reports.findings.places import docs_url, relative, rule_page
 from virt_admit.reports.findings.report import DUPLICATE_KEY, Report, ReportRow
+from virt_admit.reports.values import json_text
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import load_rules
 
@@ -60,14 +60,7 @@ def render(report: Report) -> str:
         ],
         "results": [_result(row, index) for row in rows if row.action],
     }
-    return (
-        escape_json(
-            json.dumps(
-                {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False
-            )
-        )
-        + "\n"
-    )
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -155,10 +148,9 @@ def _notification(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 
 
 def _unreadable(error: DocumentError) -> dict[str, Any]:
-    region = (
-        {"region": {"startLine": error.line, "startColumn": error.column}} if error.line else {}
-    )
-    place = {"artifactLocation": _artifact(error.file), **region}
+    place: dict[str, Any] = {"artifactLocation": _artifact(error.file)}
+    if error.line:
+        place["region"] = {"startLine": error.line, "startColumn": error.column}
     return {
         "level": "error",
         "message": {"text": line(error.message)},

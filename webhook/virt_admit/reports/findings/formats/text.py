@@ -28,9 +28,8 @@ def render(
         grouped: begin with counts and print each problem once.
     """
     rows = _merge_unseen(report.rows())
-    out = (
-        [report.heading, f"{grouping.counted(report)}\n"] if grouped and rows else [report.heading]
-    )
+    counted = grouped and rows
+    out = [report.heading, *([f"{grouping.counted(report)}\n"] if counted else [])]
     for row in grouping.problems(rows) if grouped else rows:
         place = row.location
         where = f"{name(place.file)}:{place.line}:{place.column}" if place else grouping.called(row)

@@ -1,0 +1,89 @@
+"""Claims that are being deleted, which the pods that use them keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.builders import manifest, partial
+from virt_admit.forecasts.placement.refusals import dying_claims
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+NOW = "2026-06-01T12:00:00Z"
+DYING = {
+    "deletionTimestamp": "2026-06-01T02:00:00Z",
+    "finalizers": ["kubernetes.io/pvc-protection"],
+}
+
+
+def _claim(**metadata: Any) -> Object:
+    return manifest(
+        *("v1", "PersistentVolumeClaim", "data", "ns"),
+        spec={"volumeName": "pv-1"},
+        metadata=metadata,
+    )
+
+
+def _volume(policy: str) -> Object:
+    return manifest(
+        *("v1", "PersistentVolume", "pv-1"), spec={"persistentVolumeReclaimPolicy": policy}
+    )
+
+
+def _pod(name: str, node: str | None, phase: str = "Running", **metadata: Any) -> Object:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    spec = {"volumes": volumes} | ({"nodeName": node} if node else {})
+    return manifest("v1", "Pod", name, "ns", spec=spec, status={"phase": phase}, metadata=metadata)
+
+
+def _cluster(*objects: Object) -> Snapshot:
+    return Snapshot(objects, ["*"], time=NOW)
+
+
+def test_a_new_pod_learns_who_keeps_its_claim() -> None:
+    new = _pod("new", None, "Pending")
+    cluster = _cluster(_claim(**DYING), _volume("Delete"), _pod("old", "n1"), new)
+    (found,) = dying_claims.of_pod(new, cluster)
+    assert found.why(cluster) == (
+        "claim ns/data is being deleted for 10 h and stays only while pod old uses it"
+    )
+    assert "let volume pv-1 be retained, then copy its data before old ends" in found.remedy
+    assert "kubectl patch persistentvolume pv-1" in found.remedy
+    assert list(dying_claims.of_pod(_pod("old", "n1"), cluster)) == []
+
+
+def test_a_volume_that_is_kept_needs_no_patch() -> None:
+    new = _pod("new", None, "Pending")
+    cluster = _cluster(_claim(**DYING), _volume("Retain"), _pod("old", "n1"), new)
+    (found,) = dying_claims.of_pod(new, cluster)
+    assert "patch" not in found.remedy
+
+
+def test_a_drain_takes_the_last_pod() -> None:
+    claim, volume = _claim(**DYING), _volume("Delete")
+    alone = _cluster(claim, volume, _pod("a", "n1"), _pod("b", "n1"))
+    assert len(list(dying_claims.lost_with("n1", alone))) == 1
+    assert list(dying_claims.lost_with("n2", alone)) == []
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [_claim(), _pod("a", "n1")],
+        [_claim(**DYING), _pod("a", "n1"), _pod("b", "n2")],
+        [_claim(**DYING), _pod("a", "n1", "Succeeded")],
+        [_claim(**DYING), _pod("a", "n1", deletionTimestamp=NOW)],
+        [_claim(deletionTimestamp=NOW, finalizers=["example.com/x"]), _pod("a", "n1")],
+    ],
+    ids=["not deleted", "used elsewhere too", "ended", "ends already", "another finalizer"],
+)
+def test_no_claim_is_lost_with_the_drain(objects: list[Object]) -> None:
+    assert list(dying_claims.lost_with("n1", _cluster(*objects))) == []
+
+
+def test_a_missing_volume_is_not_promised() -> None:
+    cluster = partial(_claim(**DYING), _pod("a", "n1"))
+    (found,) = dying_claims.lost_with("n1", cluster)
+    assert found.volume is None

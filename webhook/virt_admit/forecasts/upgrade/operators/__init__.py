@@ -1,0 +1,1 @@
+"""What keeps an operator that an upgrade waits for from being done."""

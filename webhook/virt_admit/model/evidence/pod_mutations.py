@@ -1,0 +1,43 @@
+"""Pods that a policy engine changed when they were created, by the mark that it leaves.
+
+Kyverno writes one line a rule: ``rule.policy.kyverno.io: replaced /spec/containers/0/image``.
+Source: kyverno/kyverno:pkg/engine/utils/patches.go; kyverno/kyverno:pkg/webhooks/utils/
+generate_annotations (``policies.kyverno.io/last-applied-patches``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import names
+
+_MARK: Final = "policies.kyverno.io/last-applied-patches"
+READS: Final[Reads] = {POD: (f"metadata.annotations.{_MARK}", "metadata.ownerReferences")}
+_POLICY: Final = re.compile(r"(?m)^[a-z0-9-]+\.([a-z0-9.-]+)\.kyverno\.io: ")
+
+
+def alone(pod: Object, cluster: Cluster) -> str:
+    """Return which policies changed a pod and not its ready siblings, as ``policy NAME of
+    Kyverno``; empty: none is known to.
+
+    The siblings are the pods of the same owner. A mark that they have as well explains nothing.
+    """
+    marks, owner = pod.annotation(_MARK), pod.controller
+    policies = sorted(set(_POLICY.findall(marks.text or "")))
+    if not policies or owner is None:
+        return ""
+    ready = [
+        each
+        for each in cluster.known(POD, pod.namespace)
+        if each.controller is not None
+        and each.controller["uid"].text == owner["uid"].text
+        and each.condition("Ready")["status"].text == "True"
+    ]
+    if not ready or any(each.annotation(_MARK).present for each in ready):
+        return ""
+    return f"policy {names(policies, 80)} of Kyverno"
