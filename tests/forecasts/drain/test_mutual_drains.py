@@ -117,6 +117,11 @@ def test_drains_that_do_not_hold_each_other(objects):
     assert mutual_drains.of_node("c", found) is None
 
 
+def test_another_node_may_take_them_where_not_all_were_read():
+    objects = (pool(), DONE, UPDATED, node("c"), *KAFKA, *REDIS)
+    assert mutual_drains.of_node("b", Snapshot([*objects], complete=[], time=NOW)) is None
+
+
 def test_updates_of_both_are_not_undone_by_hand():
     found = mutual_drains.of_node("b", both(desired="new"))
     assert (found.frees, "kubectl" in found.remedy) == ("", False)

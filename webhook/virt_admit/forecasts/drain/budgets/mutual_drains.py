@@ -16,7 +16,7 @@ from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import node_faults
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -82,8 +82,8 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
 
 def _all(cluster: Cluster) -> Mapping[str, MutualDrains]:
     cordoned = [node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean]
-    if len(cordoned) < 2:
-        return {}
+    if len(cordoned) < 2 or unlisted(cluster, NODE) or unlisted(cluster, POD):
+        return {}  # another node may take these pods
     holds = {node.name: list(_holds(node, cordoned, cluster)) for node in cordoned}
     found: dict[str, MutualDrains] = {}
     for name in sorted(holds):
