@@ -332,7 +332,7 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
     if left is None and cordon is not None and not cordon.uncordon and not cordon.remedy:
         keep = f"do not uncordon {node.name} by hand: it is cordoned by {cordon.by}"
         held = _blockers(node.name, vmis.occupied(cluster), cluster)
-        if held:  # to wait for a drain that does not end is no way out
+        if held:  # its drain does not end, so waiting for it does not help
             return f"{keep}, whose drain waits for {held[0].subject}. {held[0].remedy}"
         first = "repair that" if cordon.ends is False else "wait"
         return f"{first}, and {keep}"

@@ -33,7 +33,7 @@ _LONGEST: Final = 4
 """More drains than these in one circle are not looked for."""
 
 
-class Hold(NamedTuple):
+class WaitingLeave(NamedTuple):
     """A pod that may leave its node only after another one runs, and where that would be."""
 
     node: str
@@ -50,7 +50,7 @@ class Hold(NamedTuple):
 class MutualDrains(NamedTuple):
     """Drains that wait for each other."""
 
-    holds: tuple[Hold, ...]
+    holds: tuple[WaitingLeave, ...]
     """In the order of their nodes; each waits for the next."""
     frees: str
     """The node whose uncordon ends it. Empty: the updates of all of them would cordon it again."""
@@ -95,8 +95,8 @@ def _all(cluster: Cluster) -> Mapping[str, MutualDrains]:
 
 
 def _circle(
-    path: tuple[Hold, ...], start: str, holds: Mapping[str, Sequence[Hold]]
-) -> tuple[Hold, ...]:
+    path: tuple[WaitingLeave, ...], start: str, holds: Mapping[str, Sequence[WaitingLeave]]
+) -> tuple[WaitingLeave, ...]:
     """Return the holds that lead from a node back to it; empty: none do."""
     here = path[-1].on if path else start
     for hold in holds.get(here, ()):
@@ -108,7 +108,7 @@ def _circle(
     return ()
 
 
-def _holds(node: Object, cordoned: Sequence[Object], cluster: Cluster) -> Iterator[Hold]:
+def _holds(node: Object, cordoned: Sequence[Object], cluster: Cluster) -> Iterator[WaitingLeave]:
     """Yield what keeps pods on a node until others run on other cordoned nodes."""
     update = updaters.of_nodes(cluster).get(node.name)
     if update is not None and update.phase in EMPTIED:
@@ -123,7 +123,7 @@ def _holds(node: Object, cordoned: Sequence[Object], cluster: Cluster) -> Iterat
 
 def _of_budget(
     pod: Object, budget: Object, others: Sequence[str], cluster: Cluster
-) -> Iterator[Hold]:
+) -> Iterator[WaitingLeave]:
     allowed, healthy, desired = (
         budget.at("status", key).integer
         for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy")
@@ -143,7 +143,7 @@ def _of_budget(
     for each in waiting:
         homes = _homes(each, cluster)
         if len(homes) == 1 and homes[0] in others:
-            yield Hold(pod.at("spec", "nodeName").text or "", pod.name, each.name, homes[0])
+            yield WaitingLeave(pod.at("spec", "nodeName").text or "", pod.name, each.name, homes[0])
 
 
 def _homes(pod: Object, cluster: Cluster) -> list[str]:
@@ -160,7 +160,7 @@ def _homes(pod: Object, cluster: Cluster) -> list[str]:
 # --- the way out ----------------------------------------------------------------------------------
 
 
-def _drains(circle: Sequence[Hold], cluster: Cluster) -> MutualDrains:
+def _drains(circle: Sequence[WaitingLeave], cluster: Cluster) -> MutualDrains:
     nodes = [each for hold in circle if (each := find(cluster, NODE, "", hold.node)) is not None]
     nodes.sort(key=lambda node: node.name)
     weakest = min(nodes, key=lambda node: _claim(node, cluster))
@@ -196,7 +196,7 @@ def _who(node: Object, cluster: Cluster) -> str:
     return f"{node.name} ({said})"
 
 
-def _way_out(node: Object, circle: Sequence[Hold], cluster: Cluster) -> tuple[str, str]:
+def _way_out(node: Object, circle: Sequence[WaitingLeave], cluster: Cluster) -> tuple[str, str]:
     """Return the node that is uncordoned, and what ends the circle."""
     rank, cordon = _rank(node.name, cluster), cordoners.of_node(node, cluster)
     starts = names(dict.fromkeys(hold.waits for hold in circle if hold.on == node.name))
