@@ -6,7 +6,7 @@ kubeadm, Cluster API and Talos refuse to go on while a member is down
 kubernetes-sigs/cluster-api:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/
 preflight.go#preflightChecks). What only reboots nodes does not look, and then etcd loses its
 majority. A node that has left etcd, as one that is being replaced, does not count.
-Its etcd ends with the words of etcd-io/etcd:server/etcdserver/api/rafthttp/stream.go
+Its etcd ends with the words of etcd-io/etcd:server/etcdserver/api/rafthttp/util.go
 #errMemberRemoved, and the operator of etcd takes its hook from the Machine
 (openshift/cluster-etcd-operator:pkg/operator/machinedeletionhooks).
 """
