@@ -62,3 +62,20 @@ def test_a_vm_that_a_refused_restore_is_to_create(explain):
     assert code == 1
     assert "vm/twin in namespace shop does not exist. VirtualMachineRestore again: for " in text
     assert "no owner label" in text
+
+
+def test_a_vm_that_a_restore_locks_is_not_to_be_started(explain):
+    status = {"restoreInProgress": "again", "printableStatus": "Stopped"}
+    vm = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        "shop",
+        spec={"runStrategy": "Halted", "template": {"spec": {}}},
+        status=status,
+    )
+    flags = ("-n", "shop")
+    _, text = explain(*WORLD[:2], vm, _refused("db"), flags=flags, form="text")
+    assert "KubeVirt does not start it before restore again ends: for " in text
+    assert "no owner label" in text
+    assert "virtctl start" not in text

@@ -56,6 +56,13 @@ def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
             "is no longer in its registry",
         ),
         (pulling(BY_DIGEST, error="manifest unknown"), "is no longer in its registry"),
+        (
+            pulling(
+                BY_DIGEST,
+                error=f"failed to unpack: unexpected media type text/plain for {DIGEST}: not found",
+            ),
+            "cannot be pulled by that digest (unexpected media type text/plain for sha256:4a0c3f95",
+        ),
     ],
 )
 def test_a_pull_that_fails_each_time_blocks(ask, items, says):

@@ -35,7 +35,9 @@ def test_all_copies_have_failed():
     assert found.remedy.startswith(
         "check the disks of w1, w2, then salvage the volume in Longhorn with its newest copy, or"
     )
-    assert found.remedy.endswith(f"kubectl describe volume {FAULTED} -n longhorn-system")
+    assert found.remedy.endswith(
+        f"kubectl describe volumes.longhorn.io {FAULTED} -n longhorn-system"
+    )
 
 
 def test_a_copy_on_a_node_that_does_not_report_may_come_back():

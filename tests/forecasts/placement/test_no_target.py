@@ -115,9 +115,10 @@ AGENT = manifest("apps/v1", "DaemonSet", "ebs-csi-node", "kube-system")
     ("key", "remedy"),
     [
         (
-            "drbd.linbit.com/lost-quorum",
+            "drbd.linbit.com/force-io-error",
             "repair what the high-availability controller of LINSTOR reports with that taint",
         ),
+        ("drbd.linbit.com/lost-quorum", "give that volume its quorum again"),
         (
             "ebs.csi.aws.com/agent-not-ready",
             "repair what the agent of ebs.csi.aws.com reports with that taint",

@@ -118,6 +118,7 @@ _AMBIGUOUS: Final = frozenset(
         "Plan",
         "Setting",
         "VolumeAttachment",
+        "Volume",
         "Subscription",
         "Node",
     )

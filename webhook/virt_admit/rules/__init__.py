@@ -240,6 +240,8 @@ _COMMON: Final = ("metadata", "spec", "status")
 """Kinds may have any other field next to these (``reclaimPolicy`` of a StorageClass): only
 misspellings are found.
 """
+_ALIKE: Final = ("state",)
+"""Fields that look like misspellings, and exist: ``state`` of a TridentBackend."""
 
 
 def problems(rule: Rule) -> Iterator[str]:
@@ -282,5 +284,5 @@ def _is_path(path: object) -> bool:
     first, *rest = reads.keys(path)
     if first == "metadata" and rest[:1] in (["annotations"], ["labels"]):
         return all(rest)
-    is_misspelt = first not in _COMMON and did_you_mean(first, _COMMON) is not None
+    is_misspelt = first not in (*_COMMON, *_ALIKE) and did_you_mean(first, _COMMON) is not None
     return not is_misspelt and all(_KEY.fullmatch(key) for key in (first, *rest))

@@ -18,6 +18,8 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
+from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
@@ -44,6 +46,7 @@ READS: Final = union(
     node_health.READS,
     unattached_networks.READS,
     left_taints.READS,
+    lost_quorums.READS,
 )
 
 
@@ -133,6 +136,7 @@ def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
             target.placement.judged, target.pod.namespace, target.pod.claims, cluster
         )
         or start_doubts.plugins(target, cluster)
+        or driver_faults.doubt(target.pod.namespace, target.pod.claims, cluster)
     )
 
 

@@ -96,9 +96,8 @@ def reason(
     if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
         return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)
-    if unfit := unfit_remedy(refusals, kept):
-        command = shell("kubectl", "describe", "node", argument(min(refusals)))
-        return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
+    if unfit := unfit_remedy(refusals, kept, cluster):
+        return unfit._replace(reason=f"{NOWHERE}{names(causes)}{unfit.reason}")
     if starting:
         return starting
     remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster)

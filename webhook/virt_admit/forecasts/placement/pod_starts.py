@@ -202,6 +202,9 @@ def lasting_fault(pod: Object, cluster: Cluster) -> bool:
     on = pod.at("spec", "nodeName").text or ""
     found = _awaited(_said(pod, cluster), attachment_fault(pod, cluster), on, cluster)
     busy = _busy(_said(pod, cluster), pod, cluster)
+    attachment = attachment_fault(pod, cluster)
+    if attachment is not None and attachment.lasts:
+        return True
     return (found is not None and found.lasts) or (busy is not None and busy.lasts)
 
 

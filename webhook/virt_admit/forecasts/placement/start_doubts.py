@@ -12,6 +12,7 @@ from typing import Final
 from virt_admit.forecasts.placement import pod_networks, virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import driver_daemons, node_drivers
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
@@ -38,9 +39,10 @@ def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> Scheduli
     may choose them.
     """
     broken, lacking = cluster.cached(virt_handlers.broken), node_drivers.lacking(cluster)
-    if not broken and not lacking:
+    chosen, pod = target.placement.candidates, target.pod
+    faults = driver_faults.refusals(pod.namespace, pod.claims, chosen, cluster)
+    if not broken and not lacking and not faults:
         return target
-    chosen = target.placement.candidates
     found = {name: broken[name] for name in chosen if name in broken}
     needed = (
         node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster) if lacking else ()
@@ -51,6 +53,7 @@ def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> Scheduli
         driver = next((each for each in needed if each in absent), "")
         if driver:
             found.setdefault(name, absent[driver])
+    found = faults | found
     if not found:
         return target
     return target._replace(
@@ -104,6 +107,8 @@ def drivers(
         if why is None or not why.startswith(node_drivers.LACKS) or "; " in why:
             continue
         driver = node_drivers.missing(name, namespace, claims, cluster)
+        if not driver:  # a fault of the driver is that of all nodes
+            continue
         command = shell("kubectl", "cordon", argument(name))
         ways = typed(
             f"{node_drivers.words(driver, name, cluster)}; or cordon {name} until then", command

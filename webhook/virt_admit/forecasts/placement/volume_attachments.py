@@ -16,6 +16,7 @@ from virt_admit.forecasts.placement.components import (
     driver_registrations,
     node_drivers,
 )
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -30,6 +31,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 READS: Final[Reads] = union(
     node_health.READS,
     busy_volumes.READS,
+    driver_faults.READS,
     {
         VOLUME_ATTACHMENT: (
             "spec.attacher",
@@ -91,6 +93,8 @@ class AttachmentFault(NamedTuple):
     """
     of_node: bool = False
     """Whether it is certainly a fault of the node, so that another one may attach the claim."""
+    lasts: bool = False
+    """Whether the claim is attached on no node, so that each next pod fails alike."""
 
     @property
     def words(self) -> str:
@@ -173,9 +177,14 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
             f"{unknown.words}"
         )
         return AttachmentFault(what, unknown.remedy, of_node=True)
+    if named is None and (failing := driver_faults.of_volume(name, error, cluster)) is not None:
+        what = f"claim {claim} cannot be attached: {failing.reason}"
+        return AttachmentFault(what, failing.remedy, lasts=True)
     if named is None:
         return AttachmentFault(
-            f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name
+            f"volume {name} of claim {claim} cannot be attached",
+            error=driver_faults.without_handle(name, error, cluster),
+            awaits=name,
         )
     node, driver = named
     because = node_drivers.because(driver, node, cluster)

@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
     added_bridges,
@@ -45,7 +46,9 @@ from virt_admit.model.kubevirt.instances import (
     vms,
 )
 from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import fence_taints
@@ -178,7 +181,10 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
 def _ways(
     vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes
 ) -> Iterator[Option | str]:
-    if ProblemCause.EXTERNAL in causes:
+    claims = launcher_pod.claims(vmi["spec"])
+    if (fault := driver_faults.first(vms.namespace_of(vmi), claims, cluster)) is not None:
+        yield f"do not stop it before its volumes can be attached again. {capital(fault.remedy)}"
+    elif ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
     elif surviving.WAITS_FOR_NODE in causes:
         yield from _no_target(vmi, vm, cluster, wishes, moves=False)

@@ -367,9 +367,13 @@ LONGHORN_ATTACHMENT: Final = Kind(*_LONGHORN("VolumeAttachment"), numerous=True)
 LONGHORN_ENGINE: Final = Kind(*_LONGHORN("Engine"), numerous=True)
 LONGHORN_NODE: Final = Kind(*_LONGHORN("Node"))
 LONGHORN_IMAGE: Final = Kind(*_LONGHORN("EngineImage"))
+LONGHORN_BACKING_IMAGE: Final = Kind(*_LONGHORN("BackingImage"))
 LONGHORN_MANAGER: Final = Kind(*_LONGHORN("InstanceManager"))
 CEPH_CLUSTER: Final = Kind(*_ROOK("CephCluster"))
 CEPH_BLOCK_POOL: Final = Kind(*_ROOK("CephBlockPool"))
+TRIDENT_BACKEND: Final = Kind(
+    "trident.netapp.io", ("v1",), "tridentbackends", "TridentBackend", not_at_admission=True
+)
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
 _NNC: Final = "NodeNetworkConfiguration"

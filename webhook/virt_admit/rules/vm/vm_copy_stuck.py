@@ -48,5 +48,8 @@ def check(copy: Object, context: Context) -> Findings:
     if held is not None:
         path = copy.metadata["name"].path
         reason = ended(held.reason)
-        message = check.first_that_fits(path, f"{reason} {sentence(held.remedy)}", reason)
+        first = sentence(held.remedy.partition(". ")[0])
+        message = check.first_that_fits(
+            path, f"{reason} {sentence(held.remedy)}", f"{reason} {first}", reason
+        )
         yield Finding(path, message, value=held.reason, command=held.command)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.control import small_claims
 from virt_admit.model.commands import about, kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -32,13 +33,13 @@ from virt_admit.model.kubernetes.kinds import (
     VM_SNAPSHOT_CONTENT,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, ended, sentence
 from virt_admit.model.problems import Problem
 
 _STATUS: Final = ("metadata", "spec", "status")
-READS: Final[Reads] = {
+_READS: Final[Reads] = {
     VM: ("spec",),
     VM_SNAPSHOT: _STATUS,
     VM_RESTORE: _STATUS,
@@ -46,6 +47,7 @@ READS: Final[Reads] = {
     VM_SNAPSHOT_CONTENT: ("spec.source.virtualMachine.spec",),
     PVC: ("status.phase",),
 }
+READS: Final[Reads] = union(small_claims.READS, _READS)
 
 _SETTLED: Final = timedelta(minutes=5)
 """So long KubeVirt may repeat a step, and wait for a VM to stop (snapshot/v1beta1
@@ -176,7 +178,7 @@ def _restore(restore: Object, cluster: Cluster) -> Problem | None:
     age, error = _age(restore, cluster), _error(restore, cluster)
     if not error:
         return (
-            _filling(restore, effect, age, cluster) if age is not None and age >= _UNUSUAL else None
+            _filling(restore, effect, age, cluster) if age is not None and age >= _SETTLED else None
         )
     if age is None or age < _SETTLED:
         return None
@@ -295,12 +297,19 @@ def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> 
         name = volume["persistentVolumeClaim"].text or ""
         claim = find(cluster, PVC, restore.namespace, name) if name else None
         if claim is not None and claim.at("status", "phase").text == "Pending":
+            lasts = f"for {clock.duration(age)} it cannot {effect}: its claim {name} is Pending"
             said = next(events.about(claim, None, cluster), None)
-            why = f" ({_words(said['message'].text)})" if said is not None else ""
-            lasts = f"for {clock.duration(age)} it cannot {effect}"
-            reason = f"{lasts}: its claim {name} is Pending{why}"
+            text = " ".join((said["message"].text or "").split()) if said is not None else ""
+            small = small_claims.of(claim, text, cluster)
+            if small is not None:
+                return Problem(f"{lasts}: {small.reason}", small.way, command=small.command)
+            if age < _UNUSUAL:
+                continue
             command = kubectl("describe", PVC, name, restore.namespace)
-            return Problem(reason, "repair what keeps the claim from being filled", command=command)
+            why = f" ({_words(text)})" if text else ""
+            return Problem(
+                f"{lasts}{why}", "repair what keeps the claim from being filled", command=command
+            )
     return None
 
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -71,7 +72,7 @@ def closed(vmi: Object, pod: Object, said: str, cluster: Cluster) -> ClosedNode 
             return (
                 _drained(node, key, effect, away, cluster)
                 if drain
-                else _tainted(node, key, effect, away)
+                else _tainted(node, key, effect, away, cluster)
             )
     short = list(dict.fromkeys(_SHORT.findall(said)))
     if not short:
@@ -156,8 +157,12 @@ def _taints(node: Object, pod: Object) -> Iterator[tuple[str, str]]:
             yield key, effect
 
 
-def _tainted(node: Object, key: str, effect: str, away: _Way) -> ClosedNode:
+def _tainted(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> ClosedNode:
     reason = f"{node.name}, where the VM runs, has taint {key}, which the pod does not tolerate"
+    if (lost := lost_quorums.of_taint(key, cluster)) is not None:
+        command = away.command or lost.command
+        remedy = typed(f"{away.words}{lost.remedy}", command)
+        return ClosedNode(f"{reason}: {lost.words}", remedy)
     if who := controller_taints.owner(key):
         repair = f"repair what {who} reports with that taint, which it then removes"
         command = away.command or shell("kubectl", "describe", "node", argument(node.name))

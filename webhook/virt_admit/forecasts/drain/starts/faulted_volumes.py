@@ -1,5 +1,5 @@
-"""Longhorn volumes that no node can attach, since all their copies have failed,
-or none was ever placed on a disk.
+"""Longhorn volumes that no node can attach, since all their copies have failed, none was ever
+placed on a disk, or a migration or a backing image holds them.
 
 Longhorn salvages a copy by itself on a node that is up, where ``auto-salvage`` is on and its disk
 is well. Sources: longhorn/longhorn-manager:controller/volume_controller.go#ReconcileVolumeState,
@@ -19,6 +19,7 @@ from virt_admit.forecasts.drain.budgets import longhorn_copies
 from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts import longhorn_room
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.placement.components.longhorn import backing_images, dangling_migrations
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -28,9 +29,10 @@ from virt_admit.model.kubernetes.kinds import (
     LONGHORN_VOLUME,
     PV,
     PVC,
+    VM,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import cut, names
@@ -40,7 +42,10 @@ READS: Final[Reads] = union(
     longhorn_copies.READS,
     longhorn_room.READS,
     node_health.READS,
+    backing_images.READS,
+    dangling_migrations.READS,
     {
+        VM: CONDITIONS,
         LONGHORN_VOLUME: ("spec.size", "status.robustness", "status.state", "status.conditions"),
         PVC: ("spec.volumeName",),
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
@@ -57,6 +62,30 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
         volume = known.get(_handle(vms.namespace_of(vm), claim, cluster))
         if volume is not None:
             return _of(volume, claim, cluster)
+    return _held(vm, cluster)
+
+
+def _held(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return which volume of a VM without a pod no node could attach: a pod that waits says it of
+    its own volumes. None: the VM has stopped in the last minutes, in which Longhorn tidies up.
+    """
+    if vm.kind != VM.kind or not cluster.known(LONGHORN_VOLUME):
+        return None
+    ready = vm.condition("Ready")
+    rests = clock.since(ready["lastTransitionTime"].text, cluster)
+    if ready["status"].text != "False" or rests is None or rests < _PATIENCE:
+        return None
+    known = {volume.name: volume for volume in cluster.known(LONGHORN_VOLUME)}
+    for claim in launcher_pod.claims(vms.vmi_spec(vm)):
+        volume = known.get(_handle(vms.namespace_of(vm), claim, cluster))
+        held = (
+            dangling_migrations.of(volume, cluster) or backing_images.of_stopped(volume, cluster)
+            if volume is not None
+            else None
+        )
+        if volume is not None and held is not None:
+            reason = f"volume {volume.name} of claim {claim} cannot be attached: {held.words}"
+            return Problem(reason, held.remedy, ProblemCause.NOT_REPORTED)
     return None
 
 

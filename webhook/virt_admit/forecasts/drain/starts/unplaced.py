@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, stalled_machines
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import busy_nodes
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
@@ -38,6 +39,7 @@ READS: Final[Reads] = union(
     absent_resources.READS,
     candidates.READS,
     left_taints.READS,
+    lost_quorums.READS,
     missing_devices.READS,
     scattered_disks.READS,
     stalled_machines.READS,

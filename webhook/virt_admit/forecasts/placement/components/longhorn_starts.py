@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
+from virt_admit.forecasts.placement.components.longhorn import backing_images, dangling_migrations
 from virt_admit.model.commands import about, argument, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -50,6 +51,8 @@ _INSTANCE: Final = (
 READS: Final[Reads] = union(
     driver_daemons.READS,
     node_health.READS,
+    backing_images.READS,
+    dangling_migrations.READS,
     {
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
         LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID", "status.state"),
@@ -105,6 +108,9 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
         and engine.at("spec", "nodeID").text == node
     ):
         return None
+    held = dangling_migrations.of(own, cluster) or backing_images.awaited(own, cluster)
+    if held is not None:
+        return LonghornCause(held.words, held.remedy, held.lasts)
     moves = own.at("spec", "migrationNodeID").text == node
     known = entry(cluster, _replicas, own.name) or ()
     copies = [
@@ -130,6 +136,9 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
             f"Longhorn's {_kind(instance)} {_short(instance, own)} on {on} should run and is "
             f"{_state(instance)}"
         )
+    alike = [each for each, _ in found if each is not engine]
+    if reason is None and len(alike) > 1 and len(alike) == len(copies):
+        return _of_all(alike, own)
     if reason is None:
         return LonghornCause(
             what,
@@ -138,6 +147,15 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
             ),
         )
     return LonghornCause(f"{what}: {reason.why}", reason.remedy, reason.lasts)
+
+
+def _of_all(replicas: Sequence[Object], volume: Object) -> LonghornCause:
+    """Return that no replica of a volume starts, for which none of their nodes is to blame."""
+    nodes = sorted({each.at("spec", "nodeID").text or "no node" for each in replicas})
+    return LonghornCause(
+        f"Longhorn waits for all its {len(replicas)} replicas ({names(nodes)})",
+        typed("see what keeps them all", about("describe", volume, LONGHORN_VOLUME)),
+    )
 
 
 def _volume(name: str, cluster: Cluster) -> Object | None:

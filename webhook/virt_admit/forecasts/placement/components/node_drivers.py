@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
@@ -29,10 +30,11 @@ from virt_admit.model.scheduler.volumes import Claim
 READS: Final[Reads] = union(
     clock.READS,
     driver_daemons.READS,
+    driver_faults.READS,
     {POD: ("status.phase",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)},
 )
 LACKS: Final = "CSI driver "
-"""How each reason begins that a node lacks a driver."""
+"""How each reason begins that a node lacks a driver, or that this attaches no volume."""
 _NOT_REGISTERED: Final = re.compile(
     r"CSINode ([\w.-]{1,253}) does not contain driver ([\w.-]{1,253})"
 )
@@ -105,12 +107,15 @@ def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()
     for node, absent in reasons(cluster).items():
         for driver, why in absent.items() if node not in back else ():
             lacks.setdefault(driver, {})[node] = why
-    if not lacks:
+    if not lacks and not driver_faults.by_scope(cluster):
         return filters
+    nodes = filters.state.nodes
 
     def claim(namespace: str, name: str) -> Claim:
         found = filters.volumes.claim(namespace, name)
-        return replace(found, unserved=lacks[found.driver]) if found.driver in lacks else found
+        unserved = driver_faults.refusals(namespace, (name,), nodes, cluster)
+        unserved |= lacks.get(found.driver, {})
+        return replace(found, unserved=unserved) if unserved else found
 
     return FilterPipeline(
         filters.state,
@@ -132,7 +137,10 @@ def words(driver: str, node: str, cluster: Cluster) -> str:
 
 
 def remedy(driver: str, node: str, cluster: Cluster) -> str:
-    """Return what brings a driver back to a node."""
+    """Return what brings a driver back to a node, or lets it attach volumes again."""
+    fault = driver_faults.of_driver(driver, cluster)
+    if fault is not None and driver not in lacking(cluster).get(node, ()):
+        return fault.remedy
     pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None:

@@ -18,7 +18,9 @@ from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 
-READS: Final[Reads] = {POD: ("metadata.ownerReferences", "spec.nodeName")}
+READS: Final[Reads] = {
+    POD: ("metadata.ownerReferences", "spec.containers.name", "spec.nodeName", "status.phase")
+}
 _GENERAL: Final = re.compile(r"csi|plugin|node|driver|daemonset|agent|server|[^a-z]")
 """Words that say what a DaemonSet is, not whose."""
 _OF_DRIVERS: Final = re.compile(r"csi|plugin|node")
@@ -54,13 +56,30 @@ def controller_of(driver: str, cluster: Cluster) -> Object | None:
     rated = [
         (_share(_CONTROLS.sub("", name), words), "csi" in name, pod)
         for pod in sorted(cluster.known(POD), key=lambda each: each.full_name)
-        if _CONTROLS.search(name := _owner(pod)) and pod.at("status", "phase").text == "Running"
+        if (name := _owner(pod))
+        and (_CONTROLS.search(name) or _attaches(pod))
+        and pod.at("status", "phase").text == "Running"
     ]
     best = max(rated, key=lambda each: each[:2], default=(0.0, False, None))
     return best[2] if best[0] > _ENOUGH else None
 
 
-_CONTROLS: Final = re.compile(r"controller|provisioner|attacher")
+def deployment_of(pod: Object) -> str:
+    """Return the name of the Deployment of a pod; empty: it has none."""
+    owner = pod.controller
+    return _owner(pod) if owner is not None and owner["kind"].text == "ReplicaSet" else ""
+
+
+def _attaches(pod: Object) -> bool:
+    """Return whether a pod has the sidecar that attaches volumes, whatever its name is.
+
+    The Deployment of Trident has the name of its DaemonSet (NetApp/trident:cli/k8s_client).
+    """
+    return any(each["name"].text == _ATTACHER for each in pod.at("spec", "containers").items())
+
+
+_CONTROLS: Final = re.compile(r"controller|provisioner|attacher|ctrlplugin")
+_ATTACHER: Final = "csi-attacher"
 _HASH: Final = re.compile(r"-[a-z0-9]{1,10}\Z")
 """How a Deployment names its ReplicaSets."""
 

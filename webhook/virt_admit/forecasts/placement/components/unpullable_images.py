@@ -32,7 +32,12 @@ _BARE: Final = re.compile(r"(?:docker\.io/library/)?sha256[@:].+")
 """A digest in the place of a name: runtimes read it as the repository
 ``docker.io/library/sha256``.
 """
-_GONE: Final = re.compile(r"manifest unknown|manifest for \S{1,512} not found|: not found$")
+_GONE: Final = re.compile(
+    r"manifest unknown|manifest for \S{1,512} not found|failed to resolve \S.*: not found$"
+)
+"""The registry does not have it. containerd calls other errors "not found" too."""
+_UNUSABLE: Final = re.compile(r"unexpected media type [^:]{1,100}|: not found$")
+"""The digest stands for something other than an image, or a part of that is missing."""
 
 
 _DISK: Final = "volume"
@@ -70,9 +75,14 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
             )
             what = f"{asked}, instead of what the source pod runs{instead}"
             return UnpullableImage(what, f"{_RESTART}, or update KubeVirt")
-        if "@sha256:" in image and _is_gone(pod, image, cluster, message):
-            what = f"image {_short(image)}, which the source pod runs, is no longer in its registry"
-            return UnpullableImage(what, f"{_RESTART}, or push that image again")
+        said = _told(pod, image, cluster, message) if "@sha256:" in image else ""
+        if said:
+            why = "is no longer in its registry"
+            if not _GONE.search(said):
+                why = f"cannot be pulled by that digest ({cut_middle(_core(said), _LONGEST)})"
+            what = f"image {_short(image)}, which the source pod runs, {why}"
+            pulls = f" (it stays down if {names(own)} cannot be pulled either)" if own else ""
+            return UnpullableImage(what, f"stop the VM for the drain, or {_RESTART}{pulls}")
     return None
 
 
@@ -100,14 +110,27 @@ def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
                 )
 
 
-def _is_gone(pod: Object, image: str, cluster: Cluster, message: str) -> bool:
-    """Return whether the registry says that it has no such image."""
+def _told(pod: Object, image: str, cluster: Cluster, message: str) -> str:
+    """Return what the runtime says where each pull of an image fails alike; empty: one may work."""
     about = (
         " ".join((each["message"].text or "").split())
         for each in events.known("Pod", "Failed", cluster)
         if each.at("involvedObject", "name").text == pod.name and each.namespace == pod.namespace
     )
-    return any(image in said and _GONE.search(said) for said in (message, *about))
+    lasting = (
+        said
+        for said in (message, *about)
+        if image in said and (_GONE.search(said) or _UNUSABLE.search(said))
+    )
+    return next(lasting, "")
+
+
+def _core(said: str) -> str:
+    """Return an error of a pull without the frames that name the image and the step."""
+    return _short(_UNUSABLE_FROM.sub("", said))
+
+
+_UNUSABLE_FROM: Final = re.compile(r"^.*(?=unexpected media type)|^.*\": ")
 
 
 # --- an image that a pod waits for ----------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, virt_handlers
 from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -51,7 +52,12 @@ def _broken(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
                     if start == LACKS
                     else pod_networks.remedy(cluster, node)
                 )
-                reason = f"{_NONE_READY}{names(refusals)} ({why})"
+                everywhere = driver_faults.ATTACHES_NONE in why  # whatever becomes of the nodes
+                reason = (
+                    f"no other node can take it: {why}"
+                    if everywhere
+                    else (f"{_NONE_READY}{names(refusals)} ({why})")
+                )
                 return Problem(reason, remedy, ProblemCause.NO_TARGET)
     return None
 

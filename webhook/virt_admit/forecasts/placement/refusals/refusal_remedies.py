@@ -7,10 +7,12 @@ from typing import Final
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.model import node_bridges
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
-from virt_admit.model.problems import ProblemCause
+from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
 
 KEPT: Final = ", and do not stop the VM before"
@@ -22,17 +24,22 @@ def either(remedy: str, otherwise: str) -> str:
     return f"{remedy}, or {otherwise}" if otherwise else remedy
 
 
-def unfit_remedy(refusals: Mapping[str, str], kept: str) -> str:
-    """Return what ends a taint of a controller that every node has; empty: there is none.
+def unfit_remedy(refusals: Mapping[str, str], kept: str, cluster: Cluster) -> Problem | None:
+    """Return what ends a taint of a controller that every node has, after what it means; None:
+    there is none.
 
     ``kept``: how it ends, as a guest that stops stays off.
     """
+    command = shell("kubectl", "describe", "node", argument(min(refusals)))
     for cause in sorted(common_causes(refusals)):
         key = cause.removeprefix("taint ")
         who = controller_taints.owner(key) if key != cause else ""
+        means, repair = "", f"repair what {who} reports with that taint, which it then removes"
+        if (lost := lost_quorums.of_taint(key, cluster)) is not None:
+            means, repair, command = f". {lost.words}", lost.remedy, lost.command or command
         if who:
-            return f"repair what {who} reports with that taint, which it then removes{kept}"
-    return ""
+            return Problem(means, f"{repair}{kept}", ProblemCause.NO_TARGET, command=command)
+    return None
 
 
 def common_causes(refusals: Mapping[str, str]) -> set[str]:

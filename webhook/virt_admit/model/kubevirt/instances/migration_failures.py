@@ -193,7 +193,9 @@ def _transitions(migration: Object) -> Iterator[Field]:
 
 def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
     text = essence(
-        state["failureReason"].text or _of_event(vmi, state["migrationUid"].text or "", cluster)
+        state["failureReason"].text
+        or _of_event(vmi, state["migrationUid"].text or "", cluster)
+        or _of_own_event(vmi, name, cluster)
     )
     here = state["sourceNode"].text
     if not text and here and here == state["targetNode"].text:  # kubevirt/kubevirt#18946
@@ -212,6 +214,22 @@ def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
         text for _, text in events.warnings(vmi, None, cluster) if uid and text.startswith(begin)
     )
     return next(said, "").removeprefix(begin).strip()
+
+
+def _of_own_event(vmi: Object, name: str, cluster: Cluster) -> str:
+    """Return the reason in the event about the migration; empty: none is known.
+
+    No other place has it where virt-controller ends a migration, as for a pod that does not start.
+
+    Source: pkg/virt-controller/watch/migration/migration.go#updateStatus.
+    """
+    migration = find(cluster, VMIM, vmi.namespace, name) if name else None
+    if migration is None:
+        return ""
+    return _BEGIN.sub("", events.last_warning(migration, "FailedMigration", None, cluster))
+
+
+_BEGIN: Final = re.compile(r"^Migration failed (?:because|due to) ")
 
 
 def is_without_progress(failure: Failure) -> bool:

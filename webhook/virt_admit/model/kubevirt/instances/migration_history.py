@@ -12,16 +12,22 @@ from typing import Final
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations
 from virt_admit.model.kubevirt.instances.migration_failures import Failure
 
+_JOB: Final = "kubevirt.io/migrationJobUID"
+"""The label of target pods (staging/src/kubevirt.io/api/core/v1/types.go#MigrationJobLabel)."""
 READS: Final[Reads] = union(
     migrations.READS,
     migration_timeouts.READS,
-    {VMIM: ("metadata.uid", "status.phaseTransitionTimestamps")},
+    {
+        POD: (f"metadata.labels.{_JOB}", "spec.nodeName"),
+        VMI: ("status.nodeName",),
+        VMIM: ("metadata.uid", "status.phaseTransitionTimestamps"),
+    },
 )
 
 _MOST: Final = 5
@@ -61,16 +67,29 @@ def _past(obj: Object, migration: Object, cluster: Cluster) -> PastMigration:
     current = obj.at("status", "migrationState")  # until it ends, only the VMI has its state
     if not state.present and current["migrationUid"].text == migration.metadata["uid"].text:
         state = current
+    runs = migration.at("status", "phase").text not in migrations.FINAL_PHASES
     return PastMigration(
         name=migration.name,
         phase=migration.at("status", "phase").text or _PENDING,
         asked_by=_asked_by(migration, obj),
         created=clock.instant(migration.metadata["creationTimestamp"].text),
-        source=state["sourceNode"].text or "",
-        target=state["targetNode"].text or "",
+        source=state["sourceNode"].text
+        or (obj.at("status", "nodeName").text or "" if runs else ""),
+        target=state["targetNode"].text or _assigned(migration, cluster),
         phases=tuple(_phases(migration, cluster)),
         failure=migration_failures.of_migration(obj, migration, cluster),
     )
+
+
+def _assigned(migration: Object, cluster: Cluster) -> str:
+    """Return the node of the target pod of a migration, which has no state before that pod runs;
+    empty: it is not known, or has none.
+    """
+    uid = migration.metadata["uid"].text
+    for pod in cluster.known(POD, migration.namespace) if uid else ():
+        if pod.labels.get(_JOB) == uid:
+            return pod.at("spec", "nodeName").text or ""
+    return ""
 
 
 def _asked_by(migration: Object, vmi: Object) -> str:

@@ -101,6 +101,7 @@ def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> It
         and kubevirt
         and vm is not None
         and not vm.deleted
+        and not vm.at("status", "restoreInProgress").text  # KubeVirt refuses it, or waits
         and not vm_writes.refused_start(vm, cluster)
     ):
         yield shell("virtctl", "start", argument(found.name), *where)

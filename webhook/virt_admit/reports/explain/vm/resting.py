@@ -7,19 +7,20 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance, vm_events, vmi_evictions
-from virt_admit.forecasts.drain.control import stuck_deletions, vm_writes
+from virt_admit.forecasts.drain.control import held_copies, stuck_deletions, vm_writes
 from virt_admit.forecasts.drain.starts import start_obstacles, waiting_disks
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
 from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import VM, VM_RESTORE, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, expand, lifecycle, migrations, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
 
 _LONGEST: Final = 200
@@ -48,13 +49,23 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
         return vm_events.not_running(*_ended(found, found.vmi, cluster))
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
-        return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
+        return vm_events.not_running(*_restored(found, restore, cluster))
     if found.vmi is None or phase is None:
         return vm_events.not_running(*_absent(found, cluster))
     why = stuck.reason if stuck is not None else _waits(found, cluster)
     because = f", because {why}" if why else ""
     remedy = stuck.remedy if stuck is not None else ""
     return vm_events.not_running(f"it does not run yet (its VMI is {phase}){because}", remedy)
+
+
+def _restored(found: FoundVm, name: str, cluster: Cluster) -> tuple[str, str]:
+    """Return that a restore locks a VM, with what keeps it from its end, and what to do."""
+    reason = f"KubeVirt does not start it before restore {name} ends"
+    restore = find(cluster, VM_RESTORE, found.namespace, name)
+    held = held_copies.quietly(restore, cluster) if restore is not None else None
+    if held is None:
+        return reason, ""
+    return f"{reason}: {held.reason}", typed(held.remedy, held.command)
 
 
 def _deleted(vm: Object, cluster: Cluster) -> tuple[str, str]:

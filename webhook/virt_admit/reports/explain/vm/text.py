@@ -335,7 +335,8 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
     said: dict[str, str] = {}
     for each in found:
         ways = f"{each.source or '?'} to {each.target or '?'}"
-        way = ways if each.source or each.target else "no target"
+        none = "no target yet" if each.phase == "Pending" else "target not known"
+        way = ways if each.source or each.target else none
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
         why = (each.failure.text if each.failure else "") or "no reason given"
         first = said.setdefault(why, each.name)

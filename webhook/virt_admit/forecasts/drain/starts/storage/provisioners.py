@@ -12,6 +12,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.control import small_claims
 from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
 from virt_admit.forecasts.placement.components import node_pods
@@ -33,6 +34,7 @@ READS: Final[Reads] = union(
     clock.READS,
     lost_sources.READS,
     refused_modes.READS,
+    small_claims.READS,
     forbidden_pods.READS,
     {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
     {
@@ -81,7 +83,7 @@ def problem(
     said = _said(claim, since, cluster)
     if not said:
         return _full(claim, storage_class, cluster)
-    lost = lost_sources.of(claim, said, cluster)
+    lost = lost_sources.of(claim, said, cluster) or small_claims.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
     if (pod := forbidden_pods.of(said)) is not None:

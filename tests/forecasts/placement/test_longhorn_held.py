@@ -1,0 +1,173 @@
+"""Volumes of Longhorn that no node can attach: a migration that was never ended, and a backing
+image without a copy.
+"""
+
+import pytest
+
+from tests.advice import risky
+from tests.builders import manifest
+from tests.forecasts.drain.vm_motion import ago, cluster
+from tests.forecasts.placement.test_longhorn_starts import engine, own, release, replica
+from virt_admit.forecasts.drain.starts import faulted_volumes
+from virt_admit.forecasts.placement.components import longhorn_starts
+
+OLD = {"lastTransitionTime": ago(3600)}
+
+
+def pv():
+    csi = {"driver": longhorn_starts.DRIVER, "volumeHandle": "v1"}
+    return manifest("v1", "PersistentVolume", "v1", spec={"csi": csi})
+
+
+def found(*objects):
+    return longhorn_starts.cause("v1", "b", cluster(pv(), *objects))
+
+
+def attachment(on, age=3600):
+    spec = {"nodeName": on, "source": {"persistentVolumeName": "v1"}}
+    made = {"creationTimestamp": ago(age)}
+    return manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{on}", metadata=made, spec=spec)
+
+
+def migratable(to="", left="c", state="detaching"):
+    spec = {"migratable": True, "nodeID": "b", "migrationNodeID": to}
+    status = {"state": state, "currentNodeID": "b", "currentMigrationNodeID": left}
+    return own("Volume", "v1", spec, status=status)
+
+
+STOPPED = (engine("v1-e-0", "", "stopped", "stopped"), engine("v1-e-1", "", "stopped", "stopped"))
+
+
+def test_a_migration_that_nothing_ends_holds_the_volume():
+    cause = found(migratable(), *STOPPED, attachment("b"), release("v1.9.1"))
+
+    assert cause.words.startswith("Longhorn still has a migration of it to c in its status")
+    assert "a fault that Longhorn 1.10 corrects" in cause.words
+    assert cause.remedy.startswith("stop the VM, take that migration out of the status")
+    assert cause.remedy.endswith(
+        "kubectl patch volumes.longhorn.io v1 -n longhorn-system --subresource=status "
+        """--type=merge -p '{"status":{"currentMigrationNodeID":""}}'"""
+    )
+    assert cause.lasts
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([migratable(to="c"), *STOPPED], id="it migrates"),
+        pytest.param([migratable(left=""), *STOPPED], id="no migration is left"),
+        pytest.param([migratable(state="attached"), *STOPPED], id="it is attached"),
+        pytest.param([migratable(), *STOPPED, attachment("c")], id="the target still wants it"),
+        pytest.param(
+            [migratable(), engine("v1-e-0", "c", "running"), STOPPED[1]], id="an engine runs"
+        ),
+        pytest.param([migratable(), *STOPPED, attachment("b", age=20)], id="it has just begun"),
+        pytest.param([migratable()], id="no engine is known"),
+    ],
+)
+def test_a_migration_that_may_end_is_not_blamed(objects):
+    cause = found(*objects)
+
+    assert cause is None or "migration" not in cause.words
+
+
+def based(waits="True"):
+    said = {"type": "WaitForBackingImage", "status": waits, "reason": "Waiting", **OLD}
+    return own("Volume", "v1", {"backingImage": "i1"}, status={"conditions": [said]})
+
+
+def backing(source="upload", **states):
+    files = {
+        uuid: {"state": state, "lastStateTransitionTime": ago(3600)}
+        for uuid, state in states.items()
+    }
+    return own("BackingImage", "i1", {"sourceType": source}, status={"diskFileStatusMap": files})
+
+
+def disk_of(on, ready="False"):
+    said = {"type": "Ready", "status": ready, "reason": "DiskFilesystemChanged", **OLD}
+    status = {"diskUUID": "u1", "diskPath": "/mnt/one", "conditions": [said]}
+    return own(
+        "Node",
+        on,
+        {"disks": {"one": {}}},
+        status={
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "diskStatus": {"one": status},
+        },
+    )
+
+
+WAITING = (
+    based(),
+    engine("v1-e-0", "b", "stopped"),
+    replica("v1-r-1", "a", "stopped"),
+    replica("v1-r-2", "b", "stopped"),
+)
+
+
+def test_the_only_copy_of_a_backing_image_is_on_a_disk_that_is_not_ready():
+    cause = found(*WAITING, backing(u1="unknown", u2="pending"), disk_of("a"))
+
+    assert cause.words.startswith(
+        "it needs backing image i1, which has no ready copy because disk one of a is not ready for "
+        "60 min with DiskFilesystemChanged"
+    )
+    assert "r-1" not in cause.words
+    assert cause.remedy.startswith("mount that disk again at /mnt/one of a")
+    assert "Longhorn cannot fetch an upload again" in cause.remedy
+    assert cause.lasts
+    assert not risky(cause.remedy)
+
+
+def test_the_disk_of_a_backing_image_is_gone():
+    cause = found(*WAITING, backing("download", u1="failed"))
+
+    assert "the one on a disk that no node of Longhorn has is failed (u1)" in cause.words
+    assert cause.remedy.startswith("let Longhorn download it again")
+
+
+@pytest.mark.parametrize("states", [{"u1": "ready", "u2": "pending"}, {"u1": "in-progress"}])
+def test_a_copy_that_comes_is_waited_for(states):
+    cause = found(*WAITING, backing(**states), disk_of("a", ready="True"))
+
+    assert cause.words.startswith("it waits for 60 min for backing image i1 on the disks of its")
+    assert not cause.lasts
+
+
+def test_none_of_several_replicas_is_blamed_alone():
+    cause = found(based("False"), *WAITING[1:])
+
+    assert cause.words == "Longhorn waits for all its 2 replicas (a, b)"
+
+
+def stopped(since):
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": ago(since)}
+    volumes = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    return manifest(
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        "shop",
+        spec={"template": {"spec": {"volumes": volumes}}},
+        status={"conditions": [ready]},
+    )
+
+
+CLAIM = manifest("v1", "PersistentVolumeClaim", "disk", "shop", spec={"volumeName": "v1"})
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (migratable(state="detached"), *STOPPED),
+        (based("False"), backing(u1="unknown"), disk_of("a")),
+    ],
+)
+def test_a_vm_that_rests_could_not_start(objects):
+    known = cluster(pv(), CLAIM, *objects)
+
+    assert faulted_volumes.problem(stopped(3600), known).reason.startswith(
+        "volume v1 of claim disk cannot be attached: "
+    )
+    assert faulted_volumes.problem(stopped(60), known) is None

@@ -1,0 +1,128 @@
+"""Claims that request less than the snapshot needs that they are made of: their provisioner refuses
+them again and again.
+
+A storage rounds a volume up, and ``restoreSize`` is what it needs then. KubeVirt requests that of a
+restore since 0.53.1, and old releases keep a deleted restore in the status of the VM. Sources:
+kubernetes-csi/external-provisioner:pkg/controller/controller.go#getSnapshotSource;
+kubevirt/kubevirt:pkg/storage/snapshot/restore.go#CreateRestorePVCDef, pull 7933, 7941 (0.53), 12835
+(1.4).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.quantities import parse_quantity
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
+
+_RESTORE: Final = "restore.kubevirt.io/name"
+READS: Final[Reads] = {
+    KUBEVIRT: (),
+    PVC: (
+        f"metadata.annotations.{_RESTORE}",
+        "metadata.ownerReferences",
+        "spec.dataSource",
+        "spec.dataSourceRef",
+        "spec.resources.requests.storage",
+        "status.phase",
+    ),
+}
+_SNAPSHOT: Final = Kind("snapshot.storage.k8s.io", ("v1",), "volumesnapshots", "VolumeSnapshot")
+"""Only snapshot files have them."""
+_SAID: Final = re.compile(
+    r"requested volume size \d{1,18} is less than the size (\d{1,18}) for the source snapshot"
+)
+_TAKES_LARGER: Final = Version(0, 53, 1)
+
+
+class SmallClaim(NamedTuple):
+    """Why a claim is smaller than its source, and what ends that."""
+
+    reason: str
+    """What the claim is, as ``it requests …``."""
+    way: str
+    """What makes the claim large enough, without a command."""
+    command: str
+
+    @property
+    def remedy(self) -> str:
+        return typed(self.way, self.command)
+
+
+def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
+    """Return that a claim without a volume requests less than its snapshot needs; None: it does
+    not, or that is not known.
+
+    ``said``: the last error of the provisioner.
+    """
+    source = claim.at("spec", "dataSourceRef")
+    source = source if source.is_map else claim.at("spec", "dataSource")
+    name = source["name"].text or ""
+    if source["kind"].text != _SNAPSHOT.kind or not name:
+        return None
+    namespace = source["namespace"].text or claim.namespace
+    snapshot = find(cluster, _SNAPSHOT, namespace, name)
+    told = _SAID.search(said)
+    needed = snapshot.at("status", "restoreSize").text if snapshot is not None else None
+    needed = needed or (told[1] if told is not None else None)
+    requested = claim.at("spec", "resources", "requests", "storage").text
+    sizes = (_bytes(requested), _bytes(needed))
+    if claim.at("status", "phase").text != "Pending" or None in sizes:
+        return None
+    asked, least = sizes
+    if asked is None or least is None or asked >= least:
+        return None
+    reason = (
+        f"it requests {_shown(requested, asked)}, less than the {_shown(needed, least)} of its "
+        f"VolumeSnapshot {name} (restoreSize), so its provisioner always refuses it"
+    )
+    way = _way(claim, needed or "", name, cluster)
+    return SmallClaim(reason, way, about("describe", claim, PVC))
+
+
+def _bytes(quantity: str | None) -> Fraction | None:
+    try:
+        return parse_quantity(quantity) if quantity else None
+    except ValueError:
+        return None
+
+
+def _shown(quantity: str | None, size: Fraction) -> str:
+    number = str(int(size))
+    return number if quantity == number else f"{quantity} ({number} bytes)"
+
+
+def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
+    """Return how the claim gets its size: the request of a claim without a volume cannot be
+    changed.
+    """
+    owner = claim.controller
+    if owner is not None and owner["kind"].text == "DataVolume":
+        return (
+            f"make DataVolume {owner['name'].text} again with storage of {needed} or more, as "
+            "neither it nor its claim can be changed"
+        )
+    if not claim.annotations.get(_RESTORE):
+        return f"delete the claim, which has no volume, and make it again with {needed} or more"
+    release = versions.kubevirt_version(cluster)
+    again = f"delete that claim, which has no volume: KubeVirt makes it again with {needed}"
+    if release is not None and release >= _TAKES_LARGER:
+        return again
+    kept = (
+        " (this release leaves a deleted restore in status.restoreInProgress of the VM)"
+        if release is not None
+        else ""
+    )
+    return (
+        f"update KubeVirt to {_TAKES_LARGER} or later, then {again}. Without an update, make a "
+        f"claim of {needed} or more from VolumeSnapshot {snapshot} by hand and use it in a VM{kept}"
+    )

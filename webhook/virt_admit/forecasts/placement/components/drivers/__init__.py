@@ -1,0 +1,1 @@
+"""CSI drivers whose storage does not let them in: no volume of them is attached anywhere."""

@@ -1,0 +1,1 @@
+"""What LINSTOR, which runs DRBD, reports of its volumes."""

@@ -1,0 +1,60 @@
+"""A disk of a Longhorn node is not ready.
+
+**Why.** Longhorn uses no copy on it. A volume with its last copy there is faulted. Of a backing
+image whose only copy is there, no VM starts, on whatever node, and no volume can be made.
+
+**Fix.** Bring the disk back: the right device at its path, with the UUID that Longhorn recorded. Of
+backing images, keep copies on two disks or more (``minNumberOfCopies``).
+
+Disks of a node that is not ready itself, or that are being emptied, are not reported.
+"""
+
+from virt_admit.forecasts.placement.components.longhorn import backing_images, longhorn_disks
+from virt_admit.forecasts.placement.components.longhorn.longhorn_disks import LonghornDisk
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.messages import advice_of, command_of
+from virt_admit.rule import (
+    LONGHORN_NODE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    names,
+    rule,
+    union,
+)
+
+
+@rule(
+    kinds=(LONGHORN_NODE,),
+    reads=union(clock.READS, backing_images.READS),
+    action=Action.WARN,
+    urgency=Urgency.STUCK,
+    at_admission=False,
+    sources=(
+        "longhorn/longhorn-manager:controller/node_controller.go#updateReadyDisks",
+        "https://github.com/harvester/harvester/issues/10453",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    for disk in longhorn_disks.of_node(node):
+        fault = disk.fault(context.cluster)
+        if not fault or longhorn_disks.is_new(disk, context.cluster):
+            continue
+        path, remedy = disk.ready["status"].path, disk.remedy()
+        said, used = f"disk {disk.name} {fault}", _used(disk, context)
+        message = check.first_that_fits(
+            path, f"{said}{used}. {advice_of(remedy)}", f"{said}{used}.", f"{said}."
+        )
+        yield Finding(path, message, value=disk.uuid, command=command_of(remedy))
+
+
+def _used(disk: LonghornDisk, context: Context) -> str:
+    """Return what is only there: backing images, and how many copies of volumes."""
+    images = names(backing_images.on_disk(disk.uuid, context.cluster))
+    copies = len(disk.status["scheduledReplica"].map)
+    alone = f"; no other disk has a ready copy of backing image {images}, so no VM of it starts"
+    rest = f"; Longhorn does not use the {copies} copies of volumes on it" if copies else ""
+    return f"{alone if images else ''}{rest}"
