@@ -200,7 +200,7 @@ def test_the_guard_of_another_cordoned_node_is_gone():
         "etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=2, minAvailable=2
     )
     found = blocker([*masters, *pods, strict])
-    assert found["reason"].startswith("b is cordoned and without its etcd guard")
+    assert found["reason"].startswith("b is cordoned and without its guard")
     assert "Finish the maintenance of b first" in found["remedy"]
 
 

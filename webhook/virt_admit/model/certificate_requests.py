@@ -2,9 +2,11 @@
 and cannot report.
 
 A kubelet whose client certificate has expired asks again with its bootstrap account; approvers
-leave such a request for a node that exists already to people. Sources:
+leave such a request for a node that exists already to people. A kubelet that started before its
+host had its name asks under another one, which no Node has, until it is restarted. Sources:
 kubernetes/kubernetes:pkg/kubelet/certificate/bootstrap/bootstrap.go #requestNodeCertificate;
-openshift/cluster-machine-approver:pkg/controller/csr_check.go#authorizeCSR.
+openshift/cluster-machine-approver:pkg/controller/csr_check.go#authorizeCSR;
+https://github.com/poseidon/typhoon/pull/766; https://github.com/okd-project/okd/issues/338.
 """
 
 from __future__ import annotations
@@ -12,19 +14,26 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CSR, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CSR, MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
+from virt_admit.model.messages import count, names
 
 _CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 _ACCOUNT: Final = b"system:node:"
+_SERVING: Final = "kubernetes.io/kubelet-serving"
+_USER: Final = "system:node:"
+_LOCAL: Final = "localhost"
+"""The name of a host that has not got its own one yet."""
+_RECENT: Final = timedelta(hours=1)
+"""A kubelet asks again every 15 minutes: after this time the one that asked may be gone."""
 _DECIDED: Final = frozenset(("Approved", "Denied", "Failed"))
 
 READS: Final[Reads] = union(
@@ -37,7 +46,9 @@ READS: Final[Reads] = union(
             "spec.signerName",
             "spec.username",
             "status.conditions",
-        )
+        ),
+        MACHINE: ("status.nodeRef",),
+        CAPI_MACHINE: ("status.nodeRef",),
     },
 )
 
@@ -49,11 +60,19 @@ class Pending(NamedTuple):
     requests: tuple[str, ...]
     since: str
     """How long the first waits, as `` for 50 min``; empty: not known."""
+    alias: str = ""
+    """The name of no Node under which the kubelet asks. Empty: it asks under its own."""
 
     @property
     def reason(self) -> str:
         """What is wrong, as the end of a sentence about the node."""
         plural = "s" * (len(self.requests) > 1)
+        if self.alias:
+            return (
+                f"probably runs, and its kubelet calls itself {self.alias}: "
+                f"{count(len(self.requests), 'CertificateSigningRequest')} of {_USER}{self.alias} "
+                f"{'are' if plural else 'is'} pending{self.since}, and no Node has this name"
+            )
         return (
             "runs, but its kubelet has no valid certificate and cannot report: its "
             f"CertificateSigningRequest{plural} {names(self.requests)} {'are' if plural else 'is'} "
@@ -64,11 +83,29 @@ class Pending(NamedTuple):
     def remedy(self) -> str:
         """What ends it, with a command."""
         newest = argument(self.requests[-1])
+        if self.alias:
+            return typed(self.advice, shell("kubectl", "describe", "csr", newest))
         return typed(
             f"do not fence {self.node}; check that the request is of {self.node}, approve it, and "
             "then the one for kubelet-serving that follows",
             shell("kubectl", "certificate", "approve", newest),
         )
+
+    @property
+    def advice(self) -> str:
+        """What ends it, in fewer words and without the command."""
+        if self.alias:
+            return (
+                f"on {self.node}, see the host name, set it (DHCP, DNS, hostnamectl) and restart "
+                "kubelet; approve none of these requests"
+            )
+        newest = self.requests[-1]
+        return f"approve CertificateSigningRequest {newest} of its kubelet, and do not fence it"
+
+    @property
+    def command(self) -> str:
+        """The command of the remedy."""
+        return self.remedy.partition(": ")[2]
 
 
 def of_node(node: str, cluster: Cluster) -> Pending | None:
@@ -85,32 +122,83 @@ def of_node(node: str, cluster: Cluster) -> Pending | None:
         for each in known or ()
         if silent and (each.metadata["creationTimestamp"].text or "") > silent
     ]
-    if not found:
-        return None  # a request from before the silence does not say that the node runs
+    if not found:  # a request from before the silence does not say that the node runs
+        return cluster.cached(_misnamed).get(node)
+    return _of(node, found, cluster)
+
+
+def _of(node: str, found: Sequence[Object], cluster: Cluster, alias: str = "") -> Pending:
     age = clock.since(found[0].metadata["creationTimestamp"].text, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
-    return Pending(node, tuple(each.name for each in found), since)
+    return Pending(node, tuple(each.name for each in found), since, alias)
+
+
+def _misnamed(cluster: Cluster) -> Mapping[str, Pending]:
+    """Return the node that does not report whose kubelet asks under a name that no Node has.
+
+    The requests do not name the node: it must be the only one, they must have begun after it fell
+    silent and go on, and no other machine may be on its way to become a Node, unless the name is
+    that of a host without a name.
+    """
+    foreign = _foreign(cluster)
+    if len(foreign) != 1 or unlisted(cluster, NODE):
+        return {}
+    ((alias, found),) = foreign.items()
+    silent = [node for node in cluster.known(NODE) if node_health.silence_now(node.name, cluster)]
+    newest = clock.since(found[-1].metadata["creationTimestamp"].text, cluster)
+    if len(silent) != 1 or newest is None or newest > _RECENT:
+        return {}
+    since = silent[0].condition("Ready")["lastTransitionTime"].text
+    if not since or (found[0].metadata["creationTimestamp"].text or "") <= since:
+        return {}
+    if alias.partition(".")[0] != _LOCAL and _is_joining(cluster):
+        return {}
+    node = silent[0].name
+    return {node: _of(node, found, cluster, alias)}
+
+
+def _is_joining(cluster: Cluster) -> bool:
+    """Return whether a machine may be on its way to become a Node."""
+    return any(
+        unlisted(cluster, kind)
+        or any(not each.at("status", "nodeRef").is_map for each in cluster.known(kind))
+        for kind in (MACHINE, CAPI_MACHINE)
+    )
+
+
+def _foreign(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the pending requests of kubelets whose name no Node has, by that name."""
+    names_of_nodes = {node.name for node in cluster.known(NODE)}
+    by_name: dict[str, list[Object]] = {}
+    for request in cluster.known(CSR):
+        name = (request.at("spec", "username").text or "").partition(_USER)[2]
+        of_kubelet = request.at("spec", "signerName").text in (_SERVING, _CLIENT)
+        if name and of_kubelet and not _is_decided(request) and name not in names_of_nodes:
+            by_name.setdefault(name, []).append(request)
+    return {name: _by_age(some) for name, some in by_name.items()}
 
 
 def _pending(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the requests for client certificates of kubelets that nothing has decided, by node."""
     by_node: dict[str, list[Object]] = {}
     for request in cluster.known(CSR):
-        decided = any(
-            each["type"].text in _DECIDED for each in request.at("status", "conditions").items()
-        )
-        renews = (request.at("spec", "username").text or "").startswith(
-            "system:node:"
-        )  # its certificate was valid then
-        asks = request.at("spec", "signerName").text == _CLIENT and not decided and not renews
+        # a kubelet that renews had a valid certificate then
+        renews = (request.at("spec", "username").text or "").startswith(_USER)
+        is_client = request.at("spec", "signerName").text == _CLIENT
+        asks = is_client and not _is_decided(request) and not renews
         if asks and (node := _subject(request)):
             by_node.setdefault(node, []).append(request)
-    return {
-        node: sorted(
-            some, key=lambda each: (each.metadata["creationTimestamp"].text or "", each.name)
-        )
-        for node, some in by_node.items()
-    }
+    return {node: _by_age(some) for node, some in by_node.items()}
+
+
+def _is_decided(request: Object) -> bool:
+    return any(each["type"].text in _DECIDED for each in request.at("status", "conditions").items())
+
+
+def _by_age(requests: Sequence[Object]) -> Sequence[Object]:
+    return sorted(
+        requests, key=lambda each: (each.metadata["creationTimestamp"].text or "", each.name)
+    )
 
 
 def _subject(request: Object) -> str:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.drain.control import (
     component_states,
     control_path,
@@ -23,7 +24,7 @@ from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
-from virt_admit.forecasts.remediation import node_faults
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
@@ -63,7 +64,7 @@ from virt_admit.model.remediation import (
 
 READS: Final[Reads] = union(
     machine_drain.READS,
-    node_faults.READS,
+    mutual_drains.READS,
     harvester_maintenance.READS,
     harvester_maintenance.STOPPED_READS,
     etcd_guard.HOOK_READS,
@@ -90,7 +91,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
-    yield from node_faults.faults(node, cluster)
+    yield from mutual_drains.faults(node, cluster)
     # else nothing reports devices, and that is the cause
     if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (unreported_devices.note(node.name, cluster),))
@@ -439,7 +440,7 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 def not_reporting(cluster: Cluster) -> Iterator[str]:
     """Yield which nodes do not report, so that nothing can update them.
 
-    Those that are being updated may reboot.
+    Those that are being updated may reboot, for a time.
 
     Cluster API replaces its nodes instead.
     """
@@ -447,6 +448,7 @@ def not_reporting(cluster: Cluster) -> Iterator[str]:
     for node in cluster.known(NODE):
         silent, update = node_health.silent_for(node.name, cluster), updates.get(node.name)
         reboots = update is not None and update.phase in node_phases.EMPTIED
+        reboots = reboots and awaited_return.overdue(node.name, cluster) is None
         if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
             yield f"node {node.name} {silent}"
 

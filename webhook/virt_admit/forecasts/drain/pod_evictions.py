@@ -33,6 +33,7 @@ from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names, sentence
 from virt_admit.model.problems import ProblemCause
+from virt_admit.model.remediation import etcd_guard
 
 READS: Final = union(
     launcher_pods.READS,
@@ -148,10 +149,17 @@ def _wait(found: Blocker | Wait | Unseen) -> Wait | None:
 
 def _silent_last(blockers: Sequence[Blocker]) -> Iterator[Blocker]:
     """Yield the silence of a node after what refuses an eviction for good,
-    which a drain by Cluster API meets alone.
+    which a drain by Cluster API meets alone; and etcd first: what holds a member holds its Machine,
+    for which the budgets of other guards wait.
     """
     refuses = any(each.kind == PDB.kind and not each.now for each in blockers)
-    yield from sorted(blockers, key=lambda each: refuses and each.cause == ProblemCause.NODE_SILENT)
+    yield from sorted(
+        blockers,
+        key=lambda each: (
+            refuses and each.cause == ProblemCause.NODE_SILENT,
+            each.namespace != etcd_guard.ETCD,
+        ),
+    )
 
 
 def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import (
@@ -22,7 +22,8 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.node_updates import updaters
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 from virt_admit.model.node_updates.operators import node_removals
 
@@ -41,6 +42,54 @@ _REMEDIATION: Final = timedelta(minutes=15)
 """Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its
 default times.
 """
+
+PATIENCE: Final = timedelta(minutes=30)
+"""After this time a node that its update has rebooted counts as not coming back by itself, also on
+bare metal.
+"""
+
+
+class OverdueReturn(NamedTuple):
+    """A node that its update has rebooted and that does not come back."""
+
+    by: str
+    """What updates it, as kind and name."""
+    lasts: timedelta
+    """How long it has not reported."""
+    behind: tuple[str, ...]
+    """The nodes that are updated only after it."""
+
+    @property
+    def words(self) -> str:
+        """Who waits for it, as a clause."""
+        only = f", and updates {names(self.behind, 80)} only after it" if self.behind else ""
+        return f"{self.by}, whose update rebooted it, waits for it{only}"
+
+
+def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> OverdueReturn | None:
+    """Return that a node does not report for longer than the reboot of its update takes; None: it
+    reports, something else keeps it away, or that is not known.
+
+    A maintenance lasts as long as its administrator wants.
+    """
+    update, node = updaters.of_nodes(cluster).get(name), find(cluster, NODE, "", name)
+    if update is None or node is None or update.phase not in EMPTIED:
+        return None
+    silent = node_health.silence_now(name, cluster) and name not in updaters.maintenances(cluster)
+    lasts = clock.since(clock.stamp(node_phases.unready_since(node)), cluster)
+    if not silent or lasts is None or lasts <= max(patience, PATIENCE):
+        return None
+    return OverdueReturn(f"{update.kind} {update.name}", lasts, _behind(name, cluster))
+
+
+def _behind(name: str, cluster: Cluster) -> tuple[str, ...]:
+    """Return the nodes of the same MachineConfigPool that begin only after one comes back."""
+    for pool in updaters.config_pools(cluster):
+        phases = [update.phase for update in pool.nodes.values()]
+        if name in pool.nodes and Phase.NEXT not in phases:
+            found = pool.nodes.items()
+            return tuple(each for each, update in found if update.phase is Phase.WAITING)
+    return ()
 
 
 def _update(node: str, cluster: Cluster) -> str:

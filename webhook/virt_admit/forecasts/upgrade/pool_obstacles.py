@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import unhealthy_pods
+from virt_admit.forecasts.drain.budgets import mutual_drains, unhealthy_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.remediation import (
     awaited_checks,
@@ -71,7 +71,11 @@ class Obstacle:
 def unpause(pool: Object, kind: Kind) -> str:
     """Return what ends the pause of a pool, with a command."""
     command = merge_patch(kind, pool.name, pool.namespace, {"spec": {"paused": False}})
-    return f"Set spec.paused to false, which starts its roll-out at once: {command}"
+    return typed(
+        "Leave it paused as long as that is on purpose, as until the tests of a canary update are "
+        "over; then set spec.paused to false, which starts its roll-out at once",
+        command,
+    )
 
 
 def paused(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
@@ -322,10 +326,16 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
     """
     if node_health.silence(node, cluster):
         return awaited_return.advice(node.name, cluster, otherwise="")
+    if (mutual := mutual_drains.of_node(node.name, cluster)) is not None:
+        return mutual.remedy
     cordon, left = cordoners.of_node(node, cluster), fence_taints.left(node, cluster)
     if left is None and cordon is not None and not cordon.uncordon and not cordon.remedy:
+        keep = f"do not uncordon {node.name} by hand: it is {cordon.closed}"
+        held = _blockers(node.name, vmis.occupied(cluster), cluster)
+        if held:  # its drain does not end, so waiting for it does not help
+            return f"{keep}, whose drain waits for {held[0].subject}. {held[0].remedy}"
         first = "repair that" if cordon.ends is False else "wait"
-        return f"{first}, and do not uncordon {node.name} by hand: it is {cordon.closed}"
+        return f"{first}, and {keep}"
     if left is None:
         return cordon.remedy if cordon is not None else ""
     words, command = fence_taints.way_out(node.name, left, cluster)

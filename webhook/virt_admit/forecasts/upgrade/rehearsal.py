@@ -39,11 +39,9 @@ from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
 from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
-from virt_admit.model.commands import about, typed
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
 from virt_admit.model.messages import count
@@ -223,8 +221,9 @@ def _run(
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
         return replace(_unknown(driver, plan, left, unread, pools), progress=so_far)
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
+    waiting = upgrade_progress.without_late(pools, [stop.node for stop in late])
     result, world, high = _simulated(
-        cluster, plan, pools, found, driver, options, progress, begun, late, in_order
+        cluster, plan, waiting, found, driver, options, progress, begun, late, in_order
     )
     updated = [node for pool in pools for node in pool.to_do]
     checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
@@ -242,15 +241,9 @@ def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> It
     """Yield a stop for each node that is updated or rebooted for more than twice the time that this
     should take.
     """
-    for late in upgrade_progress.late(begun, options.node_minutes * 60, cluster):
-        node = cluster.get(NODE, "", late.node)
-        if node is not None:
-            reason = (
-                f"it has been {late.phase} for {late.age}, and {options.node_minutes} min were "
-                "expected"
-            )
-            remedy = typed("Look at the node and its console", about("describe", node, NODE))
-            yield Stop(late.node, reason, remedy, problem_of(ProblemCause.NODE_UPDATE_LATE, node))
+    for late in upgrade_progress.late(begun, options.node_minutes, cluster):
+        problem = problem_of(ProblemCause.NODE_UPDATE_LATE, late.node)
+        yield Stop(late.node.name, late.reason, late.remedy, problem)
 
 
 def _unknown(
@@ -445,10 +438,12 @@ def _stops(
         key=lambda stop: list(reasons).index(stop.node) if stop.node in reasons else len(reasons),
     )
     certain = {stop.node for stop in lasting}
+    held = {(stop.node, stop.reason): stop for node in plan.nodes for stop in _other_pods(node)}
     rows = {row.vmi.full_name: row for node in plan.nodes for row in node.forecasts}
     for node, reason in reasons.items():
         if node not in certain:
-            yield _without_room(node, reason, rows.get(reason.partition(": ")[0]))
+            row = rows.get(reason.partition(": ")[0])
+            yield held.get((node, reason)) or _without_room(node, reason, row)
     if not reasons:
         for node in leftovers([pool for pool in pools if pool.obstacle is None], runs[0]):
             yield Stop(node, "it is never reached", "See the other stops.")

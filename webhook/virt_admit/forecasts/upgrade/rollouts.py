@@ -413,7 +413,7 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
         paused, reason = problem_of(ProblemCause.POOL_PAUSED, pool), sriov_drains.words(pool, own)
         if sriov_drains.has_paused(pool, own):
             return Obstacle(reason, sriov_drains.remedy(own), paused, sriov_drains.drained(own))
-        reason += paused_pools.effect(pool, cluster)
+        reason += paused_pools.since(pool, cluster) + paused_pools.effect(pool, cluster)
         return Obstacle(reason, pool_obstacles.unpause(pool, MACHINE_CONFIG_POOL), paused)
     if said := config_pool_updates.degraded(pool):
         see = typed(

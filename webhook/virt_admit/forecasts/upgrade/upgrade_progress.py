@@ -5,12 +5,17 @@ and which come next.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
+from virt_admit.forecasts.upgrade.rollouts import Pool
+from virt_admit.model import certificate_requests
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -18,9 +23,12 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     NM,
+    NODE,
     PLAN,
 )
-from virt_admit.model.messages import names
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import harvester_upgrades, kured
 from virt_admit.model.node_updates.node_phases import (
     EMPTIED,
@@ -167,17 +175,62 @@ _ROLLED_OUT: Final = (
 class LateNode:
     """A node that is updated or rebooted for too long."""
 
-    node: str
-    phase: Phase
-    age: str
+    node: Object
+    reason: str
+    remedy: str
 
 
-def late(begun: Sequence[PoolUpdate], reboot: int, cluster: Cluster) -> Iterator[LateNode]:
-    """Yield the nodes that are certainly updated for more than twice the given seconds."""
+def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterator[LateNode]:
+    """Yield the nodes that are certainly updated for more than twice the given minutes, or have not
+    reported for three times as long.
+    """
     for name, update in ((name, update) for pool in begun for name, update in pool.nodes.items()):
-        known = update.phase in EMPTIED and update.kind in _ROLLED_OUT and update.exact and reboot
-        if known and vm_states_times.is_older(update.since, timedelta(seconds=2 * reboot), cluster):
-            yield LateNode(name, update.phase, vm_states_times.age(update.since, cluster))
+        node = find(cluster, NODE, "", name)
+        begins = update.phase in EMPTIED and update.kind in _ROLLED_OUT and minutes
+        if node is None or not begins:
+            continue
+        look = typed("Look at the node and its console", about("describe", node, NODE))
+        over = awaited_return.overdue(name, cluster, timedelta(minutes=3 * minutes))
+        if over is not None:
+            remedy = capital(awaited_return.advice(name, cluster, look))
+            yield LateNode(node, _not_back(name, over, minutes, cluster), remedy)
+        elif update.exact and vm_states_times.is_older(
+            update.since, timedelta(minutes=2 * minutes), cluster
+        ):
+            age = vm_states_times.age(update.since, cluster)
+            yield LateNode(
+                node, f"it has been {update.phase} for {age}, and {minutes} min were expected", look
+            )
+
+
+def _not_back(name: str, over: OverdueReturn, minutes: int, cluster: Cluster) -> str:
+    """Return why a node does not come back from its update: it is not known to be on its way."""
+    pending = certificate_requests.of_node(name, cluster)
+    runs = f". It {pending.reason}" if pending is not None else ""
+    return (
+        f"it has not reported for {clock.duration(over.lasts)}, and {minutes} min were expected "
+        f"for its update: {over.words}{runs}"
+    )
+
+
+def without_late(pools: Sequence[Pool], late: Sequence[str]) -> tuple[Pool, ...]:
+    """Return the pools without nodes that do not come back, and without those that wait for their
+    places: no end of them is known.
+    """
+    return tuple(_without_late(pool, late) for pool in pools)
+
+
+def _without_late(pool: Pool, late: Sequence[str]) -> Pool:
+    gone = [name for name in pool.begun if name in late]
+    if not gone:
+        return pool
+    left = pool.capacity - len(gone)
+    return replace(
+        pool,
+        begun=tuple(name for name in pool.begun if name not in gone),
+        nodes=pool.nodes if left >= 1 else (),
+        capacity=max(left, 1),
+    )
 
 
 def until_back(update: NodeUpdate, reboot: int, bound: str, cluster: Cluster) -> int | None:

@@ -77,7 +77,7 @@ class Cordon(NamedTuple):
         """Everything about it in sentences, for the report about the node."""
         mark = f" ({self.mark})" if self.mark else ""
         by_hand = self.uncordon or (self.state and self.remedy)
-        keep = "" if by_hand else "Do not uncordon it by hand meanwhile."
+        keep = "" if by_hand else KEEP
         said = (
             f"This node is {self.closed}{mark}.",
             self.reason,
@@ -87,6 +87,7 @@ class Cordon(NamedTuple):
         return " ".join(filter(None, said))
 
 
+KEEP: Final = "Do not uncordon it by hand meanwhile."
 STAYS: Final = "That does not end by itself."
 
 

@@ -5,7 +5,10 @@ kubeadm, Cluster API and Talos refuse to go on while a member is down
 (kubernetes/kubernetes:cmd/kubeadm/app/phases/ upgrade/health.go#controlPlaneNodesReady;
 kubernetes-sigs/cluster-api:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/
 preflight.go#preflightChecks). What only reboots nodes does not look, and then etcd loses its
-majority.
+majority. A node that has left etcd, as one that is being replaced, does not count.
+Its etcd ends with the words of etcd-io/etcd:server/etcdserver/api/rafthttp/util.go
+#errMemberRemoved, and the operator of etcd takes its hook from the Machine
+(openshift/cluster-etcd-operator:pkg/operator/machinedeletionhooks).
 """
 
 from __future__ import annotations
@@ -14,30 +17,42 @@ import datetime
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, cached, more_may_exist
-from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.kinds import MACHINE, NODE, POD
 from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import count, names
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
+from virt_admit.model.remediation import etcd_guard, machines
 from virt_admit.model.scheduler.pods import FINISHED
 
 _SINCE: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     clock.READS,
+    machine_nodes.READS,
     {
+        MACHINE: etcd_guard.HOOK_READS[MACHINE],
         NODE: ("metadata.labels", *_SINCE),
-        POD: ("metadata.labels", "spec.nodeName", "status.phase", *_SINCE),
+        POD: (
+            "metadata.labels",
+            "spec.nodeName",
+            "status.phase",
+            "status.containerStatuses.lastState.terminated.message",
+            "status.containerStatuses.state.terminated.message",
+            *_SINCE,
+        ),
     },
 )
 
 _REBOOT: Final = datetime.timedelta(minutes=30)
 """A node that does not report for longer than this is not rebooting, also not on bare metal."""
 
+_REMOVED: Final = "permanently removed from the cluster"
 _ETCD_PODS: Final = {"kube-system": "component", "openshift-etcd": "app"}
 _ETCD: Final = frozenset((("kube-system", "etcd"), ("openshift-etcd", "etcd")))
 
@@ -78,12 +93,43 @@ def members(cluster: Cluster) -> Mapping[str, Member]:
     """
     nodes = cluster.known(NODE)
     voters = [node for node in nodes if votes_in_etcd(node)]
-    found = [_member(node, cluster) for node in voters or filter(is_control_plane, nodes)]
+    gone = left(cluster)
+    found = [
+        _member(node, cluster)
+        for node in voters or filter(is_control_plane, nodes)
+        if node.name not in gone
+    ]
     if sum(member.up is not False for member in found) < majority(len(found)):
         # the API server answered, so most members are up: silent nodes are cut off from it, but not
         # from each other
         found = [member._replace(up=member.up or None) for member in found]
     return {member.node.name: member for member in found}
+
+
+@cached
+def left(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes whose members have been removed from etcd: their etcd says so, or their
+    Machine is being deleted and its hook was taken away, which other Machines have.
+    """
+    hooked = any(etcd_guard.has_hook(each) for each in cluster.known(MACHINE))
+    freed = (
+        machine_nodes.node_name(machine, cluster)
+        for machine in cluster.known(MACHINE)
+        if hooked
+        and machine.deleted
+        and any(machine.labels.get(key) == machines.MASTER for key in machines.ROLE_LABELS)
+        and not etcd_guard.has_hook(machine)
+    )
+    told = (node for node, pod in cluster.cached(_broken_etcd).items() if _says_removed(pod))
+    return frozenset((*freed, *told)) - {""}
+
+
+def _says_removed(pod: Object) -> bool:
+    return any(
+        _REMOVED in (status.at(state, "terminated", "message").text or "")
+        for status in pod.at("status", "containerStatuses").items()
+        for state in ("state", "lastState")
+    )
 
 
 def _member(node: Object, cluster: Cluster) -> Member:
@@ -142,31 +188,27 @@ def reboot_risk(
         return None
     others = [member for node, member in every.items() if node != name and node not in coming_back]
     down, doubtful = ([each for each in others if each.up is up] for up in (False, None))
-    left, needed = len(every) - 1 - len(down), majority(len(every))
-    if down and left < needed and not any(more_may_exist(cluster, NODE)):
-        return _risk(name, down, f"leaves {left} of", len(every), certain=True)
-    if (down or doubtful) and left - len(doubtful) < needed:
+    up, needed = len(every) - 1 - len(down), majority(len(every))
+    all_of_them = count(len(every), "etcd member" if left(cluster) else "control-plane node")
+    if down and up < needed and not any(more_may_exist(cluster, NODE)):
+        return _risk(name, down, f"leaves {up} of {all_of_them}", certain=True)
+    if (down or doubtful) and up - len(doubtful) < needed:
+        broken = (*down, *doubtful)
         return _risk(
-            name,
-            (*down, *doubtful),
-            f"may leave {left - len(doubtful)} of",
-            len(every),
-            certain=False,
+            name, broken, f"may leave {up - len(doubtful)} of {all_of_them}", certain=False
         )
     return None
 
 
-def _risk(
-    name: str, broken: Sequence[Member], leaves: str, every: int, *, certain: bool
-) -> RebootRisk:
+def _risk(name: str, broken: Sequence[Member], leaves: str, *, certain: bool) -> RebootRisk:
     first = broken[0].node
     them = names(member.node.name for member in broken)
     it = "it and its member" if len(broken) == 1 else "them and their members"
     return RebootRisk(
         certain,
         name,
-        f"{names([member.why for member in broken], 200)}: a reboot of {name} {leaves} "
-        f"{count(every, 'control-plane node')}, too few for etcd, and the API "
+        f"{names([member.why for member in broken], 200)}: a reboot of {name} {leaves}, too few "
+        "for etcd, and the API "
         f"{'stops' if certain else 'would stop'}",
         typed(
             f"Repair {them} first, or remove {it} of etcd and add a new node",

@@ -68,7 +68,12 @@ def refusal(node: str, cluster: Cluster) -> str:
 
 def is_held(machine: Object) -> bool:
     """Return whether a Machine that is being deleted stays because it holds a member of etcd."""
-    if not machine.deleted or kinds.of(machine) is not MACHINE:
+    return machine.deleted and has_hook(machine)
+
+
+def has_hook(machine: Object) -> bool:
+    """Return whether the operator of etcd keeps a Machine from being drained when it is deleted."""
+    if kinds.of(machine) is not MACHINE:
         return False
     hooks = machine.at("spec", "lifecycleHooks", "preDrain").items()
     return any((hook["name"].text, hook["owner"].text) == _HOOK for hook in hooks)

@@ -289,8 +289,8 @@ def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:
     vms = sum(len(node.having(VmOutcome.BLOCKS)) for node in blocked)
     if vms:
         yield count(vms, "VM")
-    others = sum(len(node.pods.blockers) for node in blocked)
+    others = {(each.kind, each.id) for node in blocked for each in node.pods.blockers}
     if others:
-        yield count(others, "other blocker")
+        yield count(len(others), "other blocker")
     if any(node.crowded(node.moving) and not node.having(VmOutcome.BLOCKS) for node in blocked):
         yield "missing room"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_times import moment
@@ -26,10 +27,12 @@ def text(result: Plan, now: datetime | None = None) -> str:
     ``now``: the time of the listing, if it is known.
     """
     lines = [_ready(result), ""] if result.whole else []
+    elsewhere: dict[tuple[str, str], str] = {}
     for node in result.nodes:
         if node.forecasts or node.visitors or node.pods.blockers or not result.whole:
             rows = (*node.forecasts, *node.visitors)
-            lines += [_headline(node), *_table(rows, now, times=not result.whole), *_others(node)]
+            lines += [_headline(node), *_table(rows, now, times=not result.whole)]
+            lines += _others(node, elsewhere)
             lines += [""] if result.whole else [_answer(node), ""]
     if result.whole:
         lines += [*_whole(result), ""]
@@ -114,8 +117,11 @@ _LONG: Final = 60
 """A reason of so many characters is written once."""
 
 
-def _others(node: NodePlan) -> Iterator[str]:
-    """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
+def _others(node: NodePlan, elsewhere: dict[tuple[str, str], str]) -> Iterator[str]:
+    """Yield lines about everything but single VMs: room for all, other pods, flags, notes.
+
+    ``elsewhere``: the nodes for which these blockers were told first.
+    """
     crowded = node.crowded(node.packing)
     if crowded and node.packing.in_turn:
         yield (
@@ -131,19 +137,53 @@ def _others(node: NodePlan) -> Iterator[str]:
     rows = (*node.visitors, *node.forecasts)
     told = {row.remedy.casefold(): row.vmi.full_name for row in rows if row.remedy}
     reasons = {row.reason: row.vmi.full_name for row in rows}
-    for blocker in node.pods.blockers:
-        when = "blocks now" if blocker.now else "blocks the drain"
-        first = reasons.get(blocker.reason, "") if len(blocker.reason) >= _LONG else ""
-        yield f"  {when}: {blocker.subject}: {f'the same as {first}' if first else blocker.reason}"
-        same = told.setdefault(blocker.remedy.casefold(), blocker.subject)
-        remedy = blocker.remedy if same == blocker.subject else f"the same as for {same}"
-        yield f"    to do: {remedy}"
+    yield from _blockers(node, told, reasons, elsewhere)
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:
         yield f"  kubectl drain needs {need.flag} for {names(need.pods)}. {need.cost}"
     for note in node.notes:
         yield f"  note: {note}"
+
+
+def _blockers(
+    node: NodePlan,
+    told: dict[str, str],
+    reasons: Mapping[str, str],
+    elsewhere: dict[tuple[str, str], str],
+) -> Iterator[str]:
+    """Yield what blocks, once for budgets with one reason and one remedy, and once for all nodes.
+
+    ``told`` and ``reasons``: the VMs for which remedies and reasons were told.
+    """
+    groups: dict[tuple[bool, str, str], list[Blocker]] = {}
+    for blocker in node.pods.blockers:
+        lead = blocker.reason.partition("; ")[0]
+        key = blocker.now, lead if len(lead) >= _LONG else blocker.subject, blocker.remedy
+        groups.setdefault(key, []).append(blocker)
+    pointers: dict[str, None] = {}
+    for same_cause in groups.values():
+        blocker = same_cause[0]
+        when = "blocks now" if blocker.now else "blocks the drain"
+        subject = _together(list(dict.fromkeys(each.subject for each in same_cause)))
+        is_long = len(blocker.reason) >= _LONG
+        first = reasons.get(blocker.reason, "") if is_long else ""
+        before = elsewhere.setdefault((blocker.reason, blocker.remedy), node.name)
+        if is_long and before != node.name:
+            pointers.setdefault(f"  {when}: {subject}: the same as for node {before}")
+            continue
+        yield f"  {when}: {subject}: {f'the same as {first}' if first else blocker.reason}"
+        same = told.setdefault(blocker.remedy.casefold(), subject)
+        remedy = blocker.remedy if same == subject else f"the same as for {same}"
+        yield f"    to do: {remedy}"
+    yield from pointers
+
+
+def _together(subjects: Sequence[str]) -> str:
+    """Return subjects of one kind with the kind once."""
+    first, *others = subjects
+    kind = first.partition(" ")[0]
+    return names([first, *(each.removeprefix(f"{kind} ") for each in others)])
 
 
 def summary(result: Plan) -> str:
@@ -223,7 +263,8 @@ def _notes_of(empty: Sequence[str], result: Plan) -> Iterator[str]:
 
     Those of other nodes were said there.
     """
-    said = {note for node in result.nodes if node.name not in empty for note in node.notes}
+    shown = [node for node in result.nodes if node.name not in empty or node.pods.blockers]
+    said = {note for node in shown for note in node.notes}
     by_text: dict[str, list[str]] = {}
     for node in result.nodes:
         for note in node.notes if node.name in empty else ():

@@ -8,14 +8,15 @@ or reports again.
 the taint ``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots
 it, or a health check remediates it or is about to. A node without VMs that is rebooted on purpose,
 by its update or by hand after a cordon, is not named for 20 minutes. Where its kubelet waits for a
-certificate, the node runs: approve its CertificateSigningRequest.
+certificate, the node runs: approve its CertificateSigningRequest. If these requests are of a name
+that no Node has, the host has a wrong name: set it, restart its kubelet, and approve none of them.
 """
 
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.remediation import awaited_return, exclusions, hand_reboots
 from virt_admit.model import certificate_requests
-from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.rule import (
@@ -74,10 +75,7 @@ def check(node: Object, context: Context) -> Findings:
     named = f"{number} ({names((vmi.full_name for vmi in found), 120)})"
     pending = certificate_requests.of_node(node.name, context.cluster)
     advice = (
-        (
-            f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, "
-            "and do not fence it"
-        )
+        (pending.advice if pending.alias else f"it runs: {pending.advice}")
         if pending is not None
         else awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     )
@@ -93,18 +91,17 @@ def check(node: Object, context: Context) -> Findings:
     ):
         effects = [left.words(node.name)]
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
+    if over := awaited_return.overdue(node.name, context.cluster):
+        begin = f"this node has not reported for {duration(over.lasts)}; {over.words}"
+    if pending is not None and pending.alias:
+        effects = [f"it {pending.reason}"]
     ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
     yield Finding(
         path,
         check.first_that_fits(path, *(f"{begin}: {what}. {advice_of(way)}" for what, way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
-        command=command_of(advice)
-        or (
-            shell("kubectl", "certificate", "approve", pending.requests[-1])
-            if pending is not None
-            else ""
-        ),
+        command=command_of(advice) or (pending.command if pending is not None else ""),
     )
     if unseen:
         yield Unseen(unseen)

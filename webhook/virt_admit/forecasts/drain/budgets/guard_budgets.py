@@ -1,12 +1,15 @@
 """Budgets of OpenShift's guard pods: one control-plane node may be down at a time.
 
 A guard pod is ready while the static pod beside it is: its probe asks that component. A cordoned
-node gets no new guard pod. Source:
-openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go#syncGuard.
+node gets no new guard pod. The guard of a member that has left etcd is never ready again, and
+nothing removed it before OpenShift 4.12. Sources:
+openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go#syncGuard;
+openshift/cluster-etcd-operator, pull request 923.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
@@ -20,15 +23,20 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     selected_labels,
 )
 from virt_admit.model import machine_nodes
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import names
+from virt_admit.model.remediation import control_plane
+from virt_admit.model.remediation.etcd_guard import ETCD
 
 READS: Final[Reads] = union(
-    machine_nodes.READS, {NODE: ("metadata.labels", "spec.unschedulable"), MACHINE: ()}
+    machine_nodes.READS,
+    control_plane.READS,
+    {NODE: ("metadata.labels", "spec.unschedulable"), MACHINE: ()},
 )
 
 _SUFFIX: Final = "-guard-pdb"
@@ -61,36 +69,93 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
         return GOES
     component = eviction.budget.name.removesuffix(_SUFFIX)
     selected = list(eviction.selected)
-    down = sorted({node_of(pod) for pod in selected if not is_ready(pod)} - {""})
+    down = [pod for pod in selected if not is_ready(pod) and node_of(pod)]
     if down:
-        reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
-        leaving = {on: machine for on, machine in _leaving(eviction.cluster).items() if on in down}
-        if leaving:
-            several = len(leaving) > 1
-            which = f"Machine{'s' * several} {names(sorted(leaving.values()))}"
-            reason = f"{reason}. {which} {'are' if several else 'is'} being deleted"
-        if component == _ETCD and leaving.keys() == set(down):
-            remedy = (
-                "Wait until the operator of etcd has removed its members and guards there, or "
-                "check that operator."
-            )
-            return OperatorAnswer(Way.NOW, reason, remedy)
-        return OperatorAnswer(
-            Way.NOW, reason, f"Repair {component} there, or wait until it is ready."
-        )
+        return _down(component, sorted(down, key=node_of), eviction)
     guarded = {node_of(pod) for pod in selected}
     bare = sorted(each.name for each in eviction.cluster.list(NODE) if nodes.is_control_plane(each))
     bare = [name for name in bare if name not in guarded]
     cordoned = [name for name in bare if not is_schedulable(name, eviction.cluster)]
     if cordoned:
-        reason = f"{names(cordoned)} is cordoned and without its {component} guard, and {_LIMIT}"
-        remedy = (
-            f"Finish the maintenance of {names(cordoned)} first: the guard returns when the node "
-            "is uncordoned."
-        )
-        return OperatorAnswer(Way.NOW, reason, remedy)
+        return _bare(cordoned, eviction.cluster)
     where = names(bare) or "another control-plane node"
     reason = f"{component} has no guard on {where}, and {_LIMIT}"
     return OperatorAnswer(
         Way.NOW, reason, "Wait until all control-plane nodes are Ready, or repair them."
     )
+
+
+def _down(component: str, guards: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+    """Return what makes guards ready that are not, or that they never are again."""
+    down = list(dict.fromkeys(map(node_of, guards)))
+    gone = control_plane.left(eviction.cluster) if component == _ETCD else frozenset()
+    away = [name for name in down if not is_schedulable(name, eviction.cluster)]
+    if gone.issuperset(down) and away == down:
+        return _of_removed(guards, eviction)
+    reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
+    leaving = {on: machine for on, machine in _leaving(eviction.cluster).items() if on in down}
+    if leaving:
+        reason = f"{reason}. {_deleted(leaving)}"
+    if component == _ETCD and leaving.keys() == set(down):
+        remedy = (
+            "Wait until the operator of etcd has removed its members and guards there, or "
+            "check that operator."
+        )
+        return OperatorAnswer(Way.NOW, reason, remedy)
+    there = names(name for name in down if name not in gone)
+    on = f"on {there}" if gone.intersection(down) else "there"
+    return OperatorAnswer(Way.NOW, reason, f"Repair {component} {on}, or wait until it is ready.")
+
+
+def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+    """Return that only the deletion of guards lets a drain go on: their members have left etcd, and
+    no new guard comes while their nodes are cordoned.
+    """
+    whose = names(pod.name for pod in guards)
+    several, status = len(guards) > 1, eviction.budget["status"]
+    on = {node_of(pod) for pod in guards}
+    leaving = {
+        node: each.partition("/")[2]
+        for node, each in _leaving(eviction.cluster).items()
+        if node in on
+    }
+    removed = "their members have" if several else "its member has"
+    reason = (
+        f"{whose} {'are' if several else 'is'} never ready again: {removed} been removed from etcd"
+        f"{f' ({_deleted(leaving)})' if leaving else ''}, so "
+        f"{status['currentHealthy'].integer or 0} guards are ready and "
+        f"{status['desiredHealthy'].integer or 0} are wanted"
+    )
+    these = "these guards" if several else "this guard"
+    remedy = typed(
+        f"Check that all other members of etcd are healthy, then delete {these} (OpenShift 4.12 "
+        "does so itself)",
+        shell("kubectl", "delete", "pod", *(argument(pod.name) for pod in guards), "-n", ETCD),
+    )
+    return OperatorAnswer(Way.NOW, reason, remedy)
+
+
+def _bare(cordoned: Sequence[str], cluster: Cluster) -> OperatorAnswer:
+    """Return that cordoned nodes have no guard: one comes back with the uncordon, or the node goes
+    with its Machine.
+    """
+    reason = f"{names(cordoned)} is cordoned and without its guard, and {_LIMIT}"
+    deleted = {on: machine for on, machine in _leaving(cluster).items() if on in cordoned}
+    if not deleted:
+        finish = f"Finish the maintenance of {names(cordoned)} first"
+        return OperatorAnswer(
+            Way.NOW, reason, f"{finish}: the guard returns when the node is uncordoned."
+        )
+    space, _, first = next(iter(deleted.values())).partition("/")
+    remedy = typed(
+        f"Do not uncordon {names(deleted)}: see what holds that deletion, with which the node goes",
+        kubectl("describe", MACHINE, first, space),
+    )
+    return OperatorAnswer(Way.NOW, f"{reason}. {_deleted(deleted)}", remedy)
+
+
+def _deleted(machines: Mapping[str, str]) -> str:
+    """Return that Machines are being deleted."""
+    several = len(machines) > 1
+    verb = "are" if several else "is"
+    return f"Machine{'s' * several} {names(sorted(machines.values()))} {verb} being deleted"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import pod_budgets, waiting_pods
+from virt_admit.forecasts.drain.budgets import mutual_drains, pod_budgets, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp
 from virt_admit.forecasts.placement import candidates, pod_starts
@@ -34,6 +34,7 @@ _RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in CONTAINERS)
 READS: Final[Reads] = union(
     pod_starts.READS,
     waiting_pods.READS,
+    mutual_drains.READS,
     webhook_deadlocks.READS,
     {NODE: (f"metadata.labels.{_PORTWORX}",), POD: _RESTARTS},
 )
@@ -111,6 +112,9 @@ def explained(
     if answer.way is not Way.NOW or answer.awaits:
         return answer
     here, unready = pod.at("spec", "nodeName").text or "", _unhealthy(pod, budget, cluster)
+    mutual = mutual_drains.of_node(here, cluster)
+    if mutual is not None and any(each.pod == pod.name for each in mutual.holds):
+        return OperatorAnswer(Way.NOW, mutual.reason, mutual.remedy)
     if (back := waiting_pods.returning(budget, unready, here, cluster)) is not None:
         until = f"{names(back.nodes)} {'are' if len(back.nodes) > 1 else 'is'} back"
         whose = f"pod{'s' * (len(back.pods) > 1)} {names(back.pods, _SHOWN)}"

@@ -17,12 +17,13 @@ from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import sriov_drains
+from virt_admit.model.node_updates import config_pool_updates, sriov_drains
+from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.scheduler.pods import FINISHED
 
 CLUSTER_POLICY: Final = Kind(
@@ -30,14 +31,18 @@ CLUSTER_POLICY: Final = Kind(
 )
 """Of the GPU operator. In a live cluster discovery finds it."""
 
-READS: Final[Reads] = {
-    NODE: tuple(
-        f"metadata.annotations.nvidia.com/{driver}-driver-upgrade.node-initial-state.unschedulable"
-        for driver in ("gpu", "ofed")
-    ),
-    POD: ("spec.containers.resources", "spec.volumes.emptyDir"),
-    VMI: ("spec.evictionStrategy", "status.conditions"),
-}
+READS: Final[Reads] = union(
+    config_pool_updates.READS,
+    {
+        NODE: tuple(
+            f"metadata.annotations.nvidia.com/{driver}-driver-upgrade.node-initial-state."
+            "unschedulable"
+            for driver in ("gpu", "ofed")
+        ),
+        POD: ("spec.containers.resources", "spec.volumes.emptyDir"),
+        VMI: ("spec.evictionStrategy", "status.conditions"),
+    },
+)
 
 
 class DeviceWork(NamedTuple):
@@ -170,12 +175,20 @@ def _by_gpu(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 
 def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
-    """Return what the SR-IOV network operator does to a node; None: nothing."""
+    """Return what the SR-IOV network operator does to a node; None: nothing.
+
+    Up to 1.2 its daemon on the node drains it itself, with all its pods, and marks it Draining. Its
+    drain controller, which takes only pods with devices away, never marks a Node so. Sources:
+    k8snetworkplumbingwg/sriov-network-operator:pkg/daemon/daemon.go#drainNode,
+    :pkg/consts/constants.go#NodeDrainAnnotation.
+    """
     state = node.annotations.get(sriov_drains.STATE, "")
     if state in sriov_drains.AT_REST:
         return None
-    full = state.startswith("Reboot")
-    holders = [] if full else list(entry(cluster, _by_device, node.name) or ())
+    by_daemon = state.startswith("Draining")
+    full = state.startswith("Reboot") or by_daemon
+    reboots = state.startswith("Reboot")
+    holders = [] if reboots else list(entry(cluster, _by_device, node.name) or ())
     kept = [vmi for pod in holders if (vmi := _kept(pod, cluster)) is not None]
     which = f" ({names(map(_user, holders))})" if holders else ""
     needs = (
@@ -190,10 +203,10 @@ def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
         and not each.at("spec", "unschedulable").boolean
         and each.annotations.get(sriov_drains.STATE, "") not in sriov_drains.AT_REST
     )
-    mark = f"{sriov_drains.STATE}={state}"
+    mark, by = f"{sriov_drains.STATE}={state}", _SRIOV if by_daemon else _BY_SRIOV
     if not kept:
-        waits = f"{needs}, then uncordons the node itself.{_queue(behind)}"
-        return DeviceWork(_BY_SRIOV, mark, waits)
+        waits = f"{needs}, then uncordons the node itself.{_unpaused(node, state, cluster)}"
+        return DeviceWork(by, mark, f"{waits}{_queue(behind)}")
     vms = names(vmi.full_name for vmi in kept)
     refused = f"{vms} cannot migrate, so KubeVirt refuses the eviction."
     way = typed(
@@ -201,10 +214,28 @@ def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
         "afterwards",
         virtctl("stop", kept[0].name, kept[0].namespace),
     )
-    return DeviceWork(_BY_SRIOV, mark, f"{needs}. {refused}{_queue(behind)}", False, way)
+    return DeviceWork(by, mark, f"{needs}. {refused}{_queue(behind)}", False, way)
 
 
-_BY_SRIOV: Final = "the SR-IOV network operator or by hand"
+def _unpaused(node: Object, state: str, cluster: Cluster) -> str:
+    """Return that a MachineConfigPool drains another node meanwhile, which the operator should have
+    paused first, as a sentence after a space; empty: it does not.
+    """
+    if state != "Draining" or not node.at("spec", "unschedulable").boolean:
+        return ""
+    for pool in config_pool_updates.pools(cluster):
+        own = pool.nodes.get(node.name)
+        others = [name for name, each in pool.nodes.items() if each.phase is Phase.DRAINING]
+        if own is not None and own.phase is not Phase.DRAINING and others:
+            return (
+                f" It has not paused {pool.kind} {pool.name}, which drains {names(others)} at the "
+                "same time."
+            )
+    return ""
+
+
+_SRIOV: Final = "the SR-IOV network operator"
+_BY_SRIOV: Final = f"{_SRIOV} or by hand"
 """Its mark says that a node is to be drained, not whether that has begun or the node was cordoned
 before. It uncordons both.
 """

@@ -19,6 +19,7 @@ from typing import Final
 
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import merge_patch, typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CLUSTER_OPERATOR,
@@ -186,6 +187,16 @@ def _last_release(cluster: Cluster) -> str:
 
 
 # --- pools that hold the next release ------------------------------------------------------------
+
+
+def since(pool: Object, cluster: Cluster) -> str:
+    """Return for how long the nodes of a paused pool wait for its configuration, as a clause;
+    empty: they have it, or that is not known.
+    """
+    updated = pool.condition("Updated")
+    waits = updated["status"].text == "False"
+    age = clock.since(updated["lastTransitionTime"].text, cluster) if waits else None
+    return f" and its update has waited for {clock.duration(age)}" if age is not None else ""
 
 
 def effect(pool: Object, cluster: Cluster) -> str:

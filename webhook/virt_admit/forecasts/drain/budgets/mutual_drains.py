@@ -1,0 +1,211 @@
+"""Drains that wait for each other: each keeps the only node from which a budget could be satisfied.
+
+A pod that was evicted from a cordoned node finds no other one, so its budget lets no pod of another
+cordoned node go, where a pod that was evicted from that one would run. Neither drain ends. Sources:
+k8snetworkplumbingwg/sriov-network-operator, pull request 419;
+kubernetes/kubernetes:pkg/controller/disruption/disruption.go#countHealthyPods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.budgets import evicted_pods, pod_budgets, waiting_pods
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.remediation import node_faults
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, names
+from virt_admit.model.node_updates import cordoners, node_phases, updaters
+from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT
+from virt_admit.model.scheduler import pods as scheduled_pods
+
+READS: Final[Reads] = union(
+    candidates.READS, cordoners.READS, node_faults.READS, waiting_pods.READS
+)
+_LONGEST: Final = 4
+"""More drains than these in one circle are not looked for."""
+
+
+class WaitingLeave(NamedTuple):
+    """A pod that may leave its node only after another one runs, and where that would be."""
+
+    node: str
+    pod: str
+    waits: str
+    on: str
+
+    @property
+    def words(self) -> str:
+        """The same as a clause."""
+        return f"pod {self.pod} leaves {self.node} once {self.waits} runs, which needs {self.on}"
+
+
+class MutualDrains(NamedTuple):
+    """Drains that wait for each other."""
+
+    holds: tuple[WaitingLeave, ...]
+    """In the order of their nodes; each waits for the next."""
+    frees: str
+    """The node whose uncordon ends it. Empty: the updates of all of them would cordon it again."""
+    who: tuple[str, ...]
+    """The nodes with what drains them and since when."""
+    remedy: str
+
+    @property
+    def reason(self) -> str:
+        """Which drains these are and why they do not end."""
+        waits = "; ".join(each.words for each in self.holds)
+        return f"the drains of {' and '.join(self.who)} hold each other for good: {waits}"
+
+
+def of_node(name: str, cluster: Cluster) -> MutualDrains | None:
+    """Return the drains that a node waits for and that wait for it; None: none are known to."""
+    return entry(cluster, _all, name)
+
+
+def faults(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what is wrong with a node itself. Where drains hold each other, the uncordon that ends
+    it is not advised against.
+    """
+    mutual = of_node(node.name, cluster)
+    keep = f" {cordoners.KEEP}" if mutual is not None and mutual.frees == node.name else ""
+    for each in node_faults.faults(node, cluster):
+        yield each.replace(keep, "") if keep else each
+
+
+def _all(cluster: Cluster) -> Mapping[str, MutualDrains]:
+    cordoned = [node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean]
+    if len(cordoned) < 2 or unlisted(cluster, NODE) or unlisted(cluster, POD):
+        return {}  # another node may take these pods
+    holds = {node.name: list(_holds(node, cordoned, cluster)) for node in cordoned}
+    found: dict[str, MutualDrains] = {}
+    for name in sorted(holds):
+        circle = _circle((), name, holds) if name not in found else ()
+        if circle:
+            drains = _drains(circle, cluster)
+            found.update(dict.fromkeys((each.node for each in circle), drains))
+    return found
+
+
+def _circle(
+    path: tuple[WaitingLeave, ...], start: str, holds: Mapping[str, Sequence[WaitingLeave]]
+) -> tuple[WaitingLeave, ...]:
+    """Return the holds that lead from a node back to it; empty: none do."""
+    here = path[-1].on if path else start
+    for hold in holds.get(here, ()):
+        if hold.on == start:
+            return (*path, hold)
+        goes_on = len(path) + 1 < _LONGEST and all(hold.on != each.node for each in path)
+        if goes_on and (found := _circle((*path, hold), start, holds)):
+            return found
+    return ()
+
+
+def _holds(node: Object, cordoned: Sequence[Object], cluster: Cluster) -> Iterator[WaitingLeave]:
+    """Yield what keeps pods on a node until others run on other cordoned nodes."""
+    update = updaters.of_nodes(cluster).get(node.name)
+    if update is not None and update.phase in EMPTIED:
+        return  # its drain has ended
+    others = [each.name for each in cordoned if each is not node]
+    for pod in entry(cluster, evicted_pods.by_node, node.name) or ():
+        leaves = evicted_pods.is_evicted(pod) and not evicted_pods.is_of_vm(pod)
+        budgets = pod_budgets.selecting(pod, cluster) if leaves and not pod.deleted else ()
+        if len(budgets) == 1 and pod.at("status", "phase").text == "Running":
+            yield from _of_budget(pod, budgets[0], others, cluster)
+
+
+def _of_budget(
+    pod: Object, budget: Object, others: Sequence[str], cluster: Cluster
+) -> Iterator[WaitingLeave]:
+    allowed, healthy, desired = (
+        budget.at("status", key).integer
+        for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy")
+    )
+    if allowed != 0 or healthy is None or desired is None:
+        return
+    every = pod_budgets.selected(budget, cluster.known(POD, budget.namespace))
+    waiting = [
+        each
+        for each in every
+        if not each.at("spec", "nodeName").text
+        and not each.deleted
+        and each.at("status", "phase").text == "Pending"
+    ]
+    if healthy + len(waiting) <= desired:
+        return  # other pods of the budget are not ready either
+    for each in waiting:
+        homes = _homes(each, cluster)
+        if len(homes) == 1 and homes[0] in others:
+            yield WaitingLeave(pod.at("spec", "nodeName").text or "", pod.name, each.name, homes[0])
+
+
+def _homes(pod: Object, cluster: Cluster) -> list[str]:
+    """Return the nodes that would take a pod without a node if no node were cordoned; empty: one
+    takes it now.
+    """
+    own, filters = scheduled_pods.read(pod), candidates.scheduler(cluster)
+    if any(filters.accepts(own, name) for name in filters.state.nodes):
+        return []
+    free = waiting_pods.uncordoned(own)
+    return [name for name in sorted(filters.state.nodes) if filters.accepts(free, name)]
+
+
+# --- the way out ----------------------------------------------------------------------------------
+
+
+def _drains(circle: Sequence[WaitingLeave], cluster: Cluster) -> MutualDrains:
+    nodes = [each for hold in circle if (each := find(cluster, NODE, "", hold.node)) is not None]
+    nodes.sort(key=lambda node: node.name)
+    weakest = min(nodes, key=lambda node: _claim(node, cluster))
+    who = tuple(_who(node, cluster) for node in nodes)
+    frees, remedy = _way_out(weakest, circle, cluster)
+    return MutualDrains(tuple(sorted(circle)), frees, who, remedy)
+
+
+def _claim(node: Object, cluster: Cluster) -> tuple[int, float]:
+    """Return how hard it is to give the drain of a node up; of equal ones the last begun goes
+    first.
+    """
+    since = node_phases.cordoned_since(node)
+    return _rank(node.name, cluster), -(since.timestamp() if since is not None else 0)
+
+
+def _rank(name: str, cluster: Cluster) -> int:
+    """Return 2 for a node under update or whose Machine is being deleted, which is cordoned again,
+    1 for one in maintenance, and 0 for others.
+    """
+    node, update = find(cluster, NODE, "", name), updaters.of_nodes(cluster).get(name)
+    if name in updaters.maintenances(cluster):
+        return 1
+    deleted = node is not None and cordoners.machine_in_deletion(node, cluster)
+    return 2 if deleted or (update is not None and update.phase in IN_FLIGHT) else 0
+
+
+def _who(node: Object, cluster: Cluster) -> str:
+    cordon, since = cordoners.of_node(node, cluster), node_phases.cordoned_since(node)
+    age = clock.since(clock.stamp(since), cluster)
+    by = cordon.by.partition(", which ")[0] if cordon is not None else "cordoned by hand"
+    said = ", ".join(filter(None, (by, clock.duration(age) if age is not None else "")))
+    return f"{node.name} ({said})"
+
+
+def _way_out(node: Object, circle: Sequence[WaitingLeave], cluster: Cluster) -> tuple[str, str]:
+    """Return the node that is uncordoned, and what ends the circle."""
+    rank, cordon = _rank(node.name, cluster), cordoners.of_node(node, cluster)
+    starts = names(dict.fromkeys(hold.waits for hold in circle if hold.on == node.name))
+    if rank == 1 and cordon is not None and cordon.remedy:
+        return node.name, capital(cordon.remedy)
+    if rank == 2:
+        return "", f"Add a node that takes pod {starts}, or give one of these drains up."
+    return node.name, typed(
+        f"Uncordon {node.name} so that pod {starts} starts there, and let it be drained again "
+        "later",
+        shell("kubectl", "uncordon", argument(node.name)),
+    )
