@@ -54,7 +54,8 @@ def test_a_claim_smaller_than_its_snapshot_is_always_refused(objects, said):
     [
         ({}, (), "delete the claim, which has no volume, and make it again with 28Gi or more"),
         (IMPORTED, (), "make DataVolume dv again with storage of 28Gi or more"),
-        (RESTORE, (kubevirt("v0.53.0"),), "update KubeVirt to 0.53.1 or later, then delete"),
+        (RESTORE, (kubevirt("v0.53.2"),), "update KubeVirt to 0.55.0 or later, then delete"),
+        (RESTORE, (kubevirt("v0.49.1"),), "delete that claim, which has no volume: KubeVirt makes"),
         (RESTORE, (kubevirt("v1.5.0"),), "delete that claim, which has no volume: KubeVirt makes"),
     ],
 )

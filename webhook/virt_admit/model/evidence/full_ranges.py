@@ -94,7 +94,8 @@ def _host_local(first: str, last: str, node: str, cluster: Cluster) -> UsedUpRan
             f"{begin}, although {some} there ha{'s' if used < 2 else 've'} one of these {size}: "
             "the others were left by pods that are gone"
         )
-        return UsedUpRange(what, typed(left, _listed(node)), of_node=True)
+        compared = f"{left}; these pods have addresses there"
+        return UsedUpRange(what, typed(compared, _listed(node)), of_node=True)
     words = (
         f"move pods off {node}, and lower maxPods of its kubelet, or let it join again with a "
         "larger podCIDR"

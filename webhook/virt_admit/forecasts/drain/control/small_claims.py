@@ -2,10 +2,9 @@
 them again and again.
 
 A storage rounds a volume up, and ``restoreSize`` is what it needs then. KubeVirt requests that of a
-restore since 0.53.1, and old releases keep a deleted restore in the status of the VM. Sources:
-kubernetes-csi/external-provisioner:pkg/controller/controller.go#getSnapshotSource;
-kubevirt/kubevirt:pkg/storage/snapshot/restore.go#CreateRestorePVCDef, pull 7933, 7941 (0.53), 12835
-(1.4).
+restore since 0.55.0 and in 0.49.1, and old releases keep a deleted restore in the status of the VM.
+Sources: kubernetes-csi/external-provisioner:pkg/controller/controller.go#getSnapshotSource;
+kubevirt/kubevirt:pkg/storage/snapshot/restore.go#CreateRestorePVCDef, pull 7933, 12835 (1.4).
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ _SNAPSHOT: Final = Kind("snapshot.storage.k8s.io", ("v1",), "volumesnapshots", "
 _SAID: Final = re.compile(
     r"requested volume size \d{1,18} is less than the size (\d{1,18}) for the source snapshot"
 )
-_TAKES_LARGER: Final = Version(0, 53, 1)
+_TAKES_LARGER: Final = Version(0, 55, 0)
+_PATCHED: Final = (Version(0, 49, 1), Version(0, 50))
+"""The first with the change backported, and the first after them without it."""
 
 
 class SmallClaim(NamedTuple):
@@ -115,7 +116,8 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
         return f"delete the claim, which has no volume, and make it again with {needed} or more"
     release = versions.kubevirt_version(cluster)
     again = f"delete that claim, which has no volume: KubeVirt makes it again with {needed}"
-    if release is not None and release >= _TAKES_LARGER:
+    first, after = _PATCHED
+    if release is not None and (release >= _TAKES_LARGER or first <= release < after):
         return again
     kept = (
         " (this release leaves a deleted restore in status.restoreInProgress of the VM)"

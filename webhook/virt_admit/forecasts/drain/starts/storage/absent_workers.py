@@ -194,7 +194,7 @@ def _remedy(refusal: _Refusal, namespace: str, cluster: Cluster) -> str:
     if place is not None:
         return typed(f"set {place.words} to {_words(_ENOUGH)}, or {other}", place.patch(_ENOUGH))
     where = "podResourceRequirements of CDI (in HyperConverged, if it writes CDI)"
-    return typed(f"set {where} to {_words(_ENOUGH)}, or {other}", change)
+    return typed(f"{other}, or set {where} to {_words(_ENOUGH)}", change)
 
 
 def _words(given: Mapping[str, Any]) -> str:
