@@ -280,6 +280,15 @@ def test_flags():
     )
 
 
+def test_guard_pods_are_made_again():
+    guard = pod("etcd-guard-m1", owner="", labels={"app": "guard"})
+    (need,) = of_node(guard).needs
+    assert need.cost.startswith("Operators of OpenShift make their guard pods again")
+    (both,) = of_node(guard, pod("bare", owner="")).needs
+    assert both.pods == ("shop/bare", "shop/etcd-guard-m1")
+    assert both.cost == "Pods without a controller (shop/bare) are deleted and do not come back."
+
+
 def guest(**status):
     return Object(vmi().data | {"status": status})
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders import manifest, partial
+from tests.builders import manifest, node, partial
+from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.drain.text import text
 
 NOW = "2026-06-01T12:00:00Z"
 DYING = {
@@ -87,3 +89,10 @@ def test_a_missing_volume_is_not_promised() -> None:
     cluster = partial(_claim(**DYING), _pod("a", "n1"))
     (found,) = dying_claims.lost_with("n1", cluster)
     assert found.volume is None
+
+
+def test_the_answer_of_a_drain_says_that_data_go():
+    held = _cluster(node("n1"), _claim(**DYING), _volume("Delete"), _pod("a", "n1"))
+    said = text(drain_plan.plan(held, "n1"))
+    assert "so a drain deletes it and its volume pv-1 (reclaim policy Delete)" in said
+    assert "A drain of n1 ends. But it deletes data" in said

@@ -21,10 +21,12 @@ from tests.incidents_platform.cluster_updates import (
     operator,
     version,
 )
+from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, Stop, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.drain.text import text as drain_text
 from virt_admit.reports.upgrade.text import text
 
 BEHIND = operator("machine-config", "4.20.1")
@@ -45,6 +47,14 @@ def rehearsed(
     items = map(Object, found["items"])
     cluster = Snapshot(items, ["*"], unreadable, time=found["time"])
     return rehearse(cluster, options or Options(), forecast_only=True)
+
+
+def test_a_plan_of_all_drains_knows_that_the_update_is_held() -> None:
+    ingress = operator("ingress", "4.20.1", Degraded="one router is Pending")
+    found = snapshot([*at_rest(), applying(FAILING), BEHIND, ingress])
+    cluster = Snapshot(map(Object, found["items"]), ["*"], time=found["time"])
+    said = drain_text(drain_plan.plan(cluster))
+    assert "upgraded today? No: the update to 4.20.6 waits for ClusterOperator ingress" in said
 
 
 def applying(*conditions: Raw) -> Raw:

@@ -50,7 +50,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import ended
-from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.remediation import etcd_guard
@@ -64,12 +64,14 @@ READS: Final = union(
     outside_checks.READS,
     overruling.READS,
     vm_downtime.READS,
+    cluster_updates.READS,
     updaters.READS,
     node_bridges.READS,
     paused_clusters.READS,
 )
 """The fields that a plan reads."""
 
+_HELD: Final = (cluster_updates.holding, node_notes.paused_pools, node_notes.not_reporting)
 _PORTION: Final = 64
 """Running VMs whose updates are forecast together,
 so that a change of one costs no more in a larger cluster.
@@ -237,9 +239,7 @@ def plan(
         ),
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
-        held=(*node_notes.paused_pools(cluster), *node_notes.not_reporting(cluster))
-        if whole
-        else (),
+        held=tuple(chain.from_iterable(held(cluster) for held in _HELD)) if whole else (),
     )
 
 

@@ -18,6 +18,7 @@ from virt_admit.forecasts.drain.budgets import (
     budget_refusals,
     drain_cleaner,
     evicted_pods,
+    guard_budgets,
     operator_budgets,
     unhealthy_pods,
 )
@@ -189,11 +190,16 @@ _FENCE: Final = "repair or fence the node"
 
 
 def _needs(pods: Sequence[Object]) -> Iterator[Need]:
-    bare = sorted(pod.full_name for pod in pods if pod.controller is None)
+    bare = [pod for pod in pods if pod.controller is None]
     if bare:
-        yield Need(
-            FORCE, tuple(bare), "Pods without a controller are deleted and do not come back."
+        gone = sorted(pod.full_name for pod in bare if not guard_budgets.is_guard_pod(pod))
+        of = f" ({names(gone)})" if len(gone) < len(bare) else ""
+        cost = (
+            f"Pods without a controller{of} are deleted and do not come back."
+            if gone
+            else "Operators of OpenShift make their guard pods again, once the node is uncordoned."
         )
+        yield Need(FORCE, tuple(sorted(pod.full_name for pod in bare)), cost)
     keeping = [
         pod
         for pod in pods

@@ -105,6 +105,14 @@ def release(cluster: Cluster) -> ClusterUpdate:
     return of_cluster(cluster, rolling=rolling)
 
 
+def holding(cluster: Cluster) -> Iterator[str]:
+    """Yield what keeps a release that was asked for from the nodes, without the words of an
+    operator."""
+    stop = release(cluster).stop
+    if stop is not None:
+        yield stop.reason.removeprefix(f"{CLUSTER_VERSION.kind} {NAME}: ").partition(": ")[0]
+
+
 def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
     """Return what holds the update of a cluster.
 

@@ -40,8 +40,14 @@ READS: Final[Reads] = union(
 )
 
 _SUFFIX: Final = "-guard-pdb"
+_GUARD: Final = "-guard-"
 _ETCD: Final = "etcd"
 _LIMIT: Final = "only one control-plane node may be down at a time"
+
+
+def is_guard_pod(pod: Object) -> bool:
+    """Return whether an operator of OpenShift makes this pod, which has no owner."""
+    return pod.labels.get("app") == "guard" and _GUARD in pod.name
 
 
 def is_guard(budget: Object) -> bool:

@@ -21,6 +21,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
 from virt_admit.model.scheduler.pods import FINISHED
 
+GOES: Final = "so a drain deletes it"
 _PROTECTION: Final = "kubernetes.io/pvc-protection"
 READS: Final[Reads] = {
     PVC: ("metadata.finalizers", "spec.volumeName"),
@@ -51,7 +52,7 @@ class DyingClaim(NamedTuple):
         """Return what a drain of the node of its pods deletes, and how to keep it."""
         volume = self.volume.name if self.volume is not None else ""
         also = f" and its volume {volume} (reclaim policy Delete)" if volume else ""
-        gone = f"{capital(self.why(cluster))}, so a drain deletes it{also}"
+        gone = f"{capital(self.why(cluster))}, {GOES}{also}"
         return f"{gone}. {capital(self.remedy)}"
 
     @property

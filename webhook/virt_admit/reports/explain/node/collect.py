@@ -9,6 +9,7 @@ from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.outages import Outage
+from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
@@ -66,7 +67,8 @@ def report(
     ordered = (
         any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
     )
-    drains = not (left or silent or plan.is_empty or plan.is_guarded or ordered)
+    harms = plan.is_guarded or any(dying_claims.lost_with(plan.name, cluster))
+    drains = not (left or silent or plan.is_empty or harms or ordered)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
