@@ -19,6 +19,8 @@ DYING = {
     "finalizers": ["kubernetes.io/pvc-protection"],
 }
 
+OTHERS = DYING | {"finalizers": [*DYING["finalizers"], "example.com/x"]}
+
 
 def _claim(**metadata: Any) -> Object:
     return manifest(
@@ -78,11 +80,23 @@ def test_a_drain_takes_the_last_pod() -> None:
         [_claim(**DYING), _pod("a", "n1", "Succeeded")],
         [_claim(**DYING), _pod("a", "n1", deletionTimestamp=NOW)],
         [_claim(deletionTimestamp=NOW, finalizers=["example.com/x"]), _pod("a", "n1")],
+        [_claim(**OTHERS), _pod("a", "n1")],
+        [_claim(**DYING), _pod("a", "n1", labels={"kubevirt.io": "virt-launcher"})],
     ],
-    ids=["not deleted", "used elsewhere too", "ended", "ends already", "another finalizer"],
+    ids=[
+        *("not deleted", "used elsewhere too", "ended", "ends already", "another finalizer"),
+        *("a second finalizer", "of a VM"),
+    ],
 )
 def test_no_claim_is_lost_with_the_drain(objects: list[Object]) -> None:
     assert list(dying_claims.lost_with("n1", _cluster(*objects))) == []
+
+
+def test_another_finalizer_keeps_the_claim_as_well():
+    new = _pod("new", None, "Pending")
+    cluster = _cluster(_claim(**OTHERS), _pod("old", "n1"), new)
+    (found,) = dying_claims.of_pod(new, cluster)
+    assert found.why(cluster).endswith("and stays while pod old uses it")
 
 
 def test_a_missing_volume_is_not_promised() -> None:

@@ -14,7 +14,12 @@ from virt_admit.forecasts.placement.components import (
     missing_networks,
     node_initializers,
 )
-from virt_admit.forecasts.placement.refusals import affinity_partners, busy_nodes, unserved_nodes
+from virt_admit.forecasts.placement.refusals import (
+    affinity_partners,
+    busy_nodes,
+    dying_claims,
+    unserved_nodes,
+)
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
     STATIC,
@@ -108,6 +113,8 @@ def reason(
     remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster)
     claim, namespace = broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
+    if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
+        remedy, command = f"{dying.way}{kept}", dying.command
     if lasting.startswith(STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"

@@ -22,11 +22,12 @@ from virt_admit.model.messages import capital, names
 from virt_admit.model.scheduler.pods import FINISHED
 
 GOES: Final = "so a drain deletes it"
+_OF_VMS: Final = {"kubevirt.io": "virt-launcher"}.items()
 _PROTECTION: Final = "kubernetes.io/pvc-protection"
 READS: Final[Reads] = {
     PVC: ("metadata.finalizers", "spec.volumeName"),
     PV: ("spec.persistentVolumeReclaimPolicy",),
-    POD: ("spec.nodeName", "spec.volumes.persistentVolumeClaim", "status.phase"),
+    POD: ("metadata.labels", "spec.nodeName", "spec.volumes.persistentVolumeClaim", "status.phase"),
 }
 
 
@@ -42,32 +43,47 @@ class DyingClaim(NamedTuple):
     def why(self, cluster: Cluster) -> str:
         """Return ``claim ns/a is being deleted for 26 h and stays only while pod b uses it``."""
         age = clock.lasting(self.claim.metadata["deletionTimestamp"].text, cluster)
-        users = names((each.name for each in self.pods), 80)
         which = f"claim {self.claim.full_name} is being deleted{age}"
-        many = "pods" if len(self.pods) > 1 else "pod"
-        uses = "use" if len(self.pods) > 1 else "uses"
-        return f"{which} and stays only while {many} {users} {uses} it"
+        only = " only" if self.is_kept_by_pods else ""
+        many = len(self.pods) > 1
+        users = f"pod{'s' if many else ''} {self._users} use{'' if many else 's'} it"
+        return f"{which} and stays{only} while {users}"
+
+    @property
+    def is_kept_by_pods(self) -> bool:
+        """Whether no other finalizer keeps it as well."""
+        every = self.claim.metadata["finalizers"].items()
+        return all(each.text == _PROTECTION for each in every)
 
     def warning(self, cluster: Cluster) -> str:
         """Return what a drain of the node of its pods deletes, and how to keep it."""
         volume = self.volume.name if self.volume is not None else ""
         also = f" and its volume {volume} (reclaim policy Delete)" if volume else ""
-        gone = f"{capital(self.why(cluster))}, {GOES}{also}"
-        return f"{gone}. {capital(self.remedy)}"
+        return f"{capital(self.why(cluster))}, {GOES}{also}. {capital(self.remedy)}"
 
     @property
     def remedy(self) -> str:
+        """Return how its data are kept, with the command."""
+        return typed(self.way, self.command)
+
+    @property
+    def way(self) -> str:
         """Return how its data are kept, and what then gives the workload a claim again."""
-        users = names((each.name for each in self.pods), 80)
-        then = f"then copy its data before {users} ends, and give the workload another claim"
+        rescue = f"copy its data before {self._users} ends, and give the workload another claim"
+        first = f"let volume {self.volume.name} be retained, then " if self.volume else ""
+        return f"a deletion cannot be taken back: {first}{rescue}"
+
+    @property
+    def command(self) -> str:
+        """Return the command of the first step."""
         if self.volume is None:
-            command = kubectl("describe", PVC, self.claim.name, self.claim.namespace)
-            return typed(f"a deletion cannot be taken back: {then[5:]}", command)
+            return kubectl("describe", PVC, self.claim.name, self.claim.namespace)
         patch = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
-        return typed(
-            f"a deletion cannot be taken back: let volume {self.volume.name} be retained, {then}",
-            merge_patch(PV, self.volume.name, "", patch),
-        )
+        return merge_patch(PV, self.volume.name, "", patch)
+
+    @property
+    def _users(self) -> str:
+        return names((each.name for each in self.pods), 80)
 
 
 def of_pod(pod: Object, cluster: Cluster) -> Iterator[DyingClaim]:
@@ -79,13 +95,29 @@ def of_pod(pod: Object, cluster: Cluster) -> Iterator[DyingClaim]:
             yield found
 
 
-def lost_with(node: str, cluster: Cluster) -> Iterator[DyingClaim]:
-    """Yield the claims that go with the pods of a node, which do not end yet: no pod elsewhere
-    keeps them."""
-    for found in cluster.cached(_by_claim).values():
-        here = all(each.at("spec", "nodeName").text == node for each in found.pods)
-        if here and not any(each.deleted for each in found.pods):
-            yield found
+def of_claim(namespace: str, name: str, cluster: Cluster) -> DyingClaim | None:
+    """Return the claim if it is being deleted and pods keep it."""
+    return cluster.cached(_by_claim).get((namespace, name))
+
+
+def lost_with(node: str, cluster: Cluster) -> Sequence[DyingClaim]:
+    """Return the claims that go with the pods that a drain takes from a node: no pod elsewhere and
+    no other finalizer keeps them.
+
+    KubeVirt keeps the pods of VMs, which no new pod could replace.
+    """
+    return cluster.cached(_by_node).get(node, ())
+
+
+@cached
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[DyingClaim]]:
+    found: dict[str, list[DyingClaim]] = {}
+    for each in cluster.cached(_by_claim).values():
+        nodes = {pod.at("spec", "nodeName").text or "" for pod in each.pods}
+        stays = any(pod.deleted or pod.labels.items() >= _OF_VMS for pod in each.pods)
+        if len(nodes) == 1 and each.is_kept_by_pods and not stays:
+            found.setdefault(nodes.pop(), []).append(each)
+    return found
 
 
 @cached

@@ -67,7 +67,7 @@ def report(
     ordered = (
         any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
     )
-    harms = plan.is_guarded or any(dying_claims.lost_with(plan.name, cluster))
+    harms = plan.is_guarded or bool(dying_claims.lost_with(plan.name, cluster))
     drains = not (left or silent or plan.is_empty or harms or ordered)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
