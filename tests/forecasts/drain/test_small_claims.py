@@ -97,6 +97,13 @@ def test_a_restore_that_has_ended_makes_no_claim_again(objects):
     assert "KubeVirt makes none again, as VirtualMachineRestore back does not go on" in found.way
 
 
+def test_a_restore_that_cannot_be_read_may_go_on():
+    objects = (claim(**RESTORE), snapshot(), kubevirt("v1.6.0"))
+    found = small_claims.of(objects[0], "", Snapshot(objects, ["kubevirts"]))
+
+    assert "unless VirtualMachineRestore back goes on" in found.way
+
+
 @pytest.mark.parametrize(
     ("own", "objects"),
     [

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
@@ -117,11 +117,15 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
     restore = claim.annotations.get(_RESTORE)
     if not restore:
         return f"delete the claim, which has no volume, and make it again with {needed} or more"
-    if not _goes_on(restore, claim.namespace, cluster):
+    goes_on = _goes_on(restore, claim.namespace, cluster)
+    if not goes_on:
+        ended = f"as VirtualMachineRestore {restore} does not go on"
+        if goes_on is None:
+            ended = f"unless VirtualMachineRestore {restore} goes on"
         return (
-            f"stop its VM, delete the claim, which has no volume, and make one of its name with "
-            f"{needed} or more from VolumeSnapshot {snapshot}: KubeVirt makes none again, as "
-            f"VirtualMachineRestore {restore} does not go on; or restore again"
+            "stop its VM, delete the claim, which has no volume, and make one of its name with "
+            f"{needed} or more from VolumeSnapshot {snapshot}: KubeVirt makes none again, {ended}; "
+            "or restore again"
         )
     release = versions.kubevirt_version(cluster)
     again = f"delete that claim, which has no volume: KubeVirt makes it again with {needed}"
@@ -139,11 +143,16 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
     )
 
 
-def _goes_on(name: str, namespace: str, cluster: Cluster) -> bool:
-    """Return whether a restore makes a claim again that is deleted. It ends before a claim of
-    WaitForFirstConsumer has a volume, and does nothing afterwards (#VmRestoreProgressing).
+def _goes_on(name: str, namespace: str, cluster: Cluster) -> bool | None:
+    """Return whether a restore makes a claim again that is deleted; None: it cannot be read.
+
+    It ends before a claim of WaitForFirstConsumer has a volume, and does nothing afterwards
+    (#VmRestoreProgressing).
     """
-    restore = find(cluster, VM_RESTORE, namespace, name)
+    try:
+        restore = cluster.get(VM_RESTORE, namespace, name)
+    except Unseen:
+        return None
     if restore is None or restore.deleted or restore.at("status", "complete").boolean:
         return False
     return restore.condition("Failure")["status"].text != "True"
