@@ -66,13 +66,16 @@ def controller(driver="acme", image="acme:1"):
     )
 
 
-def ceph_cluster(key="aes256k", allowed=(), external=False):
+def ceph_cluster(key="aes256k", allowed=(), external=False, **metadata):
     cephx = {"csi": {"keyType": key, "keyGeneration": 2, "keepPriorKeyCountMax": 1}}
     security = {"cephx": {**cephx, "allowedCiphers": list(allowed)}}
     status = {"cephx": {"csi": {"keyType": key, "keyGeneration": 2, "priorKeyCount": 1}}}
     spec = {"security": security, "external": {"enable": external}}
     return manifest(
-        "ceph.rook.io/v1", "CephCluster", "store", "rook-ceph", spec=spec, status=status
+        *("ceph.rook.io/v1", "CephCluster", "store", "rook-ceph"),
+        metadata=metadata,
+        spec=spec,
+        status=status,
     )
 
 
@@ -215,6 +218,31 @@ def test_a_cipher_that_is_not_allowed_is_allowed_first():
 
     assert "allow aes in spec.security.cephx.allowedCiphers" in found.remedy
     assert found.remedy.endswith(": kubectl edit cephcluster store -n rook-ceph")
+
+
+OCS = {"apiVersion": "ocs.openshift.io/v1", "kind": "StorageCluster", "name": "ocs"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "where", "command"),
+    [
+        (
+            {"ownerReferences": [OCS | {"controller": True}]},
+            "to be set by its owner StorageCluster ocs, whose operator takes other changes back",
+            "kubectl describe storagecluster ocs -n rook-ceph",
+        ),
+        (
+            {"annotations": {"meta.helm.sh/release-name": "store"}},
+            "to be set in its Git repository or chart: Helm release store writes it",
+            "kubectl describe cephcluster store -n rook-ceph",
+        ),
+    ],
+)
+def test_a_ceph_cluster_is_changed_where_it_is_written(metadata, where, command):
+    found = drained(of_ceph(ceph_cluster(**metadata)))
+
+    assert f"keyGeneration 3, keepPriorKeyCountMax 2, keyType aes, {where}" in found.remedy
+    assert found.remedy.endswith(f": {command}")
 
 
 def deployment(owner=False):
