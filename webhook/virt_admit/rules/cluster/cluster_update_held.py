@@ -11,19 +11,10 @@ command.
 
 from virt_admit.forecasts.upgrade.operators import operand_pods
 from virt_admit.model.commands import shell
+from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION
 from virt_admit.model.messages import advice_of, capital, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
-from virt_admit.rule import (
-    CLUSTER_VERSION,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _SEE = "virt-admit upgrade has the remedy."
 _SHOW = shell("virt-admit", "upgrade")

@@ -9,21 +9,9 @@ NodeHealthCheck the schema rejects the second entry.
 from typing import Any
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
 def _complete(entry: str) -> str:

@@ -13,19 +13,9 @@ from typing import Final
 
 from virt_admit.model import cel
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, rule
 
 _UNKNOWN: Final = (
     f"type(item) == map && {cel.is_text('item.?status')} && item.status != ''"

@@ -9,8 +9,9 @@ from typing import Final
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubernetes.quantities import QUANTITY
-from virt_admit.model.kubernetes.units import LONGEST
+from virt_admit.model.kubernetes.units import LONGEST, parse_duration, show
 from virt_admit.model.kubevirt.settings import cel_settings, migration_limits
 from virt_admit.model.kubevirt.settings.configuration import Setting
 from virt_admit.model.kubevirt.settings.migration_limits import (
@@ -20,22 +21,7 @@ from virt_admit.model.kubevirt.settings.migration_limits import (
     PER_NODE,
     PROGRESS_TIMEOUT,
 )
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Kind,
-    Object,
-    Rule,
-    parse_duration,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Kind, Object, Rule, rule
 
 
 def _denial(place: str, path: str, name: str, valid: str, message: str) -> cel.Denial:

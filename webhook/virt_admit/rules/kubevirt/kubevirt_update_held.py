@@ -11,20 +11,10 @@ back.
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.messages import command_of
-from virt_admit.rule import (
-    KUBEVIRT,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

@@ -21,24 +21,12 @@ from virt_admit.forecasts.remediation import control_plane_deadlocks
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE, MACHINE_SET
 from virt_admit.model.messages import advice_of, command_of, sentence
 from virt_admit.model.remediation import machine_starts, machines
 from virt_admit.model.remediation.machine_starts import OverdueMachine
-from virt_admit.rule import (
-    CAPI_MACHINE,
-    CAPI_MACHINE_SET,
-    MACHINE,
-    MACHINE_SET,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _CAPI_FIRST = "cluster.x-k8s.io/delete-machine"
 _REPLICAS = ("spec.replicas", "status.readyReplicas")

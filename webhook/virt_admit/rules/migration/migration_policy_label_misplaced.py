@@ -9,18 +9,9 @@ VM restarts.
 """
 
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY, VM, VMI
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import (
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, names, rule
 
 
 @rule(

@@ -22,24 +22,12 @@ from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
-from virt_admit.model.problems import Problem
-from virt_admit.rule import (
-    VMI,
-    VMIM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    ProblemId,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

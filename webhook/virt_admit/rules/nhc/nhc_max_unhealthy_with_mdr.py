@@ -9,18 +9,9 @@ rejects the combination.
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import MDR_TEMPLATE, NHC
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import (
-    MDR_TEMPLATE,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 
 def _deletes(template: str) -> str:

@@ -11,20 +11,10 @@ from typing import Any, Final
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import cel, cel_durations
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import DURATION
-from virt_admit.rule import (
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Operation, names, rule
 
 _REFERENCE_KEYS: Final = (
     "apiVersion",

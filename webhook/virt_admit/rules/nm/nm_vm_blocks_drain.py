@@ -15,24 +15,14 @@ from typing import Final
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vmi_evictions import Effect
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    Unseen,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Operation, Urgency, rule, union
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 _REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."

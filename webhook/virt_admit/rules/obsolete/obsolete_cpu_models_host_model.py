@@ -7,22 +7,11 @@ has an obsolete host model, these VMs can neither start nor migrate.
 **Fix.** Do not list the models of your own nodes, or set a default CPU model that the nodes offer.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
 from virt_admit.model.kubevirt.instances import cpu_models, obsolete_cpus
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule
 
 HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
 

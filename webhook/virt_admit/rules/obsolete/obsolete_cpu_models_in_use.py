@@ -9,22 +9,10 @@ offers the model, which only hides the problem until that node is drained.
 """
 
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import obsolete_cpus
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule
 
 
 @rule(

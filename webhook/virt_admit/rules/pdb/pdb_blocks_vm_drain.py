@@ -14,24 +14,11 @@ drain does not evict those.
 from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PDB, VM, VMI
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import disruption_budgets, vms
-from virt_admit.rule import (
-    PDB,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    count,
-    names,
-    problem_of,
-    rule,
-    show,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, count, names, rule
 
 
 @rule(

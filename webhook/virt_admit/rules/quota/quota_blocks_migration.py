@@ -19,21 +19,10 @@ from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
+from virt_admit.model.messages import count
+from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    count,
-    gather,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, rule, union
 
 _RUNS = ("Always", "RerunOnFailure", "Once")
 

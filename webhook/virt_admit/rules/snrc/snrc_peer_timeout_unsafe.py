@@ -8,17 +8,9 @@ although it is healthy. The operator warns, and uses ``apiServerTimeout`` + 2s i
 5s.
 """
 
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.remediation.remediators import PEER_REQUEST_MARGIN, snr_time
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 @rule(

@@ -13,18 +13,9 @@ the rule only warns.
 from typing import Any, Final
 
 from virt_admit.model import cel, cel_selectors
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.kubernetes.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, rule, show
 
 OPERATORS: Final = ("", "Equal", "Exists")
 EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")

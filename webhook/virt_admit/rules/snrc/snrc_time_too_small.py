@@ -11,18 +11,10 @@ valid duration, the operator cannot read any config.
 """
 
 from virt_admit.model import cel_durations
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import SNR_TIMES, Time, snr_time
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 def _too_short(allowed: Time) -> str:

@@ -9,8 +9,7 @@ the guest ends without a shutdown, and the run strategy starts it into the same 
 of its empty disks, raise the default of the LimitRange, or use a claim instead.
 """
 
-from virt_admit.model.kubevirt.instances import expand, vmis, vms
-from virt_admit.rule import (
+from virt_admit.model.kubernetes.kinds import (
     KUBEVIRT,
     LIMIT_RANGE,
     NAD,
@@ -20,16 +19,9 @@ from virt_admit.rule import (
     VM,
     VMI,
     VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    gather,
-    rule,
-    union,
 )
+from virt_admit.model.kubevirt.instances import expand, vmis, vms
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, rule, union
 
 
 @rule(

@@ -14,23 +14,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    cut,
-    param,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, param, rule
 
 
 @dataclass(frozen=True)

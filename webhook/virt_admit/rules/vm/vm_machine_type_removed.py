@@ -13,23 +13,12 @@ from fnmatch import fnmatchcase
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings.configuration import kubevirt
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Cluster,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    names,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, names, rule
 
 
 @rule(

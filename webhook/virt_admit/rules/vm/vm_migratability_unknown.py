@@ -11,26 +11,11 @@ the cluster: ``check --cluster FILE`` or ``check --live``.
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import (
-    DATA_VOLUME,
-    POOL,
-    PVC,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Cluster,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 

@@ -9,20 +9,9 @@ Release 1.8 and later also have ``passtBinding``, with the feature gate PasstBin
 """
 
 from virt_admit.model import releases
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 REMOVED = {
     "slirp": "masquerade",

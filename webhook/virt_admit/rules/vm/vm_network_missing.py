@@ -9,21 +9,10 @@ NetworkAttachmentDefinitions, for example.
 """
 
 from virt_admit.model import messages
-from virt_admit.model.kubernetes.kinds import NAD
+from virt_admit.model.kubernetes.kinds import NAD, VM, VMI
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.kubevirt.instances import networks, vmis, vms
-from virt_admit.rule import (
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, problem_of, rule
 
 
 @rule(

@@ -8,21 +8,11 @@ an older release, nothing is said.
 instead of ``running: false``.
 """
 
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.rule import (
-    KUBEVIRT,
-    POOL,
-    VM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Patch, rule
 
 
 @rule(

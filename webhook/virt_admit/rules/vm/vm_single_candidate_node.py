@@ -16,17 +16,8 @@ from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import (
-    Action,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.messages import names
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 
 @rule(

@@ -19,22 +19,11 @@ from typing import Final
 from virt_admit.model import messages
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.reads import CONDITIONS, LateReads, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
-from virt_admit.model.problems import Problem
-from virt_admit.rule import (
-    VM,
-    VMI,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import Problem, problem_of
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule
 
 _FIRST_WAY: Final = re.compile(
     r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because | \(and "

@@ -9,23 +9,11 @@ never arrives, and edits have no effect.
 that before an update that replaces the gate.
 """
 
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.rule import (
-    KUBEVIRT,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    cut,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, show
 
 
 @rule(

@@ -25,7 +25,10 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, Sta
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
 from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
 from virt_admit.model.messages import (
     advice_of,
@@ -37,20 +40,7 @@ from virt_admit.model.messages import (
     shorten,
 )
 from virt_admit.model.node_updates import node_phases
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    duration,
-    format_duration,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Urgency, duration, rule, union
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,10 @@ end a pod. A VolumeAttachment of that node that is left then can be deleted.
 from virt_admit.forecasts.drain.states import dying_pods, left_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.messages import advice_of, command_of, cut
-from virt_admit.rule import (
-    POD,
-    VMI,
-    VMIM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(

@@ -17,18 +17,8 @@ from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.messages import count, names
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, rule, union
 
 
 @rule(
