@@ -20,9 +20,7 @@ from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.messages import did_you_mean
 from virt_admit.rule import Action, Cause, Cluster, Context, Finding, Findings, Object, cut, rule
 
-_INSTEAD: Final = {
-    "ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes.",
-}
+_INSTEAD: Final = {"ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes."}
 """The remedy for gates that another gate replaced."""
 
 

@@ -21,10 +21,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Operatio
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(
-        {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
-        capacity.READS,
-    ),
+    reads=union({NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)}, capacity.READS),
     operations=(Operation.CREATE,),
     action=Action.WARN,
     event="MigrationImpossible",

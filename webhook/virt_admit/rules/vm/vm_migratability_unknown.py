@@ -60,8 +60,7 @@ def check(obj: Object, context: Context) -> Findings:
     yield Finding(
         strategy.path,
         check.first_that_fits(
-            strategy.path,
-            *(f"{strategy.phrase} {effect}, {unknown} {each}" for each in advice),
+            strategy.path, *(f"{strategy.phrase} {effect}, {unknown} {each}" for each in advice)
         ),
         value=strategy.value,
     )
