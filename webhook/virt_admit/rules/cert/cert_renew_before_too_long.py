@@ -43,10 +43,8 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, format_d
 )
 def check(obj: Object, _context: Context) -> Findings:
     for group in cert_settings.groups(obj):
-        duration, renew_before = (
-            format_duration(group.duration),
-            format_duration(group.renew_before),
-        )
+        duration = format_duration(group.duration)
+        renew_before = format_duration(group.renew_before)
         if not group.renew_before_field.present:
             renew_before = f"the default {renew_before}"
         half = format_duration(group.duration // 2)

@@ -50,6 +50,7 @@ def check(obj: Object, context: Context) -> Findings:
     for condition in view.entries():
         pair = condition.type, condition.status
         if pair in seen:
+            same = seen[pair] == condition.entry.value
             yield Finding(
                 condition.entry.path,
                 f"type {show(condition.type)} with status {show(condition.status)} is already "
@@ -57,9 +58,7 @@ def check(obj: Object, context: Context) -> Findings:
                 value=pair,
                 cause=Cause.DUPLICATE,
                 max_action=Action.DENY if view.kind is NHC else Action.WARN,
-                fix=(Patch("remove", condition.entry.path),)
-                if seen[pair] == condition.entry.value
-                else (),
+                fix=(Patch("remove", condition.entry.path),) if same else (),
                 why="the same entry is listed before",
             )
         elif all(pair):

@@ -28,10 +28,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
 )
 def check(kubevirt: Object, context: Context) -> Findings:
     held = kubevirt_updates.held(context.cluster)
-    if held is not None and (held.kubevirt.namespace, held.kubevirt.name) == (
-        kubevirt.namespace,
-        kubevirt.name,
-    ):
+    if held is not None and held.kubevirt.full_name == kubevirt.full_name:
         path = kubevirt.condition("Progressing")["status"].path
         problem = problem_of(ProblemCause.COMPONENT, kubevirt)
         yield Finding(

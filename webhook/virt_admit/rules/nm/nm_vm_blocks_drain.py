@@ -49,18 +49,13 @@ def check(obj: Object, context: Context) -> Findings:
     yield from evictions.unseen
     if refused := evictions.having(Effect.REFUSED):
         remedy = changed_disks.endangered(refused, context.cluster) or _REMEDY
-        message = check.first_that_fits(
-            node.path,
-            f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. "
-            f"{remedy}",
-            f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. "
-            f"{remedy}",
-        )
+        reasons = names((_reason(vmi) for vmi in refused), 200)
+        blocking = (reasons, names((vmi.full_name for vmi in refused), 100))
+        texts = (f"these VMs would block the drain: {shown}. {remedy}" for shown in blocking)
+        message = check.first_that_fits(node.path, *texts)
         if _is_ready(node.text or "", context.cluster):
-            yield Finding(
-                node.path,
-                f"{message} To drain anyway, annotate this object with {_OVERRIDE}: <reason>",
-            )
+            anyway = f"To drain anyway, annotate this object with {_OVERRIDE}: <reason>"
+            yield Finding(node.path, f"{message} {anyway}")
         else:
             yield Finding(node.path, message, max_action=Action.WARN)
     if waiting := evictions.having(Effect.EXTERNAL):

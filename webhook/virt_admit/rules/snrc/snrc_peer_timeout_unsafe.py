@@ -25,10 +25,8 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, format_d
 )
 def check(config: Object, _context: Context) -> Findings:
     try:
-        request_timeout, api_timeout = (
-            snr_time(config, "peerRequestTimeout"),
-            snr_time(config, "apiServerTimeout"),
-        )
+        request_timeout = snr_time(config, "peerRequestTimeout")
+        api_timeout = snr_time(config, "apiServerTimeout")
     except ValueError:
         return
     safe = api_timeout + PEER_REQUEST_MARGIN

@@ -25,6 +25,10 @@ def _too_short(allowed: Time) -> str:
     )
 
 
+def _remedy(allowed: Time) -> str:
+    return f". Write a duration (the default is {format_duration(allowed.default)})."
+
+
 @rule(
     kinds=(SNR_CONFIG,),
     action=Action.DENY,
@@ -35,12 +39,7 @@ def _too_short(allowed: Time) -> str:
             for field, path in ((f"self.?spec.?{name}", f"'spec.{name}'"),)
             for denial in (
                 cel_durations.below(field, path, allowed.shortest, _too_short(allowed), DURATION),
-                cel_durations.invalid(
-                    field,
-                    path,
-                    f". Write a duration (the default is {format_duration(allowed.default)}).",
-                    DURATION,
-                ),
+                cel_durations.invalid(field, path, _remedy(allowed), DURATION),
             )
         ),
     ),
@@ -53,7 +52,4 @@ def check(config: Object, _context: Context) -> Findings:
             if snr_time(config, name) < allowed.shortest:
                 yield Finding(field.path, f"{field.value}{_too_short(allowed)}")
         except ValueError as error:
-            yield Finding(
-                field.path,
-                f"{error}. Write a duration (the default is {format_duration(allowed.default)}).",
-            )
+            yield Finding(field.path, f"{error}{_remedy(allowed)}")

@@ -40,8 +40,6 @@ def check(vm: Object, context: Context) -> Findings:
         if instead
         else ()
     )
-    message = (
-        f"running is deprecated. Write runStrategy: {instead or 'Always or Halted'} instead, and "
-        "remove running."
-    )
+    new = f"runStrategy: {instead or 'Always or Halted'}"
+    message = f"running is deprecated. Write {new} instead, and remove running."
     yield Finding(running.path, message, fix=fix, why="running is deprecated")

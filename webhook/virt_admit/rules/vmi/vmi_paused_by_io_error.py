@@ -71,7 +71,7 @@ def check(vmi: Object, context: Context) -> Findings:
     found = paused_guests.problem(vmi, context.cluster)
     if found is None:
         return
-    path = vmi.condition("Paused")["reason"].path
+    path = paused["reason"].path
     remedy = _FIRST_WAY.split(found.remedy)[0]
     most = check.room(path) - len(remedy) - len(". .")
     reason = _NEXT.split(found.reason)[0]
