@@ -44,13 +44,10 @@ def check(version: Object, context: Context) -> Findings:
     update = cluster_updates.release(cluster)
     stop, refused = update.stop, update.refused
     if stop is not None:
-        begin, _, said = stop.reason.removeprefix(f"ClusterVersion {version.name}: ").partition(
-            ": "
-        )
-        path, broken = (
-            version.at("spec", "desiredUpdate").path,
-            operand_pods.broken(update, cluster),
-        )
+        reason = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
+        begin, _, said = reason.partition(": ")
+        path = version.at("spec", "desiredUpdate").path
+        broken = operand_pods.broken(update, cluster)
         end = advice_of(broken.remedy) if broken is not None else _SEE
         pod = f". {capital(ended(broken.full_words))}" if broken is not None else "."
         left = check.room(path) - len(begin) - len(pod) - len(end) - 3

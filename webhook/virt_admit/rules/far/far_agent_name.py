@@ -39,11 +39,8 @@ def check(template: Object, _context: Context) -> Findings:
     agent = far_spec(template)["agent"]
     if not far_spec(template).is_map or (agent.text and AGENT.fullmatch(agent.text)):
         return
-    problem = (
-        f"{show(agent.value)} is not a valid fence agent name"
-        if agent.present
-        else "no fence agent is set"
-    )
+    invalid = f"{show(agent.value)} is not a valid fence agent name"
+    problem = invalid if agent.present else "no fence agent is set"
     yield Finding(
         agent.path,
         f"{problem}, so no node would be fenced. Write one that the operator ships, such as "

@@ -35,13 +35,11 @@ def check(policy: Object, context: Context) -> Findings:
     if any(selected <= labels.items() for labels in (*templates, *running)):
         return
     misplaced = [vm.full_name for vm in machines if selected <= vm.labels.items()]
-    unread = (
-        [*more_may_exist(context.cluster, VM), *more_may_exist(context.cluster, VMI)]
-        if misplaced
-        else []
-    )
+    if not misplaced:
+        return
+    unread = [*more_may_exist(context.cluster, VM), *more_may_exist(context.cluster, VMI)]
     yield from unread
-    if misplaced and not unread:
+    if not unread:
         yield Finding(
             selector.path,
             "no VM has these labels in its template, so the policy applies to none; "

@@ -57,21 +57,20 @@ def check(vmi: Object, context: Context) -> Findings:
         marked = evacuation_marks.way_to_stay(vmi, state, context.cluster)
         place = no_target.nowhere_to_go(vmi, context.cluster)
         reason = _for_mark(vmi, place) if marked else _reason(vmi, failed[-1], place, context)
-        restart = (
-            virtctl("restart", vmi.name, vms.namespace_of(vmi))
-            if reason.endswith("Restart the VM.")
-            else ""
-        )
+        # no words of a failure are taken for a command
+        if marked:
+            command = evacuate_cancel(vmi, context.cluster)
+        elif reason.endswith("Restart the VM."):
+            command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+        else:
+            command = _command(vmi, place, context)
         yield Finding(
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: "
             f"{reason}",
             value=len(failed),
             problem=_problem(vmi, context),
-            # no words of a failure are taken for a command
-            command=evacuate_cancel(vmi, context.cluster)
-            if marked
-            else restart or _command(vmi, place, context),
+            command=command,
         )
     yield from more_may_exist(context.cluster, VMIM)
 

@@ -51,11 +51,9 @@ def _deletes(template: str) -> str:
 )
 def check(obj: Object, context: Context) -> Findings:
     limit, mdr = obj.at("spec", "maxUnhealthy"), MDR_TEMPLATE.kind.casefold()
-    steps = (
-        remediation_steps.mentioned(context.cached(health_checks.view, obj))
-        if limit.present
-        else ()
-    )
+    if not limit.present:
+        return
+    steps = remediation_steps.mentioned(context.cached(health_checks.view, obj))
     if any(step.kind_name.casefold() == mdr for step in steps):
         yield Finding(
             limit.path,

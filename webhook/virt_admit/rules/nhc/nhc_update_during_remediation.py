@@ -155,8 +155,6 @@ def _escalation(nhc: Object) -> Any:
 
 def _reference(field: Field) -> dict[str, Any] | None:
     """Return a reference without its empty fields, which are equivalent to absent ones."""
-    return (
-        {key: value for key, value in field.map.items() if value not in (None, "")}
-        if field.present
-        else None
-    )
+    if not field.present:
+        return None
+    return {key: value for key, value in field.map.items() if value not in (None, "")}

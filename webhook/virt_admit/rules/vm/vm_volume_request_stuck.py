@@ -36,11 +36,8 @@ def check(vm: Object, context: Context) -> Findings:
     if vmi is None or vmi.deleted or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
     request = requests[0]  # one restart ends all of them
-    options = (
-        request["addVolumeOptions"]
-        if request["addVolumeOptions"].is_map
-        else request["removeVolumeOptions"]
-    )
+    added = request["addVolumeOptions"]
+    options = added if added.is_map else request["removeVolumeOptions"]
     name = options["name"].text or ""
     yield Finding(
         request.path,

@@ -24,21 +24,13 @@ from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evac
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
 from virt_admit.forecasts.placement import no_target, quotas
+from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
-from virt_admit.model.messages import (
-    advice_of,
-    command_of,
-    cut,
-    cut_middle,
-    ended,
-    sentence,
-    shorten,
-)
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import Action, Context, Finding, Findings, Urgency, duration, rule, union
 
@@ -98,13 +90,14 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     failure = _failure(vmi, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
-        choices = [f"{waits}. {advice_of(held.remedy)}"]
+        choices = [f"{waits}. {messages.advice_of(held.remedy)}"]
     elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [
-            f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (200, 80)
+            f"{waits}: {messages.cut_middle(failure, length)}. {messages.sentence(remedy)}"
+            for length in (200, 80)
         ]
-    command = command_of(held.remedy) if held is not None else ""
+    command = messages.command_of(held.remedy) if held is not None else ""
     yield Finding(mark.path, check.first_that_fits(mark.path, *choices), command=command)
 
 
@@ -122,7 +115,7 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
         begin = f"node {mark.text} accepts VMs again, but {marked}, so"
         end = "If the maintenance has ended, remove the mark."
     begin += " KubeVirt makes a new migration after each that fails or is deleted"
-    choices = (f"{begin}{each}. {end}" for each in (why, cut(why, 150), ""))
+    choices = (f"{begin}{each}. {end}" for each in (why, messages.cut(why, 150), ""))
     of_drain = (one.id for one in vm_outcomes.forecast(vmi, cluster).problems)
     return Finding(
         mark.path,
@@ -171,9 +164,11 @@ def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster) -> Finding:
     what = "the maintenance mode of Harvester for" if of_harvester else "a drain of"
     age = clock.since(clock.stamp(drain.since), cluster) if drain is not None else None
     lasts = f" for {clock.duration(age)}" if age is not None else ""
-    begin, advice = f"{what} node {mark.text} waits{lasts} for this VMI: ", advice_of(remedy)
-    said = ended(shorten(reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
-    return Finding(mark.path, f"{begin}{said} {advice}", command=command_of(remedy))
+    begin = f"{what} node {mark.text} waits{lasts} for this VMI: "
+    advice = messages.advice_of(remedy)
+    room = check.room(mark.path) - len(f"{begin} {advice}") - 1
+    said = messages.ended(messages.shorten(reason, room))
+    return Finding(mark.path, f"{begin}{said} {advice}", command=messages.command_of(remedy))
 
 
 def _drain(name: str, cluster: Cluster) -> DrainStart | None:

@@ -47,10 +47,8 @@ def check(vmi: Object, context: Context) -> Findings:
 
     for index, name, found in unattached_volumes.hotplugged(vmi, context.cluster):
         path = vmi.at("spec", "volumes", index, "name").path
-        told, advice = (
-            ended(f"volume {name} {found.reason.removeprefix('it ')}"),
-            advice_of(found.remedy),
-        )
+        told = ended(f"volume {name} {found.reason.removeprefix('it ')}")
+        advice = advice_of(found.remedy)
         brief = ended(cut(told, check.room(path) - len(advice) - 1))
         message = check.first_that_fits(path, f"{told} {advice}", f"{brief} {advice}")
         yield Finding(path, message, value=name, command=command_of(found.remedy))

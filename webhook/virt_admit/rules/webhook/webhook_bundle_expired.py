@@ -73,16 +73,10 @@ def _served(obj: Object, cluster: Cluster) -> Findings:
     if not expired:
         return
     namespaces = api_discovery.held_namespaces(obj, cluster)
-    fail = (
-        "its requests and those of its webhooks fail"
-        if _has_webhooks(obj, cluster)
-        else "its requests fail"
-    )
-    effects = (
-        [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in (60, 30, 1)]
-        if namespaces
-        else []
-    )
+    also = " and those of its webhooks" if _has_webhooks(obj, cluster) else ""
+    fail = f"its requests{also} fail"
+    widths = (60, 30, 1) if namespaces else ()
+    effects = [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in widths]
     remedy = api_discovery.remedy(obj, cluster)
     does = f"{sentence(remedy.words.partition(', which serves')[0])[:-1]} after each rotation."
     if not remedy.words.startswith("restart"):

@@ -69,15 +69,11 @@ def check(kubevirt: Object, context: Context) -> Findings:
             yield from unread
             return
         goes_on = harvester_upgrades.keeps_launchers(context.cluster)
-        off = (
-            "updates are switched off. List LiveMigrate in spec.values of ManagedChart "
-            f"{cut(chart, 60)}."
-        )
-        why = (
-            "the upgrade of Harvester, which is under way, moves them when it drains their nodes."
-            if goes_on
-            else off
-        )
+        listed = f"List LiveMigrate in spec.values of ManagedChart {cut(chart, 60)}"
+        why = f"updates are switched off. {listed}."
+        if goes_on:
+            moves = "moves them when it drains their nodes"
+            why = f"the upgrade of Harvester, which is under way, {moves}."
     else:
         why = "updates are switched off. List LiveMigrate."
     yield Finding(

@@ -67,8 +67,6 @@ def _remedy(cluster: Cluster, skipped: int) -> str:
         return "Restart them when it suits; Evict does so at each update."
     if workload_updates.left_to_migrate(cluster):
         return "Restart them when it suits; Evict does so now."
-    return (
-        "Add Evict; only these would restart."
-        if restarting == skipped
-        else (f"Add Evict; {restarting} would restart, the others stay off.")
-    )
+    if restarting == skipped:
+        return "Add Evict; only these would restart."
+    return f"Add Evict; {restarting} would restart, the others stay off."
