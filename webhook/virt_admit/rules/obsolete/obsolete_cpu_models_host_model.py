@@ -41,14 +41,10 @@ def check(obj: Object, context: Context) -> Findings:
     listed = configuration.own_obsolete_models(obj)
     default = setting(obj, Setting.DEFAULT_CPU_MODEL).value
     none_left = default in HOST_DEFAULTS and all(models <= listed for models in nodes.values())
-    consequence = (
-        "no node is left for VMs that do not name their own model. Set a default CPU model first."
-        if none_left
-        else (
-            "VMs that do not name their own model could not start there or migrate away. Do not "
-            "list these models."
-        )
-    )
+    vms = "VMs that do not name their own model"
+    consequence = f"{vms} could not start there or migrate away. Do not list these models."
+    if none_left:
+        consequence = f"no node is left for {vms}. Set a default CPU model first."
     yield Finding(
         setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
         f"{names(lost, 40)} {are} of {count(len(affected), 'node')}; {consequence} Nodes: "

@@ -59,14 +59,11 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     if kinds.of(obj) is VMI and vmis.owner(obj, VM.kind):
         return  # its VM is judged, which has the labels of its owner
-    mark = next(
-        chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), ""
-    )
-    remedy = (
-        f"Check that the controller that uses {cut(mark, 50)} acts."
-        if mark
-        else "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
-    )
+    marks = (vms.own_marks(obj, each) for each in ("annotation", "label"))
+    mark = next(chain.from_iterable(marks), "")
+    remedy = "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
+    if mark:
+        remedy = f"Check that the controller that uses {cut(mark, 50)} acts."
     yield Finding(
         strategy.path,
         f"External makes drains wait for a controller outside KubeVirt. {remedy}",

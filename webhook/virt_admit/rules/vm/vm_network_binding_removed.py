@@ -36,11 +36,8 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for interface in vms.vmi_spec(obj).at("domain", "devices", "interfaces").items():
         for binding, instead in REMOVED.items():
-            if interface[binding].present:
-                message = (
-                    f"KubeVirt {target} rejects the binding {binding}, so the VM does not start. "
-                    f"Use {instead}."
-                )
-                yield Finding(
-                    interface[binding].path, message, value=binding, cause=Cause.NOT_SUPPORTED
-                )
+            field = interface[binding]
+            if field.present:
+                refused = f"KubeVirt {target} rejects the binding {binding}"
+                message = f"{refused}, so the VM does not start. Use {instead}."
+                yield Finding(field.path, message, value=binding, cause=Cause.NOT_SUPPORTED)

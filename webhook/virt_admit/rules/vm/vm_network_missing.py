@@ -38,11 +38,8 @@ def check(obj: Object, context: Context) -> Findings:
         from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415
 
         found = missing_networks.problem(network, "further pod")
-        of_vm = (
-            {"/".join(networks.full_name(obj, name)) for name in networks.secondary(obj)}
-            if obj.kind == VM.kind
-            else ()
-        )
+        named = networks.secondary(obj) if obj.kind == VM.kind else ()
+        of_vm = {"/".join(networks.full_name(obj, name)) for name in named}
         restart = ", and it does not start again" if network in of_vm else ""
         yield Finding(
             obj.metadata["name"].path,

@@ -36,11 +36,8 @@ def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
     pin = permanent_constraints.pin(vmi)
-    if (
-        not vmi.spec.is_map
-        or (pin is not None and pin.tight)
-        or not vmi_evictions.awaits_migration(obj, context.facts)
-    ):
+    pinned = pin is not None and pin.tight
+    if not vmi.spec.is_map or pinned or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
@@ -55,12 +52,9 @@ def check(obj: Object, context: Context) -> Findings:
             return
     if not candidates:
         return
-    only = candidates[0]
-    others = (
-        f"the others are excluded by {names(constraints, 70)}"
-        if constraints
-        else "no other node exists"
-    )
+    only, others = candidates[0], "no other node exists"
+    if constraints:
+        others = f"the others are excluded by {names(constraints, 70)}"
     remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
     message = check.first_that_fits(
         vmi.spec.path,

@@ -63,20 +63,16 @@ def check(vm: Object, context: Context) -> Findings:
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
     phase = vmi.at("status", "phase").text if vmi is not None else None
-    if phase == "Running" or (
-        vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES
-    ):
+    ends = vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES
+    if phase == "Running" or ends:
         return
     if to_start is not None and phase != "Failed":
         return
-    age = (
-        clock.since(vmi.metadata["creationTimestamp"].text, context.cluster)
-        if vmi is not None
-        else None
-    )
     again = (vm.at("status", "startFailure", "consecutiveFailCount").integer or 0) >= _REPEATED
-    if vmi is not None and not again and (age is None or age.total_seconds() < _NORMAL):
-        return
+    if vmi is not None and not again:
+        age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster)
+        if age is None or age.total_seconds() < _NORMAL:
+            return
     # checking files alone knows no VM that runs
     from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415
     from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415
@@ -143,10 +139,8 @@ def _message(stuck: Problem, room: int) -> str:
     if len(whole) <= room:
         return whole
     first = messages.shorten(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
-    remedies, reasons = (
-        (first, first.partition(" by ")[0]),
-        (stuck.reason, stuck.brief or stuck.reason),
-    )
+    remedies = (first, first.partition(" by ")[0])
+    reasons = (stuck.reason, stuck.brief or stuck.reason)
     for begin, remedy, reason in itertools.product(_BEGINS, remedies, reasons):
         text = f"{begin}{messages.ended(reason)} {messages.sentence(remedy)}"
         if len(text) <= room:
