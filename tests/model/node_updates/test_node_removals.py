@@ -192,7 +192,7 @@ def test_the_autoscaler_forgot_no_node_whose_pods_end(deleted: str, grace: int, 
     found = node_removals.of_node(own, cluster(own, ending))
     assert found is not None
     assert found.state == "marked for deletion by the cluster autoscaler for 4 h"
-    assert ("restart the autoscaler" in found.remedy, found.ends is None) == (held, held)
+    assert ("remove taint" in found.remedy, found.ends is None) == (held, held)
 
 
 KARPENTER = "karpenter.sh/termination"

@@ -310,8 +310,9 @@ def _vmi(pod: Object, cluster: Cluster) -> Object | None:
 def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
     """Return the mark of the autoscaler, which it forgets where it restarts at that moment.
 
-    At its start it takes such marks off the nodes of its groups (cluster-autoscaler/core/
-    static_autoscaler.go#cleanUpIfRequired).
+    At its start it takes such marks off the nodes of its groups, older releases only off those that
+    are not cordoned (cluster-autoscaler/core/static_autoscaler.go#cleanUpIfRequired; pull request
+    kubernetes/autoscaler#5200).
     """
     now, begun = clock.now(cluster), _time(value)
     lasts = now - begun if now is not None and begun is not None else None
@@ -327,12 +328,10 @@ def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
     uncordon = shell("kubectl", "uncordon", argument(node.name))
     waits = (
         "It is still Ready, its Node is not being deleted, and no pod on it ends: unless its "
-        "--max-graceful-termination-sec is longer, the autoscaler restarted and forgot it."
+        "--max-graceful-termination-sec is longer, the autoscaler has forgotten it. At its start "
+        "it takes its marks back, older releases not those of cordoned nodes."
     )
-    words = (
-        "restart the autoscaler, which takes its marks back at its start; else, once its log shows "
-        f"that it does not delete {node.name}, remove {mark}"
-    )
+    words = f"once the autoscaler's log shows that it does not delete {node.name}, remove {mark}"
     also = f" and uncordon it ({uncordon})" if cordoned else ""
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}-")
     return Removal(state, waits, typed(f"{words}{also}", untaint), mark, ends=None)
