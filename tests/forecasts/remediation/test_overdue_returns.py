@@ -128,8 +128,18 @@ def test_a_machine_may_be_the_one_that_asks():
     new = manifest("machine.openshift.io/v1beta1", "Machine", "m", "openshift-machine-api")
     asks = request("csr-1", "w9", "2026-01-01T11:50:00Z")
     assert certificate_requests.of_node("b", cluster(asks, new)) is None
-    assert certificate_requests.of_node("b", cluster(asks)).alias == "w9"
     assert certificate_requests.of_node("b", cluster(*ASKS, new)).alias == "localhost"
+    assert not certificate_requests.other_name("b", cluster(asks, new))
+
+
+def test_a_name_of_another_host_does_not_show_that_the_node_runs():
+    asks = request("csr-1", "w9", "2026-01-01T11:50:00Z")
+    assert certificate_requests.of_node("b", cluster(asks)) is None
+    said = awaited_return.advice("b", cluster(asks))
+    assert said.startswith("repair or fence its node; if it runs and calls itself w9, correct")
+    assert awaited_return.advice("b", cluster(asks), otherwise="") == ""
+    own = request("csr-1", "b.example.com", "2026-01-01T11:50:00Z")
+    assert certificate_requests.of_node("b", cluster(own)).alias == "b.example.com"
 
 
 def test_unread_nodes_may_have_the_name():

@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
+from virt_admit.model.messages import command_of, names
 from virt_admit.model.node_updates import node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 from virt_admit.model.node_updates.operators import node_removals
@@ -170,7 +170,10 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     failed = failed_remediations.of_any(node, cluster)
     if failed is not None:
         return failed.remedy
-    return exclusions.repair(node, cluster) or awaited_checks.advice(node, cluster) or otherwise
+    known = exclusions.repair(node, cluster) or awaited_checks.advice(node, cluster)
+    also = certificate_requests.other_name(node, cluster) if otherwise else ""
+    plain = known or not also or command_of(otherwise)  # a command ends what is said
+    return known or (otherwise if plain else f"{otherwise}; {also}")
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
