@@ -68,7 +68,7 @@ class OverdueReturn(NamedTuple):
 
 def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> OverdueReturn | None:
     """Return that a node does not report for longer than the reboot of its update takes; None: it
-    reports, something else keeps it away, or that is not known.
+    reports, something else keeps it away or is about to bring it back, or that is not known.
 
     A maintenance lasts as long as its administrator wants.
     """
@@ -77,7 +77,8 @@ def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> Over
         return None
     silent = node_health.silence_now(name, cluster) and name not in updaters.maintenances(cluster)
     lasts = clock.since(clock.stamp(node_phases.unready_since(node)), cluster)
-    if not silent or lasts is None or lasts <= max(patience, PATIENCE):
+    late = silent and lasts is not None and lasts > max(patience, PATIENCE)
+    if lasts is None or not late or awaited(name, cluster):
         return None
     return OverdueReturn(f"{update.kind} {update.name}", lasts, _behind(name, cluster))
 
@@ -135,6 +136,13 @@ def is_planned(node: str, cluster: Cluster) -> bool:
     for no longer than usual.
     """
     return bool(_update(node, cluster)) or hand_reboots.of_node(node, cluster) is not None
+
+
+def is_remediated_in_update(node: str, cluster: Cluster) -> bool:
+    """Return whether a node that its update has emptied does not report and is remediated now."""
+    update = updaters.of_nodes(cluster).get(node)
+    emptied = update is not None and update.phase in EMPTIED
+    return emptied and next(_remediations(node, cluster), "") != ""
 
 
 def return_of(node: str, cluster: Cluster) -> str:
