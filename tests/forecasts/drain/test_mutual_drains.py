@@ -159,7 +159,7 @@ def test_what_was_cordoned_by_hand_is_given_up_first():
 
 def test_a_budget_is_asked_once(monkeypatch):
     placed = []
-    monkeypatch.setattr(mutual_drains, "_homes", lambda pod, _: [placed.append(pod.name)] and [])
+    monkeypatch.setattr(mutual_drains, "_homes", lambda pod, _: placed.append(pod.name) or [])
     many = replicas("kafka", *"bc" * 20, *[""] * 50)
     many[-1].data["status"] |= {"disruptionsAllowed": 0}
     assert mutual_drains.of_node("b", cluster(node("b"), node("c"), *many)) is None

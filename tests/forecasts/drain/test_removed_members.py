@@ -99,7 +99,14 @@ def test_a_quorum_counts_members():
         (machine("b", hook=False, deleted=True), machine("a", hook=False)),
         (machine("b", hook=False), machine("a")),
     ],
-    ids=["broken", "works again", "was added again", "hook is there", "no hooks at all", "not deleted"],
+    ids=[
+        "broken",
+        "works again",
+        "was added again",
+        "hook is there",
+        "no hooks at all",
+        "not deleted",
+    ],
 )
 def test_members_that_are_not_known_to_have_left(objects):
     found = cluster(*objects)

@@ -114,8 +114,8 @@ def _down(component: str, guards: Sequence[Object], eviction: PodEviction) -> Op
 
 
 def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
-    """Return that only the deletion of guards lets the drain of their own nodes go on: their members
-    have left etcd, and no new guard comes while these nodes are cordoned.
+    """Return that only the deletion of guards lets the drains of their own nodes go on: their
+    members have left etcd, and no new guard comes while these nodes are cordoned.
     """
     whose = names(pod.name for pod in guards)
     several, status = len(guards) > 1, eviction.budget["status"]
