@@ -10,6 +10,13 @@ DIGEST = "sha256:" + "4a0c3f95" * 8
 VM_IMAGE = "quay.io/disks/fedora:latest"
 BY_DIGEST = f"quay.io/disks/fedora@{DIGEST}"
 
+OWN_STORE = (
+    f'failed to pull and unpack image "{BY_DIGEST}": failed to extract layer {DIGEST}: failed to '
+    f"get reader from content store: blob {DIGEST} expected at /var/lib/containerd/blobs: blob not "
+    "found: not found"
+)
+"""A store of one node that is damaged: another node can pull the image."""
+
 
 def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
     items = draining((1, 8))
@@ -81,6 +88,8 @@ def test_a_pull_that_fails_each_time_blocks(ask, items, says):
         pulling(BY_DIGEST),
         pulling(BY_DIGEST, error="dial tcp 10.0.0.1:443: connect: connection refused"),
         pulling(BY_DIGEST, error="toomanyrequests: rate limit"),
+        pulling(BY_DIGEST, error=OWN_STORE),
+        pulling(BY_DIGEST, error=f"content digest {DIGEST}: not found"),
         pulling(VM_IMAGE, error="not found"),
         pulling("quay.io/kubevirt/virt-launcher:v1.8.0", container="compute"),
     ],

@@ -158,13 +158,41 @@ def test_a_provisioner_fills_a_claim(group):
     assert restored(of=populated(200, group)) is None
 
 
-@pytest.mark.parametrize(("notes", "awaits"), [({}, True), ({"selected-node": "a"}, False)])
-def test_a_node_is_chosen_first(notes, awaits):
+def first_consumer(of, chosen):
     mode = {"provisioner": "rbd.example", "volumeBindingMode": "WaitForFirstConsumer"}
-    storage = obj("StorageClass", "storage.k8s.io/v1", "rbd", "", **mode)
-    of = populated(10)
-    of["metadata"]["annotations"] = {f"volume.kubernetes.io/{key}": notes[key] for key in notes}
-    assert restored(storage, of=of).awaits_node is awaits
+    notes = {"volume.kubernetes.io/selected-node": "a"} if chosen else {}
+    of["metadata"]["annotations"] = notes
+    return of, obj("StorageClass", "storage.k8s.io/v1", "rbd", "", **mode)
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_node_is_chosen_first(chosen):
+    of, storage = first_consumer(populated(200), chosen)
+    found = restored(storage, of=of)
+    assert found.awaits_node is not chosen
+    assert (found.problem is None) is not chosen
+    assert ("as soon as a node is chosen for the first pod" in found.words) is not chosen
+
+
+@pytest.mark.parametrize(
+    ("phase", "chosen", "late"),
+    [("Accepted", False, False), ("Accepted", True, True), ("New", False, True)],
+)
+def test_velero_waits_for_the_first_pod(phase, chosen, late):
+    of, storage = first_consumer(claim(minutes=90), chosen)
+    found = restored(storage, download(phase, 90), of=of)
+    assert (found.problem is not None) is late
+
+
+@pytest.mark.parametrize(("minutes", "late"), [(1, False), (90, True)])
+def test_a_volume_of_a_first_consumer_is_filled_from_its_start_on(minutes, late):
+    of, storage = first_consumer(populated(900), chosen=True)
+    disk = {"name": "root", "persistentVolumeClaim": {"claimName": "root"}}
+    vmi = obj("VirtualMachineInstance", "kubevirt.io/v1", "web", minutes=minutes)
+    vmi["spec"] = {"volumes": [disk]}
+    found = awaited_claims.waiting(Object(vmi), snapshot([of, storage, vmi]))
+    assert (found.problem is not None) is late
+    assert ("for 90 min" in found.words) is late
 
 
 def test_another_selector_is_not_to_be_taken_out():

@@ -15,9 +15,17 @@ RESTORE = {"annotations": {"restore.kubevirt.io/name": "back"}}
 IMPORTED = {"ownerReferences": [{"kind": "DataVolume", "name": "dv", "controller": True}]}
 
 
-def claim(request="30G", phase="Pending", **metadata):
+def restore(complete=False, failed="False", **metadata):
+    status = {"complete": complete, "conditions": [{"type": "Failure", "status": failed}]}
+    api = "snapshot.kubevirt.io/v1beta1"
+    return manifest(
+        api, "VirtualMachineRestore", "back", NAMESPACE, metadata=metadata, status=status
+    )
+
+
+def claim(request="30G", phase="Pending", group="snapshot.storage.k8s.io", **metadata):
     spec = {
-        "dataSourceRef": {"kind": "VolumeSnapshot", "name": "snap"},
+        "dataSourceRef": {"apiGroup": group, "kind": "VolumeSnapshot", "name": "snap"},
         "resources": {"requests": {"storage": request}},
     }
     return manifest(
@@ -54,9 +62,21 @@ def test_a_claim_smaller_than_its_snapshot_is_always_refused(objects, said):
     [
         ({}, (), "delete the claim, which has no volume, and make it again with 28Gi or more"),
         (IMPORTED, (), "make DataVolume dv again with storage of 28Gi or more"),
-        (RESTORE, (kubevirt("v0.53.2"),), "update KubeVirt to 0.55.0 or later, then delete"),
-        (RESTORE, (kubevirt("v0.49.1"),), "delete that claim, which has no volume: KubeVirt makes"),
-        (RESTORE, (kubevirt("v1.5.0"),), "delete that claim, which has no volume: KubeVirt makes"),
+        (
+            RESTORE,
+            (kubevirt("v0.53.2"), restore()),
+            "update KubeVirt to 0.55.0 or later, then delete",
+        ),
+        (
+            RESTORE,
+            (kubevirt("v0.49.1"), restore()),
+            "delete that claim, which has no volume: KubeVirt makes",
+        ),
+        (
+            RESTORE,
+            (kubevirt("v1.5.0"), restore()),
+            "delete that claim, which has no volume: KubeVirt makes",
+        ),
     ],
 )
 def test_the_remedy_depends_on_what_makes_the_claim(metadata, objects, way):
@@ -67,10 +87,29 @@ def test_the_remedy_depends_on_what_makes_the_claim(metadata, objects, way):
 
 
 @pytest.mark.parametrize(
+    "objects",
+    [[], [restore(complete=True)], [restore(failed="True")], [restore(deletionTimestamp="2026")]],
+)
+def test_a_restore_that_has_ended_makes_no_claim_again(objects):
+    found = small(claim(**RESTORE), snapshot(), kubevirt("v1.6.0"), *objects)
+
+    assert "make one of its name with 28Gi or more from VolumeSnapshot snap" in found.way
+    assert "KubeVirt makes none again, as VirtualMachineRestore back does not go on" in found.way
+
+
+def test_a_restore_that_cannot_be_read_may_go_on():
+    objects = (claim(**RESTORE), snapshot(), kubevirt("v1.6.0"))
+    found = small_claims.of(objects[0], "", Snapshot(objects, ["kubevirts"]))
+
+    assert "unless VirtualMachineRestore back goes on" in found.way
+
+
+@pytest.mark.parametrize(
     ("own", "objects"),
     [
         (claim("28Gi"), (snapshot(),)),
         (claim("30Gi"), (snapshot(),)),
+        (claim(group="snapshots.example.com"), (snapshot(),)),
         (claim(phase="Bound"), (snapshot(),)),
         (claim(), (snapshot(None),)),
         (claim("much"), (snapshot(),)),

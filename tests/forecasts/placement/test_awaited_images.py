@@ -95,6 +95,10 @@ def asked(error, container="volumeroot-init"):
             "429 Too Many Requests (toomanyrequests)",
             "wait, or give the runtime of the nodes a mirror",
         ),
+        (
+            "failed to get reader from content store: blob sha256:9e2f: blob not found: not found",
+            "repair the image store of the container runtime of w1, which has lost a part",
+        ),
         ("something new", "see whether w1 can pull it: kubectl describe pod"),
     ],
 )

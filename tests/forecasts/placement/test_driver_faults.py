@@ -66,13 +66,16 @@ def controller(driver="acme", image="acme:1"):
     )
 
 
-def ceph_cluster(key="aes256k", allowed=(), external=False):
+def ceph_cluster(key="aes256k", allowed=(), external=False, **metadata):
     cephx = {"csi": {"keyType": key, "keyGeneration": 2, "keepPriorKeyCountMax": 1}}
     security = {"cephx": {**cephx, "allowedCiphers": list(allowed)}}
     status = {"cephx": {"csi": {"keyType": key, "keyGeneration": 2, "priorKeyCount": 1}}}
     spec = {"security": security, "external": {"enable": external}}
     return manifest(
-        "ceph.rook.io/v1", "CephCluster", "store", "rook-ceph", spec=spec, status=status
+        *("ceph.rook.io/v1", "CephCluster", "store", "rook-ceph"),
+        metadata=metadata,
+        spec=spec,
+        status=status,
     )
 
 
@@ -115,7 +118,9 @@ def drained(found):
 
 def test_volumes_that_fail_alike_block_the_drain_of_each_vm_with_the_driver():
     found = drained(
-        cluster(*volume("a"), *volume("b"), attachment("a"), attachment("b"), controller())
+        cluster(
+            *volume("a"), *volume("b"), attachment("a"), attachment("b", node="w3"), controller()
+        )
     )
 
     assert found.outcome is VmOutcome.BLOCKS
@@ -126,10 +131,10 @@ def test_volumes_that_fail_alike_block_the_drain_of_each_vm_with_the_driver():
 @pytest.mark.parametrize(
     "others",
     [
-        [attachment("a", since=2), attachment("b", since=2)],
-        [attachment("a", last=20), attachment("b", last=20)],
-        [attachment("a"), attachment("b"), *volume("c"), attachment("c", "", since=10)],
-        [attachment("a", "h-{handle} is in use"), attachment("b", "h-{handle} is in use")],
+        [attachment("a", since=2), attachment("b", node="w3", since=2)],
+        [attachment("a", last=20), attachment("b", node="w3", last=20)],
+        [attachment("a"), attachment("b", node="w3"), *volume("c"), attachment("c", "", since=10)],
+        [attachment("a", "h-{handle} is in use"), attachment("b", "h-{handle} is in use", "w3")],
         [attachment("a", "no route to host w2"), attachment("b", "no route to host w2")],
     ],
     ids=["young", "over", "another-one-attached", "of-the-volume", "of-the-node"],
@@ -138,8 +143,22 @@ def test_other_failures_of_volumes_are_not_those_of_the_driver(others):
     assert drained(cluster(*volume("a"), *volume("b"), *others)).outcome is VmOutcome.MIGRATES
 
 
-def test_one_volume_leaves_it_open():
-    found = drained(cluster(*volume("a"), attachment("a")))
+OWN_NAME = "host esx-7.acme: permission denied"
+KMS = "UnauthorizedOperation: KMS key"
+
+
+@pytest.mark.parametrize(
+    "attachments",
+    [
+        [attachment("a")],
+        [attachment("a"), attachment("b")],
+        [attachment("a", OWN_NAME), attachment("b", OWN_NAME)],
+        [attachment("a", KMS), attachment("b", KMS, node="w3")],
+    ],
+    ids=["one-volume", "one-node", "one-node-by-its-own-name", "own-settings"],
+)
+def test_one_volume_or_one_node_leaves_it_open(attachments):
+    found = drained(cluster(*volume("a"), *volume("b"), *attachments))
 
     assert found.outcome is VmOutcome.UNKNOWN
     assert "its volumes may not be attached elsewhere: " in found.reason
@@ -150,7 +169,7 @@ def test_another_class_of_the_driver_is_not_concerned():
     for each in other:
         if each.kind == "PersistentVolume":
             each.data["spec"]["storageClassName"] = "slow"
-    found = cluster(*other, attachment("a"), attachment("b"))
+    found = cluster(*other, attachment("a"), attachment("b", node="w3"))
 
     assert drained(found).outcome is VmOutcome.MIGRATES
     assert (
@@ -201,6 +220,31 @@ def test_a_cipher_that_is_not_allowed_is_allowed_first():
     assert found.remedy.endswith(": kubectl edit cephcluster store -n rook-ceph")
 
 
+OCS = {"apiVersion": "ocs.openshift.io/v1", "kind": "StorageCluster", "name": "ocs"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "where", "command"),
+    [
+        (
+            {"ownerReferences": [OCS | {"controller": True}]},
+            "to be set by its owner StorageCluster ocs, whose operator takes other changes back",
+            "kubectl describe storagecluster ocs -n rook-ceph",
+        ),
+        (
+            {"annotations": {"meta.helm.sh/release-name": "store"}},
+            "to be set in its Git repository or chart: Helm release store writes it",
+            "kubectl describe cephcluster store -n rook-ceph",
+        ),
+    ],
+)
+def test_a_ceph_cluster_is_changed_where_it_is_written(metadata, where, command):
+    found = drained(of_ceph(ceph_cluster(**metadata)))
+
+    assert f"keyGeneration 3, keepPriorKeyCountMax 2, keyType aes, {where}" in found.remedy
+    assert found.remedy.endswith(f": {command}")
+
+
 def deployment(owner=False):
     owners = [{"kind": "TridentOrchestrator", "name": "trident", "controller": True}]
     metadata = {"ownerReferences": owners} if owner else {}
@@ -235,6 +279,7 @@ def test_a_backend_that_is_not_online_is_a_doubt_before_a_volume_fails():
     other = drained(cluster(*volume("a", TRIDENT, backendUUID="u-1"), backend("failed", "u-2")))
 
     assert found.outcome is VmOutcome.UNKNOWN
+    assert "and while it is so CSI driver csi.trident.netapp.io attaches no volume" in found.reason
     assert other.outcome is VmOutcome.MIGRATES
 
 
@@ -273,3 +318,18 @@ def test_a_target_pod_that_meets_it_fails_again():
     assert pod_starts.lasting_fault(pod, found)
     assert pod_starts.failure(pod, found).startswith("claim a cannot be attached: CSI driver ")
     assert '"keyType":"aes"' in pod_starts.remedy(pod, found)
+
+
+def test_many_storages_of_a_driver_are_told_apart_in_time(monkeypatch):
+    """Each of them once looked at all volumes for its name."""
+    items = [each for at in range(60) for each in volume(f"v{at}", clusterID=f"c{at:02}" * 40)]
+    items += [attachment(f"v{at}") for at in range(60)]
+    known, asked = cluster(*items), []
+    of = driver_faults._scope
+    monkeypatch.setattr(driver_faults, "_scope", lambda each: asked.append(each) or of(each))
+
+    faults = driver_faults.by_scope(known)
+
+    assert len(faults) == 60
+    assert len(asked) < 60 * 4
+    assert all(len(each.reason) < 200 for each in faults.values())

@@ -121,10 +121,73 @@ def test_the_only_copy_of_a_backing_image_is_on_a_disk_that_is_not_ready():
 
 
 def test_the_disk_of_a_backing_image_is_gone():
-    cause = found(*WAITING, backing("download", u1="failed"))
+    cause = found(*WAITING, backing("download", u1="unknown"))
 
-    assert "the one on a disk that no node of Longhorn has is failed (u1)" in cause.words
+    assert "the one on a disk that no node of Longhorn has is unknown (u1)" in cause.words
     assert cause.remedy.startswith("let Longhorn download it again")
+
+
+def in_longhorn(reason, on="a"):
+    """Return a node that is not ready in Longhorn, which marks its disks then."""
+    node = disk_of(on)
+    node.data["status"]["conditions"] = [
+        {"type": "Ready", "status": "False", "reason": reason, **OLD}
+    ]
+    return node
+
+
+SILENT = {"type": "Ready", "status": "Unknown", "lastTransitionTime": ago(600)}
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        ([manifest("v1", "Node", "a", status={"conditions": [SILENT]})], "has not reported for 10"),
+        ([], "is not ready in Longhorn for 60 min"),
+    ],
+)
+def test_a_copy_comes_back_with_the_node_that_is_down(objects, why):
+    cause = found(
+        *WAITING,
+        backing(u1="unknown", u2="pending"),
+        in_longhorn("KubernetesNodeNotReady"),
+        *objects,
+    )
+
+    assert f"because a with one {why}" in cause.words
+    assert cause.words.endswith("on each node until a is back")
+    assert cause.remedy.startswith("bring a back. If its disk is lost, upload it as a new image")
+    assert not cause.lasts
+
+
+def test_a_node_that_left_the_cluster_does_not_come_back():
+    cause = found(*WAITING, backing(u1="unknown"), in_longhorn("KubernetesNodeGone"))
+
+    assert cause.words.endswith("this does not end by itself")
+    assert cause.lasts
+
+
+@pytest.mark.parametrize(
+    ("source", "states", "end"),
+    [
+        ("download", {"u1": "failed"}, "Longhorn tries to download it again by itself"),
+        ("download", {"u1": "failed-and-cleanup", "u2": "pending"}, "wait, on each node"),
+        ("export-from-volume", {"u1": "failed"}, "wait, on each node"),
+    ],
+)
+def test_an_image_that_longhorn_makes_again_does_not_wait_for_ever(source, states, end):
+    cause = found(*WAITING, backing(source, **states), disk_of("a", ready="True"))
+
+    assert cause.words.endswith(end)
+    assert cause.remedy.startswith("see why Longhorn gets no copy of it ready")
+    assert not cause.lasts
+
+
+def test_an_upload_is_not_fetched_again():
+    cause = found(*WAITING, backing(u1="failed"), disk_of("a", ready="True"))
+
+    assert cause.words.endswith("this does not end by itself")
+    assert cause.remedy.startswith("upload it as a new image")
 
 
 @pytest.mark.parametrize("states", [{"u1": "ready", "u2": "pending"}, {"u1": "in-progress"}])

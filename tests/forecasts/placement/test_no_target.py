@@ -9,6 +9,7 @@ import pytest
 from tests.builders import claim, manifest
 from tests.forecasts.drain.vm_motion import cluster, node, vmi
 from virt_admit.forecasts.placement import no_target
+from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model.problems import ProblemCause
 
 GPU = {
@@ -313,3 +314,13 @@ def test_partners_on_several_nodes_are_not_named():
     apart = cluster(of_group("db"), of_group("web"), of_group("app", "c"))
     found = no_target.nowhere_to_go(of_group("db"), apart)
     assert found is None or "alone" not in found.reason
+
+
+def test_pods_that_no_affinity_selects_are_not_looked_at(monkeypatch):
+    strangers = [vmi(f"other{at}") for at in range(50)]
+    known = cluster(of_group("db"), of_group("web"), *strangers)
+    asked, of = [], affinity_partners.follows
+    monkeypatch.setattr(affinity_partners, "follows", lambda *pods: asked.append(pods) or of(*pods))
+
+    assert "VM shop/web runs on a alone" in no_target.nowhere_to_go(of_group("db"), known).reason
+    assert len(asked) < 10

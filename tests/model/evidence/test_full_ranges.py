@@ -46,7 +46,7 @@ def test_what_was_left():
         "these 14: the others were left by pods that are gone"
     )
     assert full.of_node
-    assert "sandbox that crictl pods does not list" in full.remedy
+    assert "sandbox that crictl pods -q does not list" in full.remedy
     assert command_of(full.remedy) == LISTED
 
 
@@ -55,6 +55,24 @@ def test_it_is_full_in_truth():
     assert full.what.endswith("left in 10.9.2.1-10.9.2.14: its pods have 13 of these 14")
     assert "/var/lib/cni" not in full.remedy
     assert full.of_node
+
+
+def test_a_small_range_is_full_without_its_gateway():
+    small = {"said": SAID.format("10.9.2.1-10.9.2.6")}
+    own = [pod for pod in pods(6) if pod.at("status", "podIP").text != "10.9.2.1"]
+    assert "its pods have 5 of these 6" in found(node(podCIDR="10.9.2.0/29"), *own, **small).what
+    assert "only 4 pods" in found(node(podCIDR="10.9.2.0/29"), *own[:4], **small).what
+
+
+def test_a_pod_has_an_address_of_each_family():
+    own = pods(13, "fd00:2::")
+    for each, pod in enumerate(own):
+        first = {"ip": pod.data["status"]["podIP"]}
+        pod.data["status"]["podIPs"] = [first, {"ip": f"10.9.2.{each + 2}"}]
+    dual = node(podCIDR="fd00:2::/64", podCIDRs=["fd00:2::/64", "10.9.2.0/28"])
+    assert "its pods have 13 of these 14" in found(dual, *own).what
+    other = found(dual, *own, said=SAID.format("10.9.2.1-10.9.2.200"))
+    assert "only 13 pods there have one of these 200" in other.what
 
 
 def test_pods_that_are_not_known_may_have_them():
@@ -89,7 +107,16 @@ def test_other_plugins(said, what):
     assert what in found(said=said).what
 
 
-@pytest.mark.parametrize("said", ["", "no such file", SAID.format("10.9-10.9.2.14")])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "no such file",
+        SAID.format("10.9-10.9.2.14"),
+        SAID.format("10.9.2.14-fd00::1"),
+        SAID.format("10.9.2.14-10.9.2.1"),
+    ],
+)
 def test_other_errors(said):
     assert found(said=said) is None
 

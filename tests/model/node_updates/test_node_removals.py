@@ -9,6 +9,7 @@ import pytest
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates.operators import node_removals
 
@@ -212,3 +213,29 @@ def test_the_service_that_a_crash_names_is_repaired_first(said: str, first: bool
     found = broken_pods.of_pod(crashed, cluster(node("a", ready="True"), crashed))
     assert found is not None
     assert ("repair Service system/hook first" in found.remedy) is first
+
+
+LEFT = "wrangler.cattle.io/cisnetworkpolicy-node"
+
+
+@pytest.mark.parametrize(
+    ("ready", "says"),
+    [
+        ("True", "drain a and switch it off before you remove this finalizer"),
+        ("Unknown", "make sure that a is off, as it does not report, before"),
+    ],
+)
+def test_pods_leave_before_their_node_goes(ready: str, says: str) -> None:
+    own = node("a", LEFT, deleted=OLD, ready=ready)
+    found = node_removals.of_node(own, cluster(own, pod()))
+    assert found is not None
+    assert says in found.remedy
+    assert "kubectl edit" not in found.remedy
+
+
+def test_unread_pods_may_be_on_a_node() -> None:
+    own = node("a", LEFT, deleted=OLD, ready="True")
+    there = Snapshot([own], complete=[NODE.resource, VMI.resource], time=NOW)
+    found = node_removals.of_node(own, there)
+    assert found is not None
+    assert "kubectl drain a --ignore-daemonsets" in found.remedy

@@ -162,8 +162,8 @@ ENTRIES: Final = (
     Entry(name="templates", timeout=3),
     Entry(name="nodes", conditions=(NOT_A_KUBELET, NOT_A_ROLL_OUT, node_changed), timeout=2),
     Entry(name="hyperconverged", exact=True),
-    # HyperConverged gives the dry runs of its webhook 3 s
-    # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)  # noqa: E501
+    # HyperConverged gives the dry runs of its webhook 3 s (its operator's
+    # pkg/webhooks/validator/validator.go#updateDryRunTimeOut)
     Entry(name="configuration", timeout=2),
 )
 

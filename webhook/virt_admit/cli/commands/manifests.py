@@ -22,10 +22,10 @@ from virt_admit.settings import SettingError
 
 ORDER = """\
 # Install the Deployment first. Apply the webhook configurations when it is ready.
-# Uninstall the webhook configurations first, then the rest. API servers never send them to webhooks, so this
-# emergency exit always works:
+# Uninstall the webhook configurations first, then the rest. API servers never send them to
+# webhooks, so this emergency exit always works:
 #   kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit
-"""  # noqa: E501
+"""
 
 
 def namespace_names(

@@ -383,10 +383,12 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
         elif machine_drain.is_drained(machine):
             continue
         elif machine_drain.timeout(machine) is None:
+            waits = (
+                _drain_waits(machine, cluster) or "VMs and pods that cannot leave keep the Machine"
+            )
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as "
-                "nodeDrainTimeout is not set: "
-                f"{_drain_waits(machine, cluster) or 'VMs and pods that cannot leave keep the Machine'}."  # noqa: E501
+                f"nodeDrainTimeout is not set: {waits}."
                 f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
         elif end is not None:
@@ -418,6 +420,9 @@ _IGNORED: Final = (
 """machine_controller.go#drainNode: of an unreachable node it skips those
 (SkipWaitForDeleteTimeoutSeconds).
 """
+
+
+_KEEP: Final = "VMs and pods that cannot leave keep the Machine"
 
 
 def _drain_waits(machine: Object, cluster: Cluster) -> str:

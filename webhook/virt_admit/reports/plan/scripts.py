@@ -83,9 +83,10 @@ apply() {
   kubectl apply --validate=strict -f "$@"
 }
 try_apply() {
-  apply "$@" --dry-run=server -o name >/dev/null || stop "the API server refuses the object: plan again"
+  apply "$@" --dry-run=server -o name >/dev/null ||
+    stop "the API server refuses the object: plan again"
 }
-"""  # noqa: E501
+"""
 
 
 def is_script(step: RepairStep) -> bool:

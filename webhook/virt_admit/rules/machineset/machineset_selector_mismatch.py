@@ -26,10 +26,10 @@ from virt_admit.rule import (
 _SELECTOR: Final = "self.?spec.?selector"
 _OLD: Final = "oldObject.?spec.?selector"
 _LABELS: Final = cel.entries("self.?spec.?template.?metadata.?labels")
+_SAME: Final = cel_selectors.same(*map(cel_selectors.requirements, (_SELECTOR, _OLD)))
 _CHANGED: Final = (
     f"({_SELECTOR}.orValue(null) != {_OLD}.orValue(null) && !({cel_selectors.valid(_SELECTOR)} && "
-    f"{cel_selectors.valid(_OLD)} && "
-    f"{cel_selectors.same(cel_selectors.requirements(_SELECTOR), cel_selectors.requirements(_OLD))}))"  # noqa: E501
+    f"{cel_selectors.valid(_OLD)} && {_SAME}))"
 )
 
 

@@ -1,7 +1,8 @@
 """A disk of a Longhorn node is not ready.
 
-**Why.** Longhorn uses no copy on it. A volume with its last copy there is faulted. Of a backing
-image whose only copy is there, no VM starts, on whatever node, and no volume can be made.
+**Why.** Longhorn places no new copy there, and uses no copy again that has failed there. Without
+the disk, a volume with its last copy there is faulted. Of a backing image whose only copy is there,
+no VM starts, on whatever node, and no volume can be made.
 
 **Fix.** Bring the disk back: the right device at its path, with the UUID that Longhorn recorded. Of
 backing images, keep copies on two disks or more (``minNumberOfCopies``).
@@ -35,6 +36,8 @@ from virt_admit.rule import (
     at_admission=False,
     sources=(
         "longhorn/longhorn-manager:controller/node_controller.go#updateReadyDisks",
+        "longhorn/longhorn-manager:controller/node_controller.go#updateDiskStatusSchedulableCondition",
+        "longhorn/longhorn-manager:controller/volume_controller.go#IsReplicaUnavailable",
         "https://github.com/harvester/harvester/issues/10453",
     ),
 )
@@ -52,9 +55,9 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _used(disk: LonghornDisk, context: Context) -> str:
-    """Return what is only there: backing images, and how many copies of volumes."""
+    """Return which backing images are only there. Of volumes, Longhorn empties the list of a disk
+    that is not ready.
+    """
     images = names(backing_images.on_disk(disk.uuid, context.cluster))
-    copies = len(disk.status["scheduledReplica"].map)
     alone = f"; no other disk has a ready copy of backing image {images}, so no VM of it starts"
-    rest = f"; Longhorn does not use the {copies} copies of volumes on it" if copies else ""
-    return f"{alone if images else ''}{rest}"
+    return alone if images else ""

@@ -2,8 +2,9 @@
 
 **Why.** VMs that run go on, and nothing reports them. No VM with a volume of that driver starts,
 and none can migrate: its target pod needs a new attachment. A drain of its node does not end. The
-finding is about volumes that fail alike for minutes while none has been attached, about keys that
-the driver cannot read, or about a backend that is not online.
+finding is about volumes that fail alike on several nodes for minutes while none has been attached,
+about keys that the driver cannot read, or about a backend that is not online: then it is open
+whether other nodes get its volumes.
 
 **Fix.** Repair what the finding names: the backend, the keys, or the way to the storage. Drain no
 node before that.
@@ -51,11 +52,12 @@ def check(driver: Object, context: Context) -> Findings:
     path = driver.metadata["name"].path
     for fault in driver_faults.all_of(driver.name, context.cluster):
         if fault.error and not fault.certain:
-            continue  # one volume fails, which may be a fault of its own
+            continue  # one volume or one node fails, which may be a fault of its own
         waits = f" Claims {names(fault.claims, 80)} wait for it." if fault.claims else ""
         begin = f"CSI driver {driver.name}"
+        stays = _STAYS if fault.certain else _MAY_STAY
         choices = (
-            f"{reason.replace(begin, 'it', 1)}.{text}{_STAYS} {advice}"
+            f"{reason.replace(begin, 'it', 1)}.{text}{stays} {advice}"
             for reason in dict.fromkeys((fault.reason, fault.brief))
             for advice in _advice(fault.remedy)
             for text in dict.fromkeys((waits, ""))
@@ -65,6 +67,7 @@ def check(driver: Object, context: Context) -> Findings:
 
 
 _STAYS = " No VM with its volumes starts or migrates."
+_MAY_STAY = " Its volumes may not be attached elsewhere."
 
 
 def _advice(remedy: str) -> Iterator[str]:

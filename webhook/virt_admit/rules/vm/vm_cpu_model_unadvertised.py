@@ -4,9 +4,10 @@
 Pending. The comparison is case-sensitive.
 
 **Fix.** Write a model that nodes offer (``kubectl get nodes -L
-cpu-model.node.kubevirt.io/<model>``), or ``host-model``. A label ``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model``
-only. Ignore the finding if you are about to add a node with this processor.
-"""  # noqa: E501
+cpu-model.node.kubevirt.io/<model>``), or ``host-model``. A label
+``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model`` only. Ignore the
+finding if you are about to add a node with this processor.
+"""
 
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import cpu_models

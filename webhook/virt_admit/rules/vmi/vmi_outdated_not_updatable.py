@@ -32,11 +32,12 @@ def check(vmi: Object, context: Context) -> Findings:
         return
     strategy = context.cached(expand.strategy, vmi)
     if strategy.value in ("LiveMigrate", "External"):
+        kept = changed_disks.brief(vmi, context.cluster)
+        remedy = kept or "Set LiveMigrateIfPossible or None, then restart."
         yield Finding(
             outdated.path,
             f"it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "
-            "eviction, so it is never updated. "
-            f"{changed_disks.brief(vmi, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",  # noqa: E501
+            f"eviction, so it is never updated. {remedy}",
             value=vmis.blocking_reason(vmi),
             command=changed_disks.command(vmi, context.cluster),
         )

@@ -50,11 +50,12 @@ def check(obj: Object, context: Context) -> Findings:
         if migratable is False and eviction in (Eviction.REFUSED, Eviction.WAITS)
     ]
     if refusing:
+        kept = changed_disks.endangered(refusing, context.cluster)
+        remedy = kept or "Set LiveMigrateIfPossible or None, then restart."
         yield Finding(
             workload_updates.listed(obj).path,
             f"{count(len(refusing), 'VM')} can neither migrate nor be evicted, so never updated: "
-            f"{names((vmi.full_name for vmi in refusing), 30)}. "
-            f"{changed_disks.endangered(refusing, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",  # noqa: E501
+            f"{names((vmi.full_name for vmi in refusing), 30)}. {remedy}",
             value=(workload_updates.EVICT, len(refusing)),
         )
     yield from more_may_exist(context.cluster, VMI)

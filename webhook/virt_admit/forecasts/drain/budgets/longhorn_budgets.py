@@ -208,13 +208,9 @@ def _number_here(volume: str, eviction: PodEviction) -> int:
 
 def _titles(volumes: list[str], eviction: PodEviction) -> str:
     """Return volumes with their claims; a single one also with what uses it."""
-    titles = [
-        (
-            f"{name}"
-            f"{_claim(find(eviction.cluster, LONGHORN_VOLUME, eviction.budget.namespace, name), len(volumes) == 1)}"  # noqa: E501
-        )
-        for name in volumes
-    ]
+    alone, space = len(volumes) == 1, eviction.budget.namespace
+    found = ((name, find(eviction.cluster, LONGHORN_VOLUME, space, name)) for name in volumes)
+    titles = [f"{name}{_claim(volume, alone)}" for name, volume in found]
     return f"Longhorn volume{'s' if len(volumes) > 1 else ''} {names(titles)}"
 
 

@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, Kind
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
@@ -26,6 +26,7 @@ from virt_admit.model.lookups import find
 _RESTORE: Final = "restore.kubevirt.io/name"
 READS: Final[Reads] = {
     KUBEVIRT: (),
+    VM_RESTORE: ("status.complete", "status.conditions"),
     PVC: (
         f"metadata.annotations.{_RESTORE}",
         "metadata.ownerReferences",
@@ -68,7 +69,8 @@ def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
     source = claim.at("spec", "dataSourceRef")
     source = source if source.is_map else claim.at("spec", "dataSource")
     name = source["name"].text or ""
-    if source["kind"].text != _SNAPSHOT.kind or not name:
+    kind = (source["apiGroup"].text, source["kind"].text)
+    if kind != (_SNAPSHOT.group, _SNAPSHOT.kind) or not name:
         return None
     namespace = source["namespace"].text or claim.namespace
     snapshot = find(cluster, _SNAPSHOT, namespace, name)
@@ -112,8 +114,19 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
             f"make DataVolume {owner['name'].text} again with storage of {needed} or more, as "
             "neither it nor its claim can be changed"
         )
-    if not claim.annotations.get(_RESTORE):
+    restore = claim.annotations.get(_RESTORE)
+    if not restore:
         return f"delete the claim, which has no volume, and make it again with {needed} or more"
+    goes_on = _goes_on(restore, claim.namespace, cluster)
+    if not goes_on:
+        ended = f"as VirtualMachineRestore {restore} does not go on"
+        if goes_on is None:
+            ended = f"unless VirtualMachineRestore {restore} goes on"
+        return (
+            "stop its VM, delete the claim, which has no volume, and make one of its name with "
+            f"{needed} or more from VolumeSnapshot {snapshot}: KubeVirt makes none again, {ended}; "
+            "or restore again"
+        )
     release = versions.kubevirt_version(cluster)
     again = f"delete that claim, which has no volume: KubeVirt makes it again with {needed}"
     first, after = _PATCHED
@@ -128,3 +141,18 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
         f"update KubeVirt to {_TAKES_LARGER} or later, then {again}. Without an update, make a "
         f"claim of {needed} or more from VolumeSnapshot {snapshot} by hand and use it in a VM{kept}"
     )
+
+
+def _goes_on(name: str, namespace: str, cluster: Cluster) -> bool | None:
+    """Return whether a restore makes a claim again that is deleted; None: it cannot be read.
+
+    It ends before a claim of WaitForFirstConsumer has a volume, and does nothing afterwards
+    (#VmRestoreProgressing).
+    """
+    try:
+        restore = cluster.get(VM_RESTORE, namespace, name)
+    except Unseen:
+        return None
+    if restore is None or restore.deleted or restore.at("status", "complete").boolean:
+        return False
+    return restore.condition("Failure")["status"].text != "True"

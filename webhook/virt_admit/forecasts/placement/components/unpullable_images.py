@@ -32,12 +32,12 @@ _BARE: Final = re.compile(r"(?:docker\.io/library/)?sha256[@:].+")
 """A digest in the place of a name: runtimes read it as the repository
 ``docker.io/library/sha256``.
 """
-_GONE: Final = re.compile(
-    r"manifest unknown|manifest for \S{1,512} not found|failed to resolve \S.*: not found$"
-)
-"""The registry does not have it. containerd calls other errors "not found" too."""
-_UNUSABLE: Final = re.compile(r"unexpected media type [^:]{1,100}|: not found$")
-"""The digest stands for something other than an image, or a part of that is missing."""
+_GONE: Final = re.compile(r"manifest unknown|manifest for \S{1,512} not found")
+"""The registry does not have it. containerd calls other errors "not found" too, such as those of
+its own store on one node (containerd/containerd#12302)."""
+_UNRESOLVED: Final = "failed to resolve "
+_OTHER: Final = "unexpected media type "
+"""The digest stands for something other than an image."""
 
 
 _DISK: Final = "volume"
@@ -78,7 +78,7 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
         said = _told(pod, image, cluster, message) if "@sha256:" in image else ""
         if said:
             why = "is no longer in its registry"
-            if not _GONE.search(said):
+            if not _is_gone(said):
                 why = f"cannot be pulled by that digest ({cut_middle(_core(said), _LONGEST)})"
             what = f"image {_short(image)}, which the source pod runs, {why}"
             pulls = f" (it stays down if {names(own)} cannot be pulled either)" if own else ""
@@ -118,19 +118,19 @@ def _told(pod: Object, image: str, cluster: Cluster, message: str) -> str:
         if each.at("involvedObject", "name").text == pod.name and each.namespace == pod.namespace
     )
     lasting = (
-        said
-        for said in (message, *about)
-        if image in said and (_GONE.search(said) or _UNUSABLE.search(said))
+        said for said in (message, *about) if image in said and (_is_gone(said) or _OTHER in said)
     )
     return next(lasting, "")
 
 
+def _is_gone(said: str) -> bool:
+    unresolved = said.endswith(": not found") and _UNRESOLVED in said
+    return unresolved or _GONE.search(said) is not None
+
+
 def _core(said: str) -> str:
     """Return an error of a pull without the frames that name the image and the step."""
-    return _short(_UNUSABLE_FROM.sub("", said))
-
-
-_UNUSABLE_FROM: Final = re.compile(r"^.*(?=unexpected media type)|^.*\": ")
+    return _short(said[said.rfind(_OTHER) :])
 
 
 # --- an image that a pod waits for ----------------------------------------------------------------
@@ -161,6 +161,13 @@ _ENDS: Final = (
         (
             "correct the name of the image, or give it credentials for registry {host} "
             "(imagePullSecret)"
+        ),
+    ),
+    (
+        r"content store|content digest \S{1,100}: not found",
+        (
+            "repair the image store of the container runtime of {node}, which has lost a part of "
+            "that image: other nodes may pull it"
         ),
     ),
     (

@@ -11,6 +11,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.inter_pod_affinity import follows
 from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 
 DEMANDS: Final = "pod affinity demands "
 """How a cause begins that names what a pod has to run beside."""
@@ -24,23 +25,29 @@ def words(pod: Pod, causes: Collection[str], cluster: Cluster) -> str:
     if not pod.affinity or not any(cause.startswith(DEMANDS) for cause in causes):
         return ""
     state = candidates.scheduler(cluster).state
-    found = [
-        (other, node)
-        for node, others in sorted(state.pods.items())
-        for other in others
-        if _who(other) != _who(pod) and follows(pod, other, state)
-    ]
-    where = sorted({node for _, node in found})
-    if not found or len(where) > 1:
+    found = _beside(pod, state)
+    if not found:
         return ""
-    mutual = any(follows(other, pod, state) for other, _ in found)
-    node = state.nodes.get(where[0])
+    mutual = any(follows(other, pod, state) for other in found)
+    where = found[0].node
+    node = state.nodes.get(where)
     closed = ", which is cordoned" if node is not None and node.cordoned else ""
     several = len(found) > 1
     in_turn = f" and {'demand' if several else 'demands'} it in turn" if mutual else ""
-    who = names(sorted(_who(other) for other, _ in found), _MOST)
+    who = names(sorted(_who(other) for other in found), _MOST)
     verb = "run" if several else "runs"
-    return f": {who} {verb} on {where[0]} alone{closed}{',' if closed and mutual else ''}{in_turn}"
+    return f": {who} {verb} on {where} alone{closed}{',' if closed and mutual else ''}{in_turn}"
+
+
+def _beside(pod: Pod, state: SchedulerSnapshot) -> list[Pod]:
+    """Return the pods that the affinity of a pod selects, if all are on one node; else none."""
+    selector, own, found = pod.affinity[0].selector, _who(pod), list[Pod]()
+    for other in state.selected(selector) if selector is not None else ():
+        if other.node in state.pods and follows(pod, other, state) and _who(other) != own:
+            if found and found[0].node != other.node:
+                return []
+            found.append(other)
+    return found
 
 
 def _who(pod: Pod) -> str:

@@ -47,6 +47,8 @@ _LEFT: Final[Mapping[str, str]] = {
     )
 }
 """Finalizers that guard nothing on the node, and why they stay."""
+_STAYING: Final = ("DaemonSet", "Node")
+"""The owners of pods that no drain takes away: the kubelet runs those of its Node from a file."""
 AUTOSCALER: Final = "ToBeDeletedByClusterAutoscaler"
 
 READS: Final[Reads] = union(
@@ -137,9 +139,12 @@ def _deletion(node: Object, cluster: Cluster) -> Removal:
         return _karpenter(node, Removal(state, mark=mark), cluster)
     here, unread = gather(vmis.on_node(cluster, node.name))
     there = f"VMs on it: {names((each.full_name for each in here), 80)}" if here else ""
-    free = "" if unread else "No VM is on it"
+    others = [pod.full_name for pod in entry(cluster, _leaving_pods, node.name) or ()]
+    also = f", but {names(others, 80)}" if others else ""
+    free = "" if unread else f"No VM is on it{also}"
     first = ". ".join(filter(None, (_why(held, node, cluster), there or free)))
-    return Removal(state, f"{first}." if first else "", _remedy(node, held, here, unread), mark)
+    remedy = _guarded(node, bool(here or unread)) or _remedy(node, held, cluster)
+    return Removal(state, f"{first}." if first else "", remedy, mark)
 
 
 def _why(held: list[str], node: Object, cluster: Cluster) -> str:
@@ -158,23 +163,55 @@ def _texts(node: Object) -> list[str | None]:
     return [each.text for each in node.metadata["finalizers"].items()]
 
 
-def _remedy(node: Object, held: list[str], here: list[Object], unread: str) -> str:
-    """Return what ends a deletion. Pods of a Node that is gone are deleted by force, so its guests
-    must not run by then.
+def _guarded(node: Object, guests: bool) -> str:
+    """Return that guests leave a node before its deletion goes on; empty: none are there. Pods of a
+    Node that is gone are deleted by force, so its guests must not run by then.
     """
+    if not guests:
+        return ""
+    drain = shell("virt-admit", "drain", argument(node.name))
+    off = "make sure first that no guest runs on it: migrate its VMs, or switch it off"
+    return typed(f"{off}; do not remove the finalizer before", drain)
+
+
+def _remedy(node: Object, held: list[str], cluster: Cluster) -> str:
+    """Return what ends the deletion of a node without VMs."""
     see, edit = kubectl("describe", NODE, node.name), kubectl("edit", NODE, node.name)
-    if here or unread:
-        drain = shell("virt-admit", "drain", argument(node.name))
-        off = "make sure first that no guest runs on it: migrate its VMs, or switch it off"
-        return typed(f"{off}; do not remove the finalizer before", drain)
     if all(key in _LEFT for key in held):
-        return typed("remove this finalizer from the Node, and do not bring the node back", edit)
+        return _emptied(node, cluster) or typed(
+            "remove this finalizer from the Node, and do not bring the node back", edit
+        )
     if _ETCD in held:
         etcd = "see in the log of the servers why it is not taken out of etcd"
         return typed(f"{etcd}, before the finalizer is removed by hand", see)
     repair = f"repair the controller of {next(key for key in held if key not in _LEFT)}"
     gone = "or remove the finalizer if that is gone and the machine off"
     return typed(f"{repair}, {gone}", edit)
+
+
+def _emptied(node: Object, cluster: Cluster) -> str:
+    """Return that other pods leave a node before its finalizer is removed: they would start
+    elsewhere while they still run there. Empty: none are known to be there.
+    """
+    if not entry(cluster, _leaving_pods, node.name) and not unlisted(cluster, POD):
+        return ""
+    before = "before you remove this finalizer from the Node, whose pods are then deleted by force"
+    if node_health.silence(node, cluster):  # then no drain of it ends
+        see = kubectl("describe", NODE, node.name)
+        return typed(f"make sure that {node.name} is off, as it does not report, {before}", see)
+    drain = shell("kubectl", "drain", argument(node.name), "--ignore-daemonsets")
+    return typed(f"drain {node.name} and switch it off {before}; do not bring it back", drain)
+
+
+def _leaving_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
+    """Return the pods that a drain takes from their nodes, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        owner = pod.controller
+        stays = owner is not None and owner["kind"].text in _STAYING
+        if not stays and pod.at("status", "phase").text not in FINISHED:
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return found
 
 
 # --- Karpenter ------------------------------------------------------------------------------------

@@ -83,16 +83,16 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
 def _described(group: Object, cluster: Cluster) -> str:
     age = clock.since(group.metadata["creationTimestamp"].text, cluster)
     made = f"made {clock.duration(age)} ago" if age is not None else ""
-    said = " ".join(filter(None, (made, f"by {tool}" if (tool := _writer(group)) else "")))
+    said = " ".join(filter(None, (made, f"by {tool}" if (tool := writer(group)) else "")))
     return f"{group.name} ({said})" if said else group.name
 
 
-def _writer(group: Object) -> str:
-    """Return what writes a group from a repository; empty: nothing says so."""
-    if application := (group.annotations.get(_TRACKED) or "").partition(":")[0]:
+def writer(obj: Object) -> str:
+    """Return what writes an object from a repository or a chart; empty: nothing says so."""
+    if application := (obj.annotations.get(_TRACKED) or "").partition(":")[0]:
         return f"Argo CD application {application.replace('_', '/')}"
     for key, what in _WRITERS.items():
-        if name := group.labels.get(key) or group.annotations.get(key):
+        if name := obj.labels.get(key) or obj.annotations.get(key):
             return f"{what} {name}"
     return ""
 
@@ -106,7 +106,7 @@ def _remedy(found: Sequence[Object], namespace: str, csv: Object | None) -> str:
             shell("kubectl", "get", "operatorgroups", "-n", namespace, "-o", "yaml"),
         )
     others = [each for each in found if each is not kept]
-    writers = dict.fromkeys(writer for each in others if (writer := _writer(each)))
+    writers = dict.fromkeys(filter(None, map(writer, others)))
     which = names([each.name for each in others])
     first = (
         f"take {which} out of {names(writers)}, then delete it" if writers else f"delete {which}"

@@ -238,14 +238,11 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
     ``elsewhere``: what does not help.
     """
     node, device = absent[0]
+    nodes = [name for name, other in absent if other == device]
     if bridge := node_bridges.bridge(device):
-        return (
-            f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}"  # noqa: E501
-            f"{elsewhere}"
-        )
+        return f"{node_bridges.remedy(bridge, nodes, cluster)}{elsewhere}"
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         logs = virt_handlers.logs(cluster, node)
-        nodes = [name for name, other in absent if other == device]
         if _without_kvm(device, nodes, candidates.scheduler(cluster)):
             words = (
                 f"switch on hardware virtualization for {names(nodes)}: in the firmware, with "

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, Kind
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import parse_duration
@@ -32,6 +32,7 @@ from virt_admit.model.scheduler.resources import show
 _CHOSEN: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = {
     STORAGE_CLASS: (),
+    VMI: ("metadata.creationTimestamp",),
     PVC: (
         f"metadata.annotations.{_CHOSEN}",
         *("metadata.creationTimestamp", "spec.dataSourceRef", "spec.selector"),
@@ -44,6 +45,9 @@ _RESTORE: Final = Kind("velero.io", ("v1",), "restores", "Restore")
 _SELECTOR: Final = "velero.io/dynamic-pv-restore"
 _ENDED: Final = ("Failed", "Canceled")
 _WORKS: Final = ("InProgress", "Canceling")
+_AWAITS: Final = "Accepted"
+"""In which a node agent waits until a pod uses the claim (:pkg/exposer/generic_restore.go#Expose).
+"""
 _LONGEST: Final = 160
 _BIND: Final = timedelta(minutes=10)
 """A claim is bound within seconds after its volume was made."""
@@ -86,22 +90,29 @@ def waiting(obj: Object, cluster: Cluster) -> AwaitedClaim | None:
         for name in names
         if name is not None and name.text
     )
-    found = [each for claim in claims if claim is not None and (each := of(claim, cluster))]
+    started = obj.metadata["creationTimestamp"].text if obj.kind == VMI.kind else None
+    known = (of(claim, cluster, started or "") for claim in claims if claim is not None)
+    found = list(filter(None, known))
     return next((each for each in found if each.problem), found[0] if found else None)
 
 
-def of(claim: Object, cluster: Cluster) -> AwaitedClaim | None:
+def of(claim: Object, cluster: Cluster, started: str = "") -> AwaitedClaim | None:
     """Return what another controller does about a claim; None: it has a volume, or gets one from
     its provisioner.
+
+    Args:
+        started: when the VMI of the claim was made; empty: it is not known.
     """
     pending = claim.at("status", "phase").text in (None, "", "Pending")
     if not pending or claim.at("spec", "volumeName").text:
         return None
-    marked = claim.at("spec", "selector", "matchLabels", _SELECTOR).present
-    found = _of_velero(claim, cluster) if marked else _of_populator(claim, cluster)
     named = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text or "-")
     waits = named is not None and named["volumeBindingMode"].text == "WaitForFirstConsumer"
     awaits = waits and not claim.annotations.get(_CHOSEN)
+    if claim.at("spec", "selector", "matchLabels", _SELECTOR).present:
+        found: AwaitedClaim | None = _of_velero(claim, awaits, cluster)
+    else:
+        found = _of_populator(claim, awaits, started if waits else "", cluster)
     return found._replace(awaits_node=awaits) if found is not None else None
 
 
@@ -112,14 +123,19 @@ _FILLED: Final = timedelta(hours=1)
 """A copy of much data may last longer, and is worth a look then."""
 
 
-def _of_populator(claim: Object, cluster: Cluster) -> AwaitedClaim | None:
+def _of_populator(
+    claim: Object, awaits: bool, started: str, cluster: Cluster
+) -> AwaitedClaim | None:
     source = claim.at("spec", "dataSourceRef")
     group, kind, name = (source[key].text for key in ("apiGroup", "kind", "name"))
     if group in _PROVISIONED or not group or not kind or not name:
         return None
-    created = claim.metadata["creationTimestamp"].text
-    lasts, age = clock.lasting(created, cluster), clock.since(created, cluster)
+    begun = max(claim.metadata["creationTimestamp"].text or "", started)
+    lasts, age = clock.lasting(begun, cluster), clock.since(begun, cluster)
     words = f"the controller of {kind} {name} ({group}) is to fill its volume"
+    if awaits:
+        going = f"{words} {_FIRST}. The claim stays Pending until then"
+        return AwaitedClaim(claim.name, going, None)
     if age is None or age < _FILLED:
         going = (
             f"{words}{lasts.replace(' for ', ', since ', 1)}. The claim stays Pending until then"
@@ -135,7 +151,10 @@ def _of_populator(claim: Object, cluster: Cluster) -> AwaitedClaim | None:
     )
 
 
-def _of_velero(claim: Object, cluster: Cluster) -> AwaitedClaim:
+_FIRST: Final = "as soon as a node is chosen for the first pod of its VM"
+
+
+def _of_velero(claim: Object, awaits: bool, cluster: Cluster) -> AwaitedClaim:
     """Return what Velero does about a claim with its selector."""
     download = _download(claim, cluster)
     if download is None:
@@ -152,8 +171,9 @@ def _of_velero(claim: Object, cluster: Cluster) -> AwaitedClaim:
         return _completed(claim, download, called, cluster)
     lasts = clock.lasting(_since(download), cluster)
     words = f"Velero restores its data ({called}, {phase}{lasts}{_part(download)}). {_ON_PURPOSE}"
-    late = _late(download, phase, called, cluster)
-    return AwaitedClaim(claim.name, words, late)
+    if awaits and phase == _AWAITS:
+        return AwaitedClaim(claim.name, f"{words}. It goes on {_FIRST}", None)
+    return AwaitedClaim(claim.name, words, _late(download, phase, called, cluster))
 
 
 _ON_PURPOSE: Final = (

@@ -15,16 +15,21 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
-from virt_admit.model.commands import about, merge_patch, typed
+from virt_admit.model.commands import about, kubectl, merge_patch, nested, typed
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.node_updates.operators import operator_groups
 
 READS: Final[Reads] = union(
     node_pods.READS,
     {
-        CEPH_CLUSTER: ("spec.external.enable", "spec.security.cephx", "status.cephx.csi"),
+        CEPH_CLUSTER: (
+            *("metadata.annotations", "metadata.labels", "metadata.ownerReferences"),
+            *("spec.external.enable", "spec.security.cephx", "status.cephx.csi"),
+        ),
         POD: ("spec.containers.image",),
         NODE: ("status.nodeInfo.kernelVersion",),
     },
@@ -90,27 +95,49 @@ def _remedy(ceph: Object, prior: int, cluster: Cluster) -> str:
     made = ceph.at("status", "cephx", "csi", "keyGeneration").integer or 0
     following = max(made, own["keyGeneration"].integer or 0) + 1
     kept = max(prior + 1, own["keepPriorKeyCountMax"].integer or 0, 2)
-    allowed = [each.text for each in ceph.at("spec", "security", "cephx", "allowedCiphers").items()]
-    needs = f"{_NEW} needs ceph-csi 3.16.3 or 3.17.1, and Linux 7.0 on each node{_oldest(cluster)}"
-    back = (
-        f"let Rook make {_OLD} keys again, which keeps the {kept} generations before: VMs that run "
-        "use them"
-    )
-    if allowed and _OLD not in allowed:
-        first = f"allow {_OLD} in spec.security.cephx.allowedCiphers, then {back}"
-        words = (
-            f"{first} (keyType {_OLD}, keyGeneration {following}); drain no node before. {needs}"
-        )
-        return typed(words, about("edit", ceph, CEPH_CLUSTER))
     change = {
         "keyRotationPolicy": "KeyGeneration",
         "keyGeneration": following,
         "keepPriorKeyCountMax": kept,
         "keyType": _OLD,
     }
-    data = {"spec": {"security": {"cephx": {"csi": change}}}}
-    patch = merge_patch(CEPH_CLUSTER, ceph.name, ceph.namespace, data)
+    allowed = [each.text for each in ceph.at("spec", "security", "cephx", "allowedCiphers").items()]
+    needs = f"{_NEW} needs ceph-csi 3.16.3 or 3.17.1, and Linux 7.0 on each node{_oldest(cluster)}"
+    back = (
+        f"let Rook make {_OLD} keys again, which keeps the {kept} generations before: VMs that run "
+        "use them"
+    )
+    allow = f"allow {_OLD} in spec.security.cephx.allowedCiphers, then "
+    first = allow if allowed and _OLD not in allowed else ""
+    where, shown = _writer(ceph)
+    if first or where:
+        values = ", ".join(f"{key} {value}" for key, value in change.items())
+        words = f"{first}{back} ({values}{where}); drain no node before. {needs}"
+        return typed(words, shown or about("edit", ceph, CEPH_CLUSTER))
+    patch = merge_patch(CEPH_CLUSTER, ceph.name, ceph.namespace, nested(_CSI, change))
     return typed(f"{back}; drain no node before. {needs}", patch)
+
+
+def _writer(ceph: Object) -> tuple[str, str]:
+    """Return where keys are to be set as their object is written from there, and what shows it;
+    empty: nothing says so.
+
+    ocs-operator writes the whole spec at each reconcile
+    (red-hat-storage/ocs-operator:controllers/storagecluster/cephcluster.go#ensureCreated).
+    """
+    owner = ceph.controller
+    if owner is not None:
+        kind, name = owner["kind"].text or "?", owner["name"].text or "?"
+        known = kinds.guess(owner["apiVersion"].text or "/", kind)
+        shown = kubectl("describe", known, name, ceph.namespace)
+        return (
+            f", to be set by its owner {kind} {name}, whose operator takes other changes back",
+            shown,
+        )
+    if tool := operator_groups.writer(ceph):
+        shown = about("describe", ceph, CEPH_CLUSTER)
+        return f", to be set in its Git repository or chart: {tool} writes it", shown
+    return "", ""
 
 
 def _oldest(cluster: Cluster) -> str:

@@ -1,9 +1,10 @@
 """CSI drivers that attach no volume at all: their login, their connection or their backend fails.
 
 The error is not of a volume, so each new attachment of that driver fails, on every node. It is
-certain where volumes fail alike for minutes and none has been attached since, or where an object of
-the driver says so; of one volume it is a doubt. external-attacher writes each error with its time,
-and tries again at the latest after five minutes. Sources:
+certain where volumes fail alike for minutes on several nodes and none has been attached since, or
+where an object of the driver says so. Of one volume or one node it is a doubt: drivers call a node
+by names of their own. external-attacher writes each error with its time, and tries again at the
+latest after five minutes. Sources:
 kubernetes-csi/external-attacher:pkg/controller/csi_handler.go, :cmd/csi-attacher/main.go
 (retry-interval-max); kubernetes/api:storage/v1/types.go#VolumeError.
 """
@@ -58,6 +59,8 @@ _LASTING: Final = timedelta(minutes=5)
 """Parts of a storage restart within minutes."""
 _SEVERAL: Final = 2
 _SHORT: Final = 40
+_NAME: Final = 63
+"""As long as the name of a namespace, which is the clusterID of Rook."""
 _LONGEST: Final = 160
 _INNERMOST: Final = 60
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
@@ -75,6 +78,8 @@ _OF_STORAGE: Final = re.compile(
     r"|access ?denied|permission denied|operation not permitted|backend \S+ is not)"
 )
 """What is said of a login, a connection or a backend, not of a volume."""
+_MAYBE_OWN: Final = re.compile(r"(?i)\bKMS\b|\bexport[- ]polic")
+"""What is refused to each volume by its own settings, and to others not."""
 
 
 class DriverScope(NamedTuple):
@@ -89,6 +94,7 @@ class FailingVolume(NamedTuple):
     """A volume that is not attached, for an error of its driver."""
 
     volume: Object
+    node: str
     since: datetime
     error: str
     """Without what it says of the volume."""
@@ -109,7 +115,9 @@ class DriverFault(NamedTuple):
     claims: tuple[str, ...] = ()
     """What waits for it, with the namespaces."""
     certain: bool = True
-    """Whether the next volume certainly fails too; else one fails, or a backend only says so."""
+    """Whether the next volume certainly fails too; else one fails, or those of one node,
+    or a backend only says so.
+    """
 
 
 def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
@@ -218,7 +226,8 @@ def _failing(cluster: Cluster) -> Iterator[FailingVolume]:
         created = clock.instant(attachment.metadata["creationTimestamp"].text)
         error = _recent(attachment, volume, cluster) if volume is not None else ""
         if volume is not None and created is not None and error:
-            yield FailingVolume(volume, created, error)
+            node = attachment.at("spec", "nodeName").text or ""
+            yield FailingVolume(volume, node, created, error)
 
 
 def _last_attached(cluster: Cluster) -> dict[DriverScope, datetime]:
@@ -245,7 +254,7 @@ def _offline(cluster: Cluster) -> dict[DriverScope, DriverFault]:
         scope = DriverScope(driver, backend["backendUUID"].text or "")
         if scope in used:
             failed = trident_backends.words(backend)
-            reason = f"{failed}, so CSI driver {driver} attaches no volume of it"
+            reason = f"{failed}, and while it is so CSI driver {driver} attaches no volume of it"
             remedy = trident_backends.remedy(cluster)
             found[scope] = DriverFault(driver, reason, reason, remedy, certain=False)
     return found
@@ -268,15 +277,16 @@ def _fault(
         alike.setdefault(_key(each.error), []).append(each)
     if not alike:
         return None
-    most = max(alike.values(), key=lambda some: len({each.volume.name for each in some}))
-    error, volumes = most[0].error, sorted({each.volume.name for each in most})
+    most = max(alike.values(), key=_weight)
+    error = most[0].error
     lasts = clock.since(clock.stamp(min(each.since for each in most)), cluster)
     if lasts is None or lasts < _LASTING:
         return None
     cause = trident_backends.cause(scope.driver, scope.storage, error, cluster) or ceph_keys.cause(
         scope.driver, scope.storage, error, cluster
     )
-    certain = len(volumes) >= _SEVERAL or cause is not None
+    several = min(_weight(most)) >= _SEVERAL and not _MAYBE_OWN.search(error)
+    certain = several or cause is not None
     said = cut_middle(error, _LONGEST).replace("; ", ", ")
     begin = (
         f"CSI driver {scope.driver}{ATTACHES_NONE}{_of(scope, cluster)}for {clock.duration(lasts)}"
@@ -286,6 +296,12 @@ def _fault(
     remedy = cause.remedy if cause is not None else _remedy(scope.driver, cluster)
     claims = tuple(sorted({name for each in most if (name := _claim(each.volume))}))
     return DriverFault(scope.driver, reason, brief, remedy, error, claims, certain)
+
+
+def _weight(alike: Sequence[FailingVolume]) -> tuple[int, int]:
+    """Return on how many nodes volumes fail, up to several, and how many volumes."""
+    nodes = {each.node for each in alike}
+    return min(len(nodes), _SEVERAL), len({each.volume.name for each in alike})
 
 
 def _innermost(error: str) -> str:
@@ -299,9 +315,17 @@ def _innermost(error: str) -> str:
 
 def _of(scope: DriverScope, cluster: Cluster) -> str:
     """Return which storage of a driver is concerned, if it has several; else empty."""
-    others = {_scope(each) for each in cluster.known(PV)}
-    several = any(each.driver == scope.driver and each != scope for each in others)
-    return f"of {scope.storage} " if several and scope.storage else ""
+    others = cluster.cached(_storages).get(scope.driver, set[str]()) - {scope.storage}
+    name = scope.storage if len(scope.storage) <= _NAME else f"{scope.storage[: _NAME - 1]}…"
+    return f"of {name} " if others and name else ""
+
+
+def _storages(cluster: Cluster) -> dict[str, set[str]]:
+    """Return the storages of each driver."""
+    found: dict[str, set[str]] = {}
+    for driver, storage in map(_scope, cluster.known(PV)):
+        found.setdefault(driver, set()).add(storage)
+    return found
 
 
 def _remedy(driver: str, cluster: Cluster) -> str:
