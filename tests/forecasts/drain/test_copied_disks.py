@@ -93,9 +93,10 @@ def test_attempts_without_a_number_lasted_from_start_to_end():
 @pytest.mark.parametrize(
     ("tries", "release", "limit"),
     [
-        ([attempt(0, 600)], "v1.6.0", 600),
-        ([attempt(0, 600)], "v1.8.0", 600),
-        ([attempt(0, 600, completion=800)], "v1.6.0", 5 * 150),  # the setting was another one
+        ([attempt(0, 91 * 150)], "v1.6.0", 91 * 150),
+        ([attempt(0, 5 * 150)], "v1.8.0", 5 * 150),
+        ([attempt(0, 91 * 150, completion=800)], "v1.6.0", 5 * 150),  # another setting
+        ([attempt(0, 600)], "v1.8.0", 91 * 150),  # the VM had less memory
         ([], "v1.6.0", 5 * 150),
         ([], "v1.7.2", 91 * 150),
     ],

@@ -285,6 +285,14 @@ def test_a_cordoned_node_is_drained_although_no_node_can_be_changed():
     }
 
 
+def test_a_webhook_for_other_nodes_refuses_no_cordon():
+    other = webhook("nodes", "UPDATE", objectSelector={"matchLabels": {"special": "yes"}})
+    own = webhook("nodes", "UPDATE", objectSelector={"matchLabels": NODES[0].labels})
+    assert NODES[0].labels
+    assert outcomes(drained(*VMS, *SERVICES, other)) == {"db": VmOutcome.MIGRATES}
+    assert outcomes(drained(*VMS, *SERVICES, own)) == {"db": VmOutcome.BLOCKS}
+
+
 def test_a_refused_cordon_hides_no_refused_target_pod():
     pods = webhook("pods").data["webhooks"][0] | {"name": "pods.example.com"}
     hooks = [*webhook("nodes", "UPDATE").data["webhooks"], pods]

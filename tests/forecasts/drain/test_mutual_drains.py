@@ -136,3 +136,31 @@ def test_the_drain_controller_takes_only_pods_with_devices():
     )
     assert "only the pods with SR-IOV devices" in own
     assert "not paused" not in own
+
+
+def test_a_node_in_deletion_is_not_brought_back():
+    for going, stays in ("bc", "cb"):
+        gone = node(going)
+        gone.data["metadata"] |= {"deletionTimestamp": "2026-01-01T11:50:00Z", "finalizers": ["x"]}
+        found = mutual_drains.of_node("b", cluster(gone, node(stays), *KAFKA, *REDIS))
+        assert found.frees == stays
+
+
+def test_what_was_cordoned_by_hand_is_given_up_first():
+    found = mutual_drains.of_node(
+        "b", cluster(node("b"), node("c", state="Draining"), *KAFKA, *REDIS)
+    )
+    assert found.frees == "b"
+    found = mutual_drains.of_node(
+        "b", cluster(node("c"), node("b", state="Draining"), *KAFKA, *REDIS)
+    )
+    assert found.frees == "c"
+
+
+def test_a_budget_is_asked_once(monkeypatch):
+    placed = []
+    monkeypatch.setattr(mutual_drains, "_homes", lambda pod, _: placed.append(pod.name) or [])
+    many = replicas("kafka", *"bc" * 20, *[""] * 50)
+    many[-1].data["status"] |= {"disruptionsAllowed": 0}
+    assert mutual_drains.of_node("b", cluster(node("b"), node("c"), *many)) is None
+    assert len(placed) == 10

@@ -33,7 +33,7 @@ def machine(on, *, hook=True, deleted=False):
     )
 
 
-def etcd(on, message=REMOVED, ready="False"):
+def etcd(on, message=REMOVED, ready="False", state="waiting"):
     metadata = {
         "labels": {"app": "etcd"},
         "annotations": {"kubernetes.io/config.mirror": "x"},
@@ -43,7 +43,7 @@ def etcd(on, message=REMOVED, ready="False"):
     status = {
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": LONG}],
-        "containerStatuses": [{"name": "etcd", "lastState": ended}],
+        "containerStatuses": [{"name": "etcd", "state": {state: {}}, "lastState": ended}],
     }
     spec = {"nodeName": on}
     return manifest("v1", "Pod", f"etcd-{on}", ETCD, metadata=metadata, spec=spec, status=status)
@@ -94,16 +94,42 @@ def test_a_quorum_counts_members():
     [
         (etcd("b", message="panic: no space left on device"),),
         (etcd("b", ready="True"),),
+        (etcd("b", state="running"),),
         (machine("b", deleted=True), machine("a")),
         (machine("b", hook=False, deleted=True), machine("a", hook=False)),
         (machine("b", hook=False), machine("a")),
     ],
-    ids=["broken", "works again", "hook is there", "no hooks at all", "not deleted"],
+    ids=[
+        "broken",
+        "works again",
+        "was added again",
+        "hook is there",
+        "no hooks at all",
+        "not deleted",
+    ],
 )
 def test_members_that_are_not_known_to_have_left(objects):
     found = cluster(*objects)
     assert not control_plane.left(found)
     assert len(control_plane.members(found)) == 5
+
+
+def three(*objects):
+    masters = [master(name, cordoned=False) for name in "abc"]
+    return Snapshot([*masters, node("w"), *objects], complete=["*"], time=NOW)
+
+
+def test_two_members_that_are_left_of_three_must_both_stay_up():
+    found = control_plane.reboot_risk("b", three(etcd("a")))
+    assert found.certain
+    assert "a has left etcd: a reboot of b leaves 1 of 2 etcd members" in found.reason
+    assert found.remedy.startswith("Add the member that takes the place of a first")
+    assert control_plane.reboot_risk("a", three(etcd("a"))) is None
+    assert control_plane.reboot_risk("b", three()) is None
+    again = control_plane.reboot_risk("b", three(etcd("a", state="running")))
+    assert "leaves 1 of 3 control-plane nodes" in again.reason
+    part = Snapshot([*three(etcd("a"))], complete=["pods"], time=NOW)
+    assert not control_plane.reboot_risk("b", part).certain
 
 
 def test_guards_of_removed_members_are_never_ready_again():
@@ -112,6 +138,16 @@ def test_guards_of_removed_members_are_never_ready_again():
     assert "3 guards are ready and 4 are wanted" in found.reason
     assert "Check that all other members of etcd are healthy, then delete these" in found.remedy
     assert "kubectl delete pod guard-b guard-c -n openshift-etcd" in found.remedy
+
+
+def test_the_deletion_of_a_guard_does_not_help_the_drain_of_another_node():
+    (found,) = pod_evictions.of_node(replaced(), "a").blockers
+    assert found.remedy.startswith("Wait until Machines m-b, m-c are gone")
+    assert "kubectl delete" not in found.remedy
+    told = cluster(etcd("b"), *guards("abcde", down="b"))
+    (found,) = pod_evictions.of_node(told, "a").blockers
+    assert "Wait until b has left the cluster" in found.remedy
+    assert "kubectl delete" not in found.remedy
 
 
 def test_a_guard_comes_back_where_its_node_is_not_cordoned():
@@ -139,5 +175,5 @@ def test_a_node_that_goes_with_its_machine_is_not_uncordoned():
 
 def test_one_cause_is_told_once_for_all_nodes():
     said = text.text(drain_plan.plan(replaced()))
-    assert said.count("are never ready again") == 1
-    assert said.count("the same as for node a") == 4
+    assert said.count("are never ready again") == 2  # b and c are asked for more than a, d, e
+    assert said.count("the same as for node") == 3

@@ -282,7 +282,8 @@ def full(name):
 def test_a_node_that_the_autoscaler_has_forgotten_is_opened_first():
     found = no_target.nowhere_to_go(vmi(), cluster(closed("b"), full("c")))
     assert found.reason.startswith(
-        "no other node can take it: b could, but is marked by the cluster autoscaler for 48 h"
+        "no other node can take it: b could, but is marked for deletion by the cluster autoscaler "
+        "for 48 h"
     )
     assert "missing on c" in found.reason
     assert found.remedy.endswith("kubectl taint nodes b ToBeDeletedByClusterAutoscaler-")

@@ -71,7 +71,25 @@ def test_a_node_that_does_not_come_back_holds_its_pool():
     assert "has not reported for 2 h 30, and 10 min were expected" in found.reason
     assert rehearsal.rehearse(lost, Options()).possible is False
     assert not rehearsal.rehearse(lost, Options()).waves
-    assert any("That does not end by itself" in each for each in faults(lost))
+    assert any("for 2 h 30; a reboot usually takes less. Machine" in each for each in faults(lost))
+    assert not any("does not end by itself" in each for each in faults(lost))
+
+
+def remediated(since):
+    begun = {"resource": {"kind": "SelfNodeRemediation", "name": "b"}, "started": since}
+    status = {"unhealthyNodes": [{"name": "b", "remediations": [begun]}]}
+    kind = "NodeHealthCheck"
+    return manifest("remediation.medik8s.io/v1alpha1", kind, "nhc", spec={}, status=status)
+
+
+def test_a_remediation_under_way_is_waited_for():
+    young = cluster(remediated("2026-01-01T11:57:00Z"))
+    assert awaited_return.overdue("b", young) is None
+    assert rehearsal.rehearse(young, Options()).possible is True
+    assert any("Wait for NodeHealthCheck nhc, which has been" in each for each in faults(young))
+    old = cluster(remediated("2026-01-01T10:00:00Z"))
+    assert awaited_return.overdue("b", old) is not None
+    assert rehearsal.rehearse(old, Options()).possible is False
 
 
 @pytest.mark.parametrize("silent", ["2026-01-01T11:58:00Z", "2026-01-01T11:35:00Z"])
@@ -128,8 +146,18 @@ def test_a_machine_may_be_the_one_that_asks():
     new = manifest("machine.openshift.io/v1beta1", "Machine", "m", "openshift-machine-api")
     asks = request("csr-1", "w9", "2026-01-01T11:50:00Z")
     assert certificate_requests.of_node("b", cluster(asks, new)) is None
-    assert certificate_requests.of_node("b", cluster(asks)).alias == "w9"
     assert certificate_requests.of_node("b", cluster(*ASKS, new)).alias == "localhost"
+    assert not certificate_requests.other_name("b", cluster(asks, new))
+
+
+def test_a_name_of_another_host_does_not_show_that_the_node_runs():
+    asks = request("csr-1", "w9", "2026-01-01T11:50:00Z")
+    assert certificate_requests.of_node("b", cluster(asks)) is None
+    said = awaited_return.advice("b", cluster(asks))
+    assert said.startswith("repair or fence its node; if it runs and calls itself w9, correct")
+    assert awaited_return.advice("b", cluster(asks), otherwise="") == ""
+    own = request("csr-1", "b.example.com", "2026-01-01T11:50:00Z")
+    assert certificate_requests.of_node("b", cluster(own)).alias == "b.example.com"
 
 
 def test_unread_nodes_may_have_the_name():

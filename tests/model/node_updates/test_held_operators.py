@@ -155,6 +155,31 @@ def test_an_approval_that_another_subscription_asks_for():
     assert not held({**HCO, "spec": {**HCO["spec"], "installPlanApproval": "Manual"}}, plan)
 
 
+def test_an_approval_that_would_update_a_held_operator():
+    plan = {
+        **PLAN,
+        "spec": {
+            "approval": "Manual",
+            "approved": False,
+            "clusterServiceVersionNames": ["hco.v2", "nmo.v3"],
+        },
+        "status": {"phase": "RequiresApproval"},
+    }
+    manual = subscription("nmo", "node-maintenance-operator", "Manual")
+    manual["status"] = {**manual["status"], "installedCSV": "nmo.v2", "currentCSV": "nmo.v3"}
+    (found,) = held(HCO, manual, plan)
+    assert "also installs nmo.v3 of Subscription nmo, which is Manual on purpose" in found.remedy
+    assert found.remedy.endswith(": kubectl describe installplan install-a -n cnv")
+
+
+def test_more_groups_than_fit_into_a_command():
+    csv = version("TooManyOperatorGroups", installed_before=500)
+    late = [group(f"g{number}", 100) for number in range(30)]
+    (found,) = held(HCO, csv, group("a", 900), *late)
+    assert found.remedy.endswith(": kubectl get operatorgroups -n cnv -o yaml")
+    assert len(found.reason) < 800
+
+
 def test_several_groups_the_update_is_younger_than_the_failure():
     csv = version("TooManyOperatorGroups", installed_before=500)
     late = group("b", 100, **{"kustomize.toolkit.fluxcd.io/name": "infra"})
@@ -200,6 +225,10 @@ def test_an_unstarted_member_of_etcd():
 
 
 def test_a_member_that_may_be_of_the_machine_that_joins():
+    hostile = {"lastRemediation": {"machine": "m" * 5000, "time": ago(hours=1)}}
+    status = {**OWNER["status"], **hostile}
+    (bounded,) = held({**OWNER, "spec": {"version": "v" * 5000}, "status": status}, WORKS)
+    assert len(bounded.reason) < 600
     assert not held(OWNER, WORKS, machine("cp-c", 0.1))
     assert not held(OWNER, WORKS, machine("cp-c", 2.5))
     early = {"machine": "cp-z", "time": ago(hours=300)}

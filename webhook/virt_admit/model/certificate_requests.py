@@ -123,8 +123,28 @@ def of_node(node: str, cluster: Cluster) -> Pending | None:
         if silent and (each.metadata["creationTimestamp"].text or "") > silent
     ]
     if not found:  # a request from before the silence does not say that the node runs
-        return cluster.cached(_misnamed).get(node)
+        asks = cluster.cached(_misnamed).get(node)
+        return asks if asks is not None and _is_own(asks) else None
     return _of(node, found, cluster)
+
+
+def other_name(node: str, cluster: Cluster) -> str:
+    """Return what to do with a node that does not report if it runs under another name, as a
+    clause; empty: no kubelet asks under one. Another machine may have that name, so the node may
+    be down as well.
+    """
+    asks = cluster.cached(_misnamed).get(node)
+    if asks is None or _is_own(asks):
+        return ""
+    return f"if it runs and calls itself {asks.alias}, correct its host name instead"
+
+
+def _is_own(asks: Pending) -> bool:
+    """Return whether a name is that of a host without one, or the short or long one of the node:
+    only then it is hardly another machine.
+    """
+    short = asks.alias.partition(".")[0]
+    return short in (_LOCAL, asks.node.partition(".")[0])
 
 
 def _of(node: str, found: Sequence[Object], cluster: Cluster, alias: str = "") -> Pending:
@@ -134,7 +154,7 @@ def _of(node: str, found: Sequence[Object], cluster: Cluster, alias: str = "") -
 
 
 def _misnamed(cluster: Cluster) -> Mapping[str, Pending]:
-    """Return the node that does not report whose kubelet asks under a name that no Node has.
+    """Return the node that does not report whose kubelet may ask under a name that no Node has.
 
     The requests do not name the node: it must be the only one, they must have begun after it fell
     silent and go on, and no other machine may be on its way to become a Node, unless the name is

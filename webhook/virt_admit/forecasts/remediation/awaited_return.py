@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
+from virt_admit.model.messages import command_of, names
 from virt_admit.model.node_updates import node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 from virt_admit.model.node_updates.operators import node_removals
@@ -68,7 +68,7 @@ class OverdueReturn(NamedTuple):
 
 def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> OverdueReturn | None:
     """Return that a node does not report for longer than the reboot of its update takes; None: it
-    reports, something else keeps it away, or that is not known.
+    reports, something else keeps it away or is about to bring it back, or that is not known.
 
     A maintenance lasts as long as its administrator wants.
     """
@@ -77,7 +77,8 @@ def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> Over
         return None
     silent = node_health.silence_now(name, cluster) and name not in updaters.maintenances(cluster)
     lasts = clock.since(clock.stamp(node_phases.unready_since(node)), cluster)
-    if not silent or lasts is None or lasts <= max(patience, PATIENCE):
+    late = silent and lasts is not None and lasts > max(patience, PATIENCE)
+    if lasts is None or not late or awaited(name, cluster):
         return None
     return OverdueReturn(f"{update.kind} {update.name}", lasts, _behind(name, cluster))
 
@@ -137,6 +138,13 @@ def is_planned(node: str, cluster: Cluster) -> bool:
     return bool(_update(node, cluster)) or hand_reboots.of_node(node, cluster) is not None
 
 
+def is_remediated_in_update(node: str, cluster: Cluster) -> bool:
+    """Return whether a node that its update has emptied does not report and is remediated now."""
+    update = updaters.of_nodes(cluster).get(node)
+    emptied = update is not None and update.phase in EMPTIED
+    return emptied and next(_remediations(node, cluster), "") != ""
+
+
 def return_of(node: str, cluster: Cluster) -> str:
     """Return what brings a node back that does not report, so that nothing may fence it now; empty:
     nothing known does.
@@ -170,7 +178,10 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     failed = failed_remediations.of_any(node, cluster)
     if failed is not None:
         return failed.remedy
-    return exclusions.repair(node, cluster) or awaited_checks.advice(node, cluster) or otherwise
+    known = exclusions.repair(node, cluster) or awaited_checks.advice(node, cluster)
+    also = certificate_requests.other_name(node, cluster) if otherwise else ""
+    plain = known or not also or command_of(otherwise)  # a command ends what is said
+    return known or (otherwise if plain else f"{otherwise}; {also}")
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:

@@ -68,14 +68,16 @@ def _without_certificate(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _rebooting(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a node which does not report is rebooted on purpose, so that nothing is to be done
-    yet, or that it does not come back from its update.
+    """Yield that a node which does not report is rebooted on purpose, or remediated in its update,
+    so that nothing is to be done yet, or that it does not come back from its update.
     """
     silent = node_health.silent_for(node.name, cluster)
-    if silent and awaited_return.is_planned(node.name, cluster):
+    waits = awaited_return.is_planned(node.name, cluster)
+    waits = waits or awaited_return.is_remediated_in_update(node.name, cluster)
+    if silent and waits:
         yield f"This node {silent}. {sentence(awaited_return.return_of(node.name, cluster))}"
     elif (over := awaited_return.overdue(node.name, cluster)) is not None:
-        said = f"This node {silent}: {over.words}. That does not end by itself."
+        said = f"This node {silent}; a reboot usually takes less. {capital(over.words)}."
         remedy = sentence(awaited_return.advice(node.name, cluster, "repair the node, or fence it"))
         told = certificate_requests.of_node(node.name, cluster) is not None
         yield said if told else f"{said} {remedy}"

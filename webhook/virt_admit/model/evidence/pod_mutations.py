@@ -18,26 +18,26 @@ from virt_admit.model.messages import names
 
 _MARK: Final = "policies.kyverno.io/last-applied-patches"
 READS: Final[Reads] = {POD: (f"metadata.annotations.{_MARK}", "metadata.ownerReferences")}
-_POLICY: Final = re.compile(r"(?m)^[a-z0-9-]+\.([a-z0-9.-]+)\.kyverno\.io: ")
+_POLICY: Final = re.compile(r"(?m)^[a-z0-9-]+\.([a-z0-9.-]+)\.kyverno\.io: [a-z]+ /spec/")
+"""A patch of metadata ends no container."""
 
 
 def alone(pod: Object, cluster: Cluster) -> str:
     """Return which policies changed a pod and not its ready siblings, as ``policy NAME of
     Kyverno``; empty: none is known to.
 
-    The siblings are the pods of the same owner. A mark that they have as well explains nothing.
+    The siblings are the pods of the same owner. A mark that ready ones have as well explains
+    nothing, nor does one that a sibling with a fault does not have.
     """
     marks, owner = pod.annotation(_MARK), pod.controller
     policies = sorted(set(_POLICY.findall(marks.text or "")))
     if not policies or owner is None:
         return ""
-    ready = [
-        each
+    siblings = [
+        (each.condition("Ready")["status"].text == "True", each.annotation(_MARK).present)
         for each in cluster.known(POD, pod.namespace)
-        if each.controller is not None
-        and each.controller["uid"].text == owner["uid"].text
-        and each.condition("Ready")["status"].text == "True"
+        if each.controller is not None and each.controller["uid"].text == owner["uid"].text
     ]
-    if not ready or any(each.annotation(_MARK).present for each in ready):
+    if all(not ready for ready, _ in siblings) or any(ready is mark for ready, mark in siblings):
         return ""
     return f"policy {names(policies, 80)} of Kyverno"

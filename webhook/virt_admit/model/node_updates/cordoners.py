@@ -288,8 +288,10 @@ def _removed(node: Object, cluster: Cluster) -> Cordon | None:
         if not stays:
             return cordon
         unread = any(unlisted(cluster, kind) for kind in (CAPI_MACHINE, MACHINE))
-        ends = None if unread and not node.deleted else False  # its Machine may be deleted
-        return cordon._replace(waits=found.waits, ends=ends, remedy=found.remedy, failed=True)
+        ends = None if unread and not node.deleted else found.ends  # its Machine may be deleted
+        return cordon._replace(
+            waits=found.waits, ends=ends, remedy=found.remedy, failed=bool(found.remedy)
+        )
     key = next((key for key in _keys(node) if key.startswith("karpenter.sh/disrupt")), "")
     by = f"{controller_taints.owner(key)}, which deletes it (taint {key})"
     return Cordon(by, state=f"tainted by {by}") if key else None

@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import MACHINE, NODE, POD
 from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import count, names
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import etcd_guard, machines
@@ -43,6 +44,7 @@ READS: Final[Reads] = union(
             "spec.nodeName",
             "status.phase",
             "status.containerStatuses.lastState.terminated.message",
+            "status.containerStatuses.state.running",
             "status.containerStatuses.state.terminated.message",
             *_SINCE,
         ),
@@ -125,9 +127,13 @@ def left(cluster: Cluster) -> frozenset[str]:
 
 
 def _says_removed(pod: Object) -> bool:
+    """Return whether etcd ended with these words and does not run: one that was added again keeps
+    the message of its last end.
+    """
     return any(
         _REMOVED in (status.at(state, "terminated", "message").text or "")
         for status in pod.at("status", "containerStatuses").items()
+        if not status.at("state", "running").present
         for state in ("state", "lastState")
     )
 
@@ -176,7 +182,8 @@ def reboot_risk(
 ) -> RebootRisk | None:
     """Return why a node must not be rebooted now.
 
-    None: enough others are up, or all of them, who wait for its return.
+    None: enough others are up, or all of them, who wait for its return. Two members that are left
+    of three are the state between a removal and the addition of the member that replaces it.
 
     Args:
         name: the node.
@@ -189,9 +196,14 @@ def reboot_risk(
     others = [member for node, member in every.items() if node != name and node not in coming_back]
     down, doubtful = ([each for each in others if each.up is up] for up in (False, None))
     up, needed = len(every) - 1 - len(down), majority(len(every))
-    all_of_them = count(len(every), "etcd member" if left(cluster) else "control-plane node")
-    if down and up < needed and not any(more_may_exist(cluster, NODE)):
+    gone = [node for each in sorted(left(cluster)) if (node := find(cluster, NODE, "", each))]
+    all_of_them = count(len(every), "etcd member" if gone else "control-plane node")
+    certain = not any(more_may_exist(cluster, NODE))
+    if down and up < needed and certain:
         return _risk(name, down, f"leaves {up} of {all_of_them}", certain=True)
+    if gone and not down and up < needed:
+        verb = "leaves" if certain else "may leave"
+        return _of_left(name, gone, f"{verb} {up} of {all_of_them}", certain=certain)
     if (down or doubtful) and up - len(doubtful) < needed:
         broken = (*down, *doubtful)
         return _risk(
@@ -204,15 +216,26 @@ def _risk(name: str, broken: Sequence[Member], leaves: str, *, certain: bool) ->
     first = broken[0].node
     them = names(member.node.name for member in broken)
     it = "it and its member" if len(broken) == 1 else "them and their members"
-    return RebootRisk(
-        certain,
-        name,
-        f"{names([member.why for member in broken], 200)}: a reboot of {name} {leaves}, too few "
-        "for etcd, and the API "
-        f"{'stops' if certain else 'would stop'}",
-        typed(
-            f"Repair {them} first, or remove {it} of etcd and add a new node",
-            about("describe", first, NODE),
-        ),
-        problem_of(ProblemCause.CONTROL_PLANE_DOWN, first),
+    remedy = typed(
+        f"Repair {them} first, or remove {it} of etcd and add a new node",
+        about("describe", first, NODE),
     )
+    why = names([member.why for member in broken], 200)
+    problem = problem_of(ProblemCause.CONTROL_PLANE_DOWN, first)
+    return RebootRisk(certain, name, _reason(name, why, leaves, certain=certain), remedy, problem)
+
+
+def _of_left(name: str, gone: Sequence[Object], leaves: str, *, certain: bool) -> RebootRisk:
+    """Return the risk of a reboot while nodes have left etcd and no others took their places."""
+    them = names((node.name for node in gone), 120)
+    why = f"{them} {'has' if len(gone) == 1 else 'have'} left etcd"
+    remedy = typed(
+        f"Add the member that takes the place of {them} first", about("describe", gone[0], NODE)
+    )
+    problem = problem_of(ProblemCause.CONTROL_PLANE_DOWN, gone[0])
+    return RebootRisk(certain, name, _reason(name, why, leaves, certain=certain), remedy, problem)
+
+
+def _reason(name: str, why: str, leaves: str, *, certain: bool) -> str:
+    stops = "stops" if certain else "would stop"
+    return f"{why}: a reboot of {name} {leaves}, too few for etcd, and the API {stops}"

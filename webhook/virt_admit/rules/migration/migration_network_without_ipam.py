@@ -19,7 +19,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=union(migration_network.JOINED_READS, {NAD: ("spec.config",)}),
+    reads=union(migration_network.JOINED_READS, {NAD: ("spec.config",), HCO: ()}),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     sources=(
@@ -35,6 +35,8 @@ def check(obj: Object, context: Context) -> Findings:
     definition = context.cluster.get(NAD, namespace, name)
     if definition is None or not migration_network.lacks_ipam(definition):
         return
+    if _is_written(obj, network, context.cluster):
+        return
     if not _works(name, context.cluster):
         yield Finding(
             migration_limits.block(obj)["network"].path,
@@ -42,6 +44,17 @@ def check(obj: Object, context: Context) -> Findings:
             "there and ends. Add one such as whereabouts, or remove the network.",
             command=about("edit", definition, NAD),
         )
+
+
+def _is_written(obj: Object, network: tuple[str, str], cluster: Cluster) -> bool:
+    """Whether HyperConverged writes the setting into a KubeVirt: the finding is there, and a change
+    of KubeVirt is taken back.
+    """
+    owner = obj.controller
+    if owner is None or owner["kind"].text != HCO.kind:
+        return False
+    found = cluster.get(HCO, obj.namespace, owner["name"].text or "")
+    return found is not None and migration_limits.network(found) == network
 
 
 def _works(network: str, cluster: Cluster) -> bool:

@@ -6,7 +6,8 @@ that KubeVirt and updates wait for them. Karpenter does not evict a pod with the
 RKE2 left a finalizer on nodes whose controller no longer runs.
 
 **Fix.** Let the VMs leave the node, then end what the finding names. Remove a finalizer by hand
-only if no guest runs there: the pods of a Node that is gone are deleted by force.
+only if neither a guest nor another pod with data runs there: the pods of a Node that is gone are
+deleted by force.
 """
 
 from virt_admit.model.messages import advice_of, command_of, cut

@@ -8,8 +8,9 @@ or reports again.
 the taint ``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots
 it, or a health check remediates it or is about to. A node without VMs that is rebooted on purpose,
 by its update or by hand after a cordon, is not named for 20 minutes. Where its kubelet waits for a
-certificate, the node runs: approve its CertificateSigningRequest. If these requests are of a name
-that no Node has, the host has a wrong name: set it, restart its kubelet, and approve none of them.
+certificate, the node runs: approve its CertificateSigningRequest. If these requests are of
+``localhost``, or of the long name of the node, the host has a wrong name: set it, restart its
+kubelet, and approve none of them.
 """
 
 from virt_admit.forecasts.placement import volume_attachments

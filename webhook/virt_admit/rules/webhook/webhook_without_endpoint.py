@@ -24,7 +24,7 @@ from virt_admit.model import api_discovery
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, POD, SERVICE
+from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.settings import removed_operators
@@ -96,6 +96,7 @@ the network plugin or an update of KubeVirt makes.
         {
             DEPLOYMENT: ("status.conditions.message", *CONDITIONS),
             NAMESPACE: ("metadata.labels",),
+            NODE: ("metadata.labels",),
             POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
             SERVICE: ("spec.selector",),
         },
@@ -122,11 +123,13 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for webhook in obj["webhooks"].items():
         service = webhook_requests.service(webhook)
-        failing = list(_failing(webhook, obj, context.cluster)) if service is not None else []
-        if service is None or not failing:
+        failing, unread = _failing(webhook, obj, context.cluster) if service else ([], None)
+        if service is None or not (failing or unread):
             continue
         try:
             problem = _problem(context.cluster, *service)
+            if problem and unread and not failing:
+                raise unread
         except Unseen as blind:
             yield blind
             return
@@ -163,14 +166,24 @@ def _leftover(path: Path, problem: str, removed: RemovedProduct) -> Finding:
     )
 
 
-def _failing(webhook: Field, obj: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield what fails without an answer, in the namespaces that the webhook selects."""
+def _failing(webhook: Field, obj: Object, cluster: Cluster) -> tuple[Sequence[str], Unseen | None]:
+    """Return what fails without an answer, in the namespaces and for the nodes that the webhook
+    selects, and what hides whether more does.
+    """
+    found, unread = list[str](), None
     for what, asked in _NEEDED.items():
         requests = [each for each in asked if webhook_requests.intercepts(webhook, each)]
-        if requests and (
-            what in _CLUSTER_SCOPED or _reaches_a_namespace(webhook, requests, cluster)
-        ):
-            yield what.replace("(cordon", f"({_of_nodes(webhook, obj)}: cordon")
+        reaches = (
+            _reaches_a_node
+            if any(each.cluster_scoped for each in requests)
+            else _reaches_a_namespace
+        )
+        try:
+            if requests and (what in _SETTINGS or reaches(webhook, requests, cluster)):
+                found.append(what.replace("(cordon", f"({_of_nodes(webhook, obj)}: cordon"))
+        except Unseen as blind:
+            unread = blind
+    return found, unread
 
 
 def _of_nodes(webhook: Field, obj: Object) -> str:
@@ -213,11 +226,27 @@ def _labels(namespace: Object) -> dict[str, str]:
     return {"kubernetes.io/metadata.name": namespace.name, **namespace.labels}
 
 
-_CLUSTER_SCOPED = (
-    "changes of nodes (cordon, uncordon, taints)",
-    "reports of kubelets",
-    "settings of KubeVirt",
-)
+def _reaches_a_node(
+    webhook: Field, requests: Sequence[InterceptedRequest], cluster: Cluster
+) -> bool:
+    """Return whether a webhook may get one of these requests for a node.
+
+    Raises:
+        Unseen: it selects nodes, which are not all known.
+    """
+    every = [webhook_requests.gets(webhook, each) for each in requests]
+    return True in every or (
+        None in every
+        and any(
+            webhook_requests.gets(webhook, each._replace(name=node.name, labels=node.labels))
+            is not False
+            for node in cluster.list(NODE)
+            for each in requests
+        )
+    )
+
+
+_SETTINGS = ("settings of KubeVirt",)
 
 
 def _broken_pod(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:

@@ -114,16 +114,16 @@ def _down(component: str, guards: Sequence[Object], eviction: PodEviction) -> Op
 
 
 def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
-    """Return that only the deletion of guards lets a drain go on: their members have left etcd, and
-    no new guard comes while their nodes are cordoned.
+    """Return that only the deletion of guards lets the drains of their own nodes go on: their
+    members have left etcd, and no new guard comes while these nodes are cordoned.
     """
     whose = names(pod.name for pod in guards)
     several, status = len(guards) > 1, eviction.budget["status"]
-    on = {node_of(pod) for pod in guards}
+    gone = list(dict.fromkeys(map(node_of, guards)))
     leaving = {
         node: each.partition("/")[2]
         for node, each in _leaving(eviction.cluster).items()
-        if node in on
+        if node in gone
     }
     removed = "their members have" if several else "its member has"
     reason = (
@@ -132,6 +132,8 @@ def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnsw
         f"{status['currentHealthy'].integer or 0} guards are ready and "
         f"{status['desiredHealthy'].integer or 0} are wanted"
     )
+    if eviction.node not in gone:
+        return OperatorAnswer(Way.NOW, reason, _removal_first(gone, leaving))
     these = "these guards" if several else "this guard"
     remedy = typed(
         f"Check that all other members of etcd are healthy, then delete {these} (OpenShift 4.12 "
@@ -139,6 +141,17 @@ def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnsw
         shell("kubectl", "delete", "pod", *(argument(pod.name) for pod in guards), "-n", ETCD),
     )
     return OperatorAnswer(Way.NOW, reason, remedy)
+
+
+def _removal_first(gone: Sequence[str], leaving: Mapping[str, str]) -> str:
+    """Return what lets the drain of another node go on: not the deletion of a guard that is never
+    ready, as the number of guards that is wanted follows from that of the control-plane nodes.
+    """
+    those = f"Machine{'s' * (len(leaving) > 1)} {names(sorted(leaving.values()))}"
+    until = f"{those} {'are' if len(leaving) > 1 else 'is'} gone" if leaving else ""
+    them = f"{names(gone)} {'have' if len(gone) > 1 else 'has'} left the cluster"
+    drain = shell("virt-admit", "drain", argument(gone[0]))
+    return typed(f"Wait until {until or them}: see what keeps {names(gone)}", drain)
 
 
 def _bare(cordoned: Sequence[str], cluster: Cluster) -> OperatorAnswer:

@@ -24,6 +24,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import cordoners, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT
+from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler import pods as scheduled_pods
 
 READS: Final[Reads] = union(
@@ -31,6 +32,8 @@ READS: Final[Reads] = union(
 )
 _LONGEST: Final = 4
 """More drains than these in one circle are not looked for."""
+_MOST: Final = 10
+"""Of more pods of one budget that wait, the rest are not placed: that takes time."""
 
 
 class WaitingLeave(NamedTuple):
@@ -84,7 +87,8 @@ def _all(cluster: Cluster) -> Mapping[str, MutualDrains]:
     cordoned = [node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean]
     if len(cordoned) < 2 or unlisted(cluster, NODE) or unlisted(cluster, POD):
         return {}  # another node may take these pods
-    holds = {node.name: list(_holds(node, cordoned, cluster)) for node in cordoned}
+    starts: dict[str, Sequence[_Start]] = {}
+    holds = {node.name: list(_holds(node, cordoned, starts, cluster)) for node in cordoned}
     found: dict[str, MutualDrains] = {}
     for name in sorted(holds):
         circle = _circle((), name, holds) if name not in found else ()
@@ -108,28 +112,56 @@ def _circle(
     return ()
 
 
-def _holds(node: Object, cordoned: Sequence[Object], cluster: Cluster) -> Iterator[WaitingLeave]:
-    """Yield what keeps pods on a node until others run on other cordoned nodes."""
+class _Start(NamedTuple):
+    """A pod that waits for one cordoned node."""
+
+    pod: str
+    home: str
+
+
+def _holds(
+    node: Object,
+    cordoned: Sequence[Object],
+    starts: dict[str, Sequence[_Start]],
+    cluster: Cluster,
+) -> Iterator[WaitingLeave]:
+    """Yield what keeps pods on a node until others run on other cordoned nodes, once for each
+    budget.
+
+    Args:
+        node: a cordoned node.
+        cordoned: all of them.
+        starts: what is known of budgets by name, which this completes.
+        cluster: the cluster.
+    """
     update = updaters.of_nodes(cluster).get(node.name)
     if update is not None and update.phase in EMPTIED:
         return  # its drain has ended
-    others = [each.name for each in cordoned if each is not node]
+    others, seen = {each.name for each in cordoned if each is not node}, set[str]()
     for pod in entry(cluster, evicted_pods.by_node, node.name) or ():
         leaves = evicted_pods.is_evicted(pod) and not evicted_pods.is_of_vm(pod)
         budgets = pod_budgets.selecting(pod, cluster) if leaves and not pod.deleted else ()
-        if len(budgets) == 1 and pod.at("status", "phase").text == "Running":
-            yield from _of_budget(pod, budgets[0], others, cluster)
+        if len(budgets) != 1 or pod.at("status", "phase").text != "Running":
+            continue
+        budget = budgets[0].full_name
+        if budget not in seen:
+            seen.add(budget)
+            if budget not in starts:
+                starts[budget] = _starts(budgets[0], cluster)
+            found = (each for each in starts[budget] if each.home in others)
+            yield from (WaitingLeave(node.name, pod.name, each.pod, each.home) for each in found)
 
 
-def _of_budget(
-    pod: Object, budget: Object, others: Sequence[str], cluster: Cluster
-) -> Iterator[WaitingLeave]:
+def _starts(budget: Object, cluster: Cluster) -> Sequence[_Start]:
+    """Return the pods that let a budget allow an eviction once they run, each with the only node
+    that takes it.
+    """
     allowed, healthy, desired = (
         budget.at("status", key).integer
         for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy")
     )
     if allowed != 0 or healthy is None or desired is None:
-        return
+        return ()
     every = pod_budgets.selected(budget, cluster.known(POD, budget.namespace))
     waiting = [
         each
@@ -139,11 +171,9 @@ def _of_budget(
         and each.at("status", "phase").text == "Pending"
     ]
     if healthy + len(waiting) <= desired:
-        return  # other pods of the budget are not ready either
-    for each in waiting:
-        homes = _homes(each, cluster)
-        if len(homes) == 1 and homes[0] in others:
-            yield WaitingLeave(pod.at("spec", "nodeName").text or "", pod.name, each.name, homes[0])
+        return ()  # other pods of the budget are not ready either
+    homes = ((each.name, _homes(each, cluster)) for each in waiting[:_MOST])
+    return [_Start(name, only[0]) for name, only in homes if len(only) == 1]
 
 
 def _homes(pod: Object, cluster: Cluster) -> list[str]:
@@ -178,14 +208,20 @@ def _claim(node: Object, cluster: Cluster) -> tuple[int, float]:
 
 
 def _rank(name: str, cluster: Cluster) -> int:
-    """Return 2 for a node under update or whose Machine is being deleted, which is cordoned again,
-    1 for one in maintenance, and 0 for others.
+    """Return 3 for a node under update or that is to be deleted, which is cordoned again, 2 for one
+    in maintenance, 1 for one that something else cordoned, and 0 for one cordoned by hand.
     """
     node, update = find(cluster, NODE, "", name), updaters.of_nodes(cluster).get(name)
+    if node is not None and (
+        cordoners.machine_in_deletion(node, cluster) or node_removals.of_node(node, cluster)
+    ):
+        return 3
     if name in updaters.maintenances(cluster):
-        return 1
-    deleted = node is not None and cordoners.machine_in_deletion(node, cluster)
-    return 2 if deleted or (update is not None and update.phase in IN_FLIGHT) else 0
+        return 2
+    if update is not None and update.phase in IN_FLIGHT:
+        return 3
+    cordon = cordoners.of_node(node, cluster) if node is not None else None
+    return int(cordon is not None and not cordon.uncordon)
 
 
 def _who(node: Object, cluster: Cluster) -> str:
@@ -200,9 +236,9 @@ def _way_out(node: Object, circle: Sequence[WaitingLeave], cluster: Cluster) -> 
     """Return the node that is uncordoned, and what ends the circle."""
     rank, cordon = _rank(node.name, cluster), cordoners.of_node(node, cluster)
     starts = names(dict.fromkeys(hold.waits for hold in circle if hold.on == node.name))
-    if rank == 1 and cordon is not None and cordon.remedy:
+    if rank == 2 and cordon is not None and cordon.remedy:
         return node.name, capital(cordon.remedy)
-    if rank == 2:
+    if rank == 3:
         return "", f"Add a node that takes pod {starts}, or give one of these drains up."
     return node.name, typed(
         f"Uncordon {node.name} so that pod {starts} starts there, and let it be drained again "

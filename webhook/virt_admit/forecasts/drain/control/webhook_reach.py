@@ -45,7 +45,7 @@ from virt_admit.model.messages import capital
 READS: Final[Reads] = union(
     vmis.READS,
     webhook_deadlocks.READS,
-    {POD: ("spec.nodeName",), NODE: ("spec.unschedulable",)},
+    {POD: ("spec.nodeName",), NODE: ("metadata.labels", "spec.unschedulable")},
 )
 
 
@@ -440,7 +440,9 @@ def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[
     here = pod.name if pod is not None else f"virt-launcher-{vmi.name}"
     for each in effect.requests:
         if each.cluster_scoped:
-            yield each._replace(name=vmi.at("status", "nodeName").text)
+            name = vmi.at("status", "nodeName").text
+            node = find(cluster, NODE, "", name or "")
+            yield each._replace(name=name, labels=node.labels if node is not None else None)
             continue
         request = each._replace(namespace=namespace, namespace_labels=labels)
         if request.resource.startswith("pods"):

@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, cut_middle, scheduler_words
+from virt_admit.model.messages import command_of, cut, cut_middle, scheduler_words
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
@@ -109,13 +109,17 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
 
 def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
     """Return the same with the policy that changed this pod alone of its siblings, if one did."""
-    policy = pod_mutations.alone(broken.pod, cluster) if broken.why else ""
+    own = bool(broken.why) and not broken.on_lost_node
+    policy = pod_mutations.alone(broken.pod, cluster) if own else ""
     if not policy:
         return broken
-    pod, fault = broken.pod, broken.why.partition(", ")[0]
-    why = f"{fault}, and {policy} changed this pod when it was created, but no ready sibling"
-    remedy = f"exclude namespace {pod.namespace} from {policy}, then let its owner replace it"
-    return broken._replace(why=why, remedy=typed(remedy, about("delete", pod, POD)))
+    pod, command = broken.pod, command_of(broken.remedy)
+    why = f"{broken.why}, and {policy} changed this pod when it was created, but no ready sibling"
+    words = (
+        f"{broken.remedy.removesuffix(f': {command}')}; if that comes from the change, exclude "
+        f"namespace {pod.namespace} from {policy}, then let its owner replace pod {pod.name}"
+    )
+    return broken._replace(why=why, remedy=typed(words, command))
 
 
 def _name_of(owner: Field) -> str:

@@ -222,9 +222,13 @@ _NOT_COMPLETED: Final = re.compile(r"Live migration is not completed after (\d{1
 def _observed(vmi: Object, found: MigrationSettings, cluster: Cluster) -> int:
     """Return the seconds after which KubeVirt ended the last migration of a VMI with the same
     setting that copied as much; 0: none is known.
+
+    It shows whether this release counts copied disks. One from before the VM got more memory says
+    nothing.
     """
     if found.ends_at_deadline:
         return 0
+    possible = {found.completion * _units(amount) for amount in (_memory(vmi), size(vmi))}
     current = vmi.at("status", "migrationState")
     for migration in reversed(tuple(migrations.own(vmi, cluster))):
         is_current = current["migrationUid"].text == (migration.metadata["uid"].text or "-")
@@ -232,8 +236,10 @@ def _observed(vmi: Object, found: MigrationSettings, cluster: Cluster) -> int:
         used = state["migrationConfiguration"][migration_limits.COMPLETION_TIMEOUT].integer
         copied = migrations.VOLUMES_UPDATE in migration.labels
         limit = said(state["failureReason"].text or "")
-        if limit is not None and used == found.completion and copied is moves_volumes(vmi):
-            return int(limit.total_seconds())
+        length = int(limit.total_seconds()) if limit is not None else 0
+        same = used == found.completion and copied is moves_volumes(vmi)
+        if same and length in possible:
+            return length
     return 0
 
 

@@ -53,7 +53,7 @@ def fault(pod: Object, cluster: Cluster) -> NetworkFault | None:
     """
     is_handler = pod.labels.get("kubevirt.io") == HANDLER
     network = _without_address(pod) if is_handler and _has_ended(pod) else ""
-    if not network:
+    if not network or _was_killed(pod) or _has_routers(network, pod.namespace, cluster):
         return None
     namespace, _, name = network.rpartition("/")
     definition = find(cluster, NAD, namespace or pod.namespace, name)
@@ -79,6 +79,35 @@ def fault(pod: Object, cluster: Cluster) -> NetworkFault | None:
 def _has_ended(pod: Object) -> bool:
     """Whether a container of a pod has ended before: an address may also come from a router."""
     return any((each["restartCount"].integer or 0) > 0 for each in _containers(pod))
+
+
+def _was_killed(pod: Object) -> bool:
+    """Whether a signal ended a container last, as a lack of memory does: one without an address
+    ends by itself.
+    """
+    ends = (
+        each.at(when, "terminated") for each in _containers(pod) for when in ("state", "lastState")
+    )
+    return any(
+        each["reason"].text == "OOMKilled" or (each["exitCode"].integer or 0) > _SIGNAL
+        for each in ends
+    )
+
+
+_SIGNAL: Final = 128
+"""A container that a signal ends has this exit code and the number of the signal."""
+
+
+def _has_routers(network: str, namespace: str, cluster: Cluster) -> bool:
+    """Whether routers of a network give addresses: a virt-handler works that got none when it was
+    created.
+    """
+    return any(
+        each.labels.get("kubevirt.io") == HANDLER
+        and each.condition("Ready")["status"].text == "True"
+        and _without_address(each) == network
+        for each in cluster.known(POD, namespace)
+    )
 
 
 def _waits(pod: Object) -> str:

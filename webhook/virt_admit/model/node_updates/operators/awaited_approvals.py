@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import merge_patch, typed
+from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Object
@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
-    SUBSCRIPTION: ("spec.installPlanApproval",),
+    SUBSCRIPTION: ("spec.installPlanApproval", "status.currentCSV", "status.installedCSV"),
     INSTALL_PLAN: (
         "spec.approval",
         "spec.approved",
@@ -52,13 +52,15 @@ def awaited(subscription: Object, plan: Object, cluster: Cluster) -> AwaitedAppr
         or wanted not in installs
     ):
         return None
-    others = [
-        each.name
+    manual = [
+        each
         for each in sorted(
             cluster.known(SUBSCRIPTION, subscription.namespace), key=lambda each: each.name
         )
         if each.at("spec", "installPlanApproval").text == _MANUAL and not each.deleted
     ]
+    others = [each.name for each in manual]
+    held = [each for each in manual if each.at("status", "currentCSV").text in installs]
     own = "its Subscription is Automatic"
     why = (
         f"{own}, but {_subscriptions(others)} of the namespace {_are(others)} Manual, which makes "
@@ -66,7 +68,20 @@ def awaited(subscription: Object, plan: Object, cluster: Cluster) -> AwaitedAppr
         if others
         else f"{own}, but a Subscription of the namespace was Manual when it was made"
     )
-    return AwaitedApproval(why, _remedy(plan, installs, wanted, others))
+    remedy = _agree(plan, held) if held else _remedy(plan, installs, wanted, others)
+    return AwaitedApproval(why, remedy)
+
+
+def _agree(plan: Object, held: Sequence[Object]) -> str:
+    """Return what to do where the approval also updates what its administrator holds."""
+    subscriptions = [each.name for each in held]
+    versions = names([each.at("status", "currentCSV").text or "" for each in held])
+    return typed(
+        f"InstallPlan {plan.name} also installs {versions} of {_subscriptions(subscriptions)}, "
+        f"which {_are(subscriptions)} Manual on purpose: agree with its administrator before it is "
+        "approved, as it installs all or nothing",
+        about("describe", plan, INSTALL_PLAN),
+    )
 
 
 def _remedy(plan: Object, installs: Sequence[str], wanted: str, others: Sequence[str]) -> str:

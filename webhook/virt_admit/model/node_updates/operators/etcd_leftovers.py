@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
+from virt_admit.model.messages import cut, cut_middle, names
 from virt_admit.model.remediation import machine_drain, machine_owners, machine_starts, machines
 
 READS: Final[Reads] = union(machine_starts.READS, machine_drain.READS, {KUBEADM: ()})
@@ -78,7 +78,8 @@ def of(owner: Object, cluster: Cluster) -> EtcdLeftover | None:
     number = members[0]
     subject = f"{owner.kind} {owner.full_name}"
     held = f"{_rollout(owner, cluster)}, as its etcd has a member without a name and a Machine"
-    left = f"it is left from a Machine that was replaced (the last one: {replaced['machine'].text})"
+    last = cut_middle(replaced["machine"].text or "?", 63)
+    left = f"it is left from a Machine that was replaced (the last one: {last})"
     without = names([each.name for each in waiting])
     one, has = ("Machine", "has") if len(waiting) == 1 else ("Machines", "have")
     later = f", and {one} {without} {has} no Node" if waiting else ""
@@ -132,7 +133,7 @@ def _rollout(owner: Object, cluster: Cluster) -> str:
     rolling = machine_drain.condition(owner, "RollingOut")
     if rolling["status"].text != "True":
         return "creates no Machine that joins"
-    to = owner.at("spec", "version").text
+    to = cut(owner.at("spec", "version").text or "", 40)
     lasts = clock.lasting(rolling["lastTransitionTime"].text, cluster)
     return f"does not end its roll-out{f' to {to}' if to else ''}, which lasts{lasts}"
 

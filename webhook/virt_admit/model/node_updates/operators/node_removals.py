@@ -25,7 +25,8 @@ from virt_admit.model.kubernetes.cluster import Cluster, entry, gather, unlisted
 from virt_admit.model.kubernetes.kinds import KARPENTER_NODE_POOL, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubernetes.units import parse_duration
+from virt_admit.model.kubevirt.instances import migrations, vmis
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -34,6 +35,9 @@ from virt_admit.model.scheduler.pods import FINISHED
 _POOL: Final = "karpenter.sh/nodepool"
 _KEPT: Final = "karpenter.sh/do-not-disrupt"
 _KARPENTER: Final = "karpenter.sh/termination"
+_LIMIT: Final = ("spec", "template", "spec", "terminationGracePeriod")
+"""How long Karpenter lets pods that it may not evict keep a node, in a NodePool."""
+_NONE: Final = timedelta()
 _KARPENTER_TAINT: Final = "karpenter.sh/disrupt"
 _ETCD: Final = "wrangler.cattle.io/managed-etcd-controller"
 _LEFT: Final[Mapping[str, str]] = {
@@ -43,11 +47,14 @@ _LEFT: Final[Mapping[str, str]] = {
     )
 }
 """Finalizers that guard nothing on the node, and why they stay."""
+_STAYING: Final = ("DaemonSet", "Node")
+"""The owners of pods that no drain takes away: the kubelet runs those of its Node from a file."""
 AUTOSCALER: Final = "ToBeDeletedByClusterAutoscaler"
 
 READS: Final[Reads] = union(
     node_health.READS,
     vmis.READS,
+    migrations.READS,
     {
         NODE: (
             *CONDITIONS,
@@ -55,15 +62,18 @@ READS: Final[Reads] = union(
             *("spec.taints", "spec.unschedulable"),
         ),
         POD: (
-            *("spec.nodeName", "spec.tolerations", "status.phase"),
+            *("spec.nodeName", "spec.tolerations", "spec.terminationGracePeriodSeconds"),
+            "status.phase",
             *("metadata.labels", "metadata.ownerReferences", f"metadata.annotations.{_KEPT}"),
         ),
-        KARPENTER_NODE_POOL: ("spec.template.spec.terminationGracePeriod",),
+        KARPENTER_NODE_POOL: (".".join(_LIMIT),),
     },
 )
 
 PATIENCE: Final = timedelta(minutes=15)
 """A node without VMs is drained and deleted in minutes."""
+_LONGEST: Final = 10**9
+"""Seconds: so that a time after a huge grace period exists."""
 _FORGOTTEN: Final = timedelta(hours=2)
 """The autoscaler takes its mark back where a drain lasts for longer than
 ``--max-graceful-termination-sec`` (10 minutes by default).
@@ -81,6 +91,8 @@ class Removal(NamedTuple):
     """What ends it, with a command; empty: nothing is to be done now."""
     mark: str = ""
     """The finalizer or taint that shows it."""
+    ends: bool | None = False
+    """False: the wait does not end by itself. None: that is not known."""
 
 
 def of_node(node: Object, cluster: Cluster) -> Removal | None:
@@ -124,12 +136,15 @@ def _deletion(node: Object, cluster: Cluster) -> Removal:
     if lasts is None or lasts < PATIENCE or not held:
         return Removal(state, mark=mark)
     if _KARPENTER in held:
-        return Removal(state, *_karpenter(node, cluster), mark)
+        return _karpenter(node, Removal(state, mark=mark), cluster)
     here, unread = gather(vmis.on_node(cluster, node.name))
     there = f"VMs on it: {names((each.full_name for each in here), 80)}" if here else ""
-    free = "" if unread else "No VM is on it"
+    others = [pod.full_name for pod in entry(cluster, _leaving_pods, node.name) or ()]
+    also = f", but {names(others, 80)}" if others else ""
+    free = "" if unread else f"No VM is on it{also}"
     first = ". ".join(filter(None, (_why(held, node, cluster), there or free)))
-    return Removal(state, f"{first}." if first else "", _remedy(node, held, here, unread), mark)
+    remedy = _guarded(node, bool(here or unread)) or _remedy(node, held, cluster)
+    return Removal(state, f"{first}." if first else "", remedy, mark)
 
 
 def _why(held: list[str], node: Object, cluster: Cluster) -> str:
@@ -148,17 +163,24 @@ def _texts(node: Object) -> list[str | None]:
     return [each.text for each in node.metadata["finalizers"].items()]
 
 
-def _remedy(node: Object, held: list[str], here: list[Object], unread: str) -> str:
-    """Return what ends a deletion. Pods of a Node that is gone are deleted by force, so its guests
-    must not run by then.
+def _guarded(node: Object, guests: bool) -> str:
+    """Return that guests leave a node before its deletion goes on; empty: none are there. Pods of a
+    Node that is gone are deleted by force, so its guests must not run by then.
     """
+    if not guests:
+        return ""
+    drain = shell("virt-admit", "drain", argument(node.name))
+    off = "make sure first that no guest runs on it: migrate its VMs, or switch it off"
+    return typed(f"{off}; do not remove the finalizer before", drain)
+
+
+def _remedy(node: Object, held: list[str], cluster: Cluster) -> str:
+    """Return what ends the deletion of a node without VMs."""
     see, edit = kubectl("describe", NODE, node.name), kubectl("edit", NODE, node.name)
-    if here or unread:
-        drain = shell("virt-admit", "drain", argument(node.name))
-        off = "make sure first that no guest runs on it: migrate its VMs, or switch it off"
-        return typed(f"{off}; do not remove the finalizer before", drain)
     if all(key in _LEFT for key in held):
-        return typed("remove this finalizer from the Node, and do not bring the node back", edit)
+        return _emptied(node, cluster) or typed(
+            "remove this finalizer from the Node, and do not bring the node back", edit
+        )
     if _ETCD in held:
         etcd = "see in the log of the servers why it is not taken out of etcd"
         return typed(f"{etcd}, before the finalizer is removed by hand", see)
@@ -167,11 +189,39 @@ def _remedy(node: Object, held: list[str], here: list[Object], unread: str) -> s
     return typed(f"{repair}, {gone}", edit)
 
 
+def _emptied(node: Object, cluster: Cluster) -> str:
+    """Return that other pods leave a node before its finalizer is removed: they would start
+    elsewhere while they still run there. Empty: none are known to be there.
+    """
+    if not entry(cluster, _leaving_pods, node.name) and not unlisted(cluster, POD):
+        return ""
+    before = "before you remove this finalizer from the Node, whose pods are then deleted by force"
+    if node_health.silence(node, cluster):  # then no drain of it ends
+        see = kubectl("describe", NODE, node.name)
+        return typed(f"make sure that {node.name} is off, as it does not report, {before}", see)
+    drain = shell("kubectl", "drain", argument(node.name), "--ignore-daemonsets")
+    return typed(f"drain {node.name} and switch it off {before}; do not bring it back", drain)
+
+
+def _leaving_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
+    """Return the pods that a drain takes from their nodes, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        owner = pod.controller
+        stays = owner is not None and owner["kind"].text in _STAYING
+        if not stays and pod.at("status", "phase").text not in FINISHED:
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return found
+
+
 # --- Karpenter ------------------------------------------------------------------------------------
 
 
-def _karpenter(node: Object, cluster: Cluster) -> tuple[str, str]:
-    """Return what Karpenter waits for before it ends a node, and the remedy."""
+def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
+    """Return what Karpenter waits for before it ends a node, and the remedy; nothing while its pods
+    leave.
+    """
+    is_silent = bool(node_health.silence(node, cluster))  # then nothing on it migrates or ends
     kept = entry(cluster, _kept_pods, node.name) or []
     taints = [
         taint.value
@@ -182,19 +232,55 @@ def _karpenter(node: Object, cluster: Cluster) -> tuple[str, str]:
         pod
         for pod in kept
         if not any(tolerates(pod.at("spec", "tolerations").value, each) for each in taints)
+        and (is_silent or not _migrates(_vmi(pod, cluster), cluster))
     ]
     if not held:
-        drain = shell("virt-admit", "drain", argument(node.name))
-        return "Karpenter waits until its pods have left.", typed("see what keeps them", drain)
+        forced = _forced(node, cluster)
+        then = f" It deletes those that are left {forced}." if forced else ""
+        waits = f"Karpenter waits until its pods have left.{then}"
+        see = typed("see what keeps them", shell("virt-admit", "drain", argument(node.name)))
+        keeps = is_silent or not _leave(node, cluster)
+        return removal._replace(
+            waits=waits if keeps or then else "", remedy=see if keeps else "", ends=None
+        )
     pods, single = names((pod.full_name for pod in held), 100), len(held) == 1
     carry = f"Pod {pods} carries {_KEPT}" if single else f"Pods {pods} carry {_KEPT}"
     it = "it" if single else "them"
-    waits = f"{carry}, so Karpenter does not evict {it}{_no_limit(node, cluster)}."
-    if node_health.silence(node, cluster):  # then nothing on it migrates or ends
+    ends, until = _limit(node, it, cluster)
+    waits = f"{carry}, so Karpenter does not evict {it}{until}."
+    found = removal._replace(waits=waits, ends=ends)
+    if is_silent:
         off = "make sure that its instance is off, as it does not report"
         words = f"{off}; do not remove finalizer {_KARPENTER} before"
-        return waits, typed(words, kubectl("describe", NODE, node.name))
-    return waits, _free(held[0], cluster)
+        return found._replace(remedy=typed(words, kubectl("describe", NODE, node.name)))
+    return found._replace(remedy=_free(held[0], cluster))
+
+
+def _leave(node: Object, cluster: Cluster) -> bool:
+    """Whether pods of a node end within their time, or VMs migrate away from it."""
+    return any(_ends_in_time(pod, cluster) for pod in entry(cluster, _ending, node.name) or ()) or (
+        any(_migrates(vmi, cluster) for vmi in gather(vmis.on_node(cluster, node.name))[0])
+    )
+
+
+def _ending(cluster: Cluster) -> Mapping[str, list[Object]]:
+    """Return the pods that are being deleted, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        if pod.deleted and pod.at("status", "phase").text not in FINISHED:
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return found
+
+
+def _ends_in_time(pod: Object, cluster: Cluster) -> bool:
+    late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
+    grace = pod.at("spec", "terminationGracePeriodSeconds").integer or 0
+    return late is None or late < PATIENCE + timedelta(seconds=min(grace, _LONGEST))
+
+
+def _migrates(vmi: Object | None, cluster: Cluster) -> bool:
+    """Whether a VM has a migration that has not ended, beside which no other one starts."""
+    return vmi is not None and bool(gather(migrations.unfinished(vmi, cluster))[0])
 
 
 def _kept_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
@@ -207,13 +293,33 @@ def _kept_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
     return found
 
 
-def _no_limit(node: Object, cluster: Cluster) -> str:
-    """Return that nothing ends the wait of a node; empty: its pool has a limit, or is not known."""
+def _limit(node: Object, it: str, cluster: Cluster) -> tuple[bool | None, str]:
+    """Return whether the wait of a node ends, as ``Removal.ends``, and how in words."""
     pool = find(cluster, KARPENTER_NODE_POOL, "", node.labels.get(_POOL, ""))
-    limit = pool.at("spec", "template", "spec", "terminationGracePeriod") if pool else None
-    if pool is None or limit is None or limit.present:
+    if pool is not None and not pool.at(*_LIMIT).present:
+        return False, f", and NodePool {pool.name} sets no {_LIMIT[-1]}"
+    forced = _forced(node, cluster)
+    return None, f", but deletes {it} {forced}" if forced else ""
+
+
+def _forced(node: Object, cluster: Cluster) -> str:
+    """Return when Karpenter deletes what is left on a node by force; empty: never, it should have,
+    or that is not known.
+
+    It does so early enough for the grace period of each pod. Source: kubernetes-sigs/karpenter:
+    pkg/controllers/node/termination/terminator/terminator.go#DeleteExpiringPods.
+    """
+    pool = find(cluster, KARPENTER_NODE_POOL, "", node.labels.get(_POOL, ""))
+    lasts = clock.since(node.metadata["deletionTimestamp"].text, cluster)
+    if pool is None or lasts is None:
         return ""
-    return f", and NodePool {pool.name} sets no terminationGracePeriod"
+    try:
+        limit = timedelta(microseconds=parse_duration(pool.at(*_LIMIT).value) // 1000)
+    except ValueError:
+        return ""
+    said = f"{_LIMIT[-1]} {pool.at(*_LIMIT).text} of NodePool {pool.name}"
+    left = limit - lasts
+    return f"by force in {clock.duration(left)} at the latest ({said})" if left > _NONE else ""
 
 
 def _free(pod: Object, cluster: Cluster) -> str:
@@ -239,24 +345,33 @@ def _vmi(pod: Object, cluster: Cluster) -> Object | None:
 
 
 def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
-    """Return the mark of the autoscaler, which it forgets where it restarts at that moment."""
+    """Return the mark of the autoscaler, which it forgets where it restarts at that moment.
+
+    At its start it takes such marks off the nodes of its groups, older releases only off those that
+    are not cordoned (cluster-autoscaler/core/static_autoscaler.go#cleanUpIfRequired; pull request
+    kubernetes/autoscaler#5200).
+    """
     now, begun = clock.now(cluster), _time(value)
     lasts = now - begun if now is not None and begun is not None else None
     mark = f"taint {key}"
     since = f" for {clock.duration(lasts)}" if lasts is not None else ""
-    state = f"marked by the cluster autoscaler{since}"
-    if lasts is None or lasts < _FORGOTTEN or node.condition("Ready")["status"].text != "True":
-        return Removal(f"{state}, which deletes it", mark=mark)
+    state = f"marked for deletion by the cluster autoscaler{since}"
+    is_young = lasts is None or lasts < _FORGOTTEN
+    if is_young or node.condition("Ready")["status"].text != "True" or unlisted(cluster, POD):
+        return Removal(state, mark=mark)
+    if _leave(node, cluster):
+        return Removal(state, mark=mark)
     cordoned = node.at("spec", "unschedulable").boolean is True
     uncordon = shell("kubectl", "uncordon", argument(node.name))
     waits = (
-        "It is still Ready, and its Node is not being deleted: an autoscaler that restarts "
-        "meanwhile forgets the node."
+        "It is still Ready, its Node is not being deleted, and no pod on it ends: unless its "
+        "--max-graceful-termination-sec is longer, the autoscaler has forgotten it. At its start "
+        "it takes its marks back, older releases not those of cordoned nodes."
     )
     words = f"once the autoscaler's log shows that it does not delete {node.name}, remove {mark}"
     also = f" and uncordon it ({uncordon})" if cordoned else ""
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}-")
-    return Removal(f"{state} for deletion", waits, typed(f"{words}{also}", untaint), mark)
+    return Removal(state, waits, typed(f"{words}{also}", untaint), mark, ends=None)
 
 
 def _time(value: str) -> datetime | None:

@@ -35,6 +35,8 @@ _WRITERS: Final = {
     "meta.helm.sh/release-name": "Helm release",
 }
 """Labels and annotations with the name of what writes an object."""
+_FEW: Final = 10
+"""More groups than that fit into no command."""
 
 
 class SurplusGroups(NamedTuple):
@@ -96,7 +98,7 @@ def writer(obj: Object) -> str:
 
 
 def _remedy(found: Sequence[Object], namespace: str, csv: Object | None) -> str:
-    kept = _kept(found, csv)
+    kept = _kept(found, csv) if len(found) <= _FEW else None
     if kept is None:
         return typed(
             "See which one has the target namespaces that the operator needs, keep it and delete "
