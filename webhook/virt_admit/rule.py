@@ -2,7 +2,7 @@
 
 Rule authors need no other file. Besides the names below they import from here every kind of
 ``model/kubernetes/kinds.py`` and the names of the model that most rules need: one line for all of
-them.
+them. Where that line is too long, kinds and other names come from their own module.
 """
 
 from __future__ import annotations

@@ -29,12 +29,7 @@ from virt_admit.engine.decoding import decode
 from virt_admit.engine.ratchet import KnownFindings, identity
 from virt_admit.engine.rule_run import NO_LIMITS, Gaps, Limits, run
 from virt_admit.model.kubernetes import json_patch, kinds
-from virt_admit.model.kubernetes.cluster import (
-    Cluster,
-    OutOfTime,
-    TimedCluster,
-    time_limit,
-)
+from virt_admit.model.kubernetes.cluster import Cluster, OutOfTime, TimedCluster, time_limit
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.settings import trusted_accounts
 from virt_admit.model.lookups import ReviewCache

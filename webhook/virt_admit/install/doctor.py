@@ -108,28 +108,20 @@ def _versions(installation: Installation) -> CheckResult:
     if version is None:
         raise Unreadable("the API server does not report its version")
     if version < OLDEST:
+        oldest = f"{OLDEST.major}.{OLDEST.minor}"
         yield (
             Status.WRONG,
-            (
-                f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor} and ignores "
-                "match conditions"
-            ),
+            f"Kubernetes {version} is older than {oldest} and ignores match conditions",
         )
     else:
         yield Status.OK, f"Kubernetes {version}, virt-admit {__version__}"
     deployment = installation.deployment()
     if deployment is not None:
-        running = (
-            deployment["metadata"].get("labels", {}).get("app.kubernetes.io/version", "unknown")
-        )
+        labels = deployment["metadata"].get("labels", {})
+        running = labels.get("app.kubernetes.io/version", "unknown")
         if running != __version__:
-            yield (
-                Status.NOTE,
-                (
-                    f"the cluster runs virt-admit {running}, this command is {__version__}: their "
-                    "rules may differ"
-                ),
-            )
+            versions = f"the cluster runs virt-admit {running}, this command is {__version__}"
+            yield Status.NOTE, f"{versions}: their rules may differ"
 
 
 def _installation(installation: Installation) -> CheckResult:
@@ -173,20 +165,14 @@ def _missing_calls(expected: Json, actual: Mapping[str, InspectedEntry]) -> Chec
     ]
     missing = [entry.name for entry in entries if entry.name not in actual]
     if len(missing) == len(entries):
-        effect = (
-            "no object is judged"
-            if kind == "ValidatingWebhookConfiguration"
-            else "no object gets its defaults"
-        )
+        judging = kind == "ValidatingWebhookConfiguration"
+        effect = "no object is judged" if judging else "no object gets its defaults"
         yield Status.WRONG, f"{kind} {NAME} does not exist: {effect}", APPLY
     elif missing:
         yield Status.WRONG, f"{kind} {NAME} has no entry {names(missing)}", APPLY
     for entry in entries:
         if entry.name in actual and (places := entry.intercepted - actual[entry.name].intercepted):
-            shown = names(
-                sorted({f"{operation} of {resource}" for _, _, resource, operation in places})
-            )
-            yield Status.WRONG, f"{entry.name} does not send {shown}", APPLY
+            yield Status.WRONG, f"{entry.name} does not send {_shown(places)}", APPLY
 
 
 def _excess_calls(expected: Iterable[Json], actual: Mapping[str, InspectedEntry]) -> CheckResult:
@@ -198,14 +184,12 @@ def _excess_calls(expected: Iterable[Json], actual: Mapping[str, InspectedEntry]
     }
     for entry in actual.values():
         if places := entry.intercepted - judged.get(entry.name, set()):
-            shown = names(
-                sorted({f"{operation} of {resource}" for _, _, resource, operation in places})
-            )
-            text = (
-                f"{entry.name} sends {shown}, which no rule judges: find out which account changed "
-                "it"
-            )
-            yield Status.WRONG, text, APPLY
+            unjudged = f"{entry.name} sends {_shown(places)}, which no rule judges"
+            yield Status.WRONG, f"{unjudged}: find out which account changed it", APPLY
+
+
+def _shown(places: Iterable[tuple[str, ...]]) -> str:
+    return names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
 
 
 def _own_namespace(installation: Installation) -> CheckResult:
@@ -214,14 +198,8 @@ def _own_namespace(installation: Installation) -> CheckResult:
     labels = installation.namespace_labels()
     caught = [entry.name for entry in installation.ours() if entry.selects(labels)]
     if caught:
-        yield (
-            Status.WRONG,
-            (
-                f"{names(caught)} would send objects of our own namespace {NAMESPACE}: the webhook "
-                "could block its own repair"
-            ),
-            APPLY,
-        )
+        sent = f"{names(caught)} would send objects of our own namespace {NAMESPACE}"
+        yield Status.WRONG, f"{sent}: the webhook could block its own repair", APPLY
     else:
         yield Status.OK, f"namespace {NAMESPACE} is excluded"
 
@@ -241,17 +219,11 @@ def _endpoints(installation: Installation) -> CheckResult:
             f"{count(ready, 'endpoint')} of Service {service} {'is' if ready == 1 else 'are'} ready"
         )
         if ready == 0:
-            yield (
-                Status.WRONG,
-                text,
-                f"run {shell('kubectl', '-n', service.namespace, 'describe', 'pods')}",
-            )
+            command = shell("kubectl", "-n", service.namespace, "describe", "pods")
+            yield Status.WRONG, text, f"run {command}"
         elif ready == 1 and fails:
-            yield (
-                Status.WRONG,
-                f"{text}: while it restarts, API servers reject virtual machines",
-                "run two replicas or more",
-            )
+            text += ": while it restarts, API servers reject virtual machines"
+            yield Status.WRONG, text, "run two replicas or more"
         else:
             yield Status.OK, text
 
@@ -297,26 +269,18 @@ def _guarded(installation: Installation) -> CheckResult:
 
 
 def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[dict[str, str]]:
-    for group, resource, verb, name in itertools.product(
-        rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", ("",))
-    ):
-        yield {
-            "group": group,
-            "resource": resource,
-            "verb": verb,
-            "namespace": namespace,
-            "name": name,
+    parts = rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", ("",))
+    for right in itertools.product(*parts):
+        yield dict(zip(("group", "resource", "verb", "name"), right, strict=True)) | {
+            "namespace": namespace
         }
 
 
 def _may(api: ApiReader, right: Json) -> bool:
     """Return whether the webhook's account has a right."""
     group, kind = "authorization.k8s.io", "SubjectAccessReview"
-    groups = [
-        "system:authenticated",
-        "system:serviceaccounts",
-        f"system:serviceaccounts:{NAMESPACE}",
-    ]
+    every = "system:serviceaccounts"
+    groups = ["system:authenticated", every, f"{every}:{NAMESPACE}"]
     spec = {"resourceAttributes": right, "user": ACCOUNT, "groups": groups}
     answer = api.post(
         f"/apis/{group}/v1/{kind.lower()}s",
@@ -331,23 +295,18 @@ def _policy(installation: Installation) -> CheckResult:
         found = installation.policy()
     except PolicyError as error:
         text = f"the policy is not valid: {names(error.problems, 400)}"
-        yield (
-            Status.WRONG,
-            text,
-            (
-                "fix it. Until then the previous policy stays in force; a restarted pod uses audit "
-                "and rejects nothing"
-            ),
+        remedy = (
+            "fix it. Until then the previous policy stays in force; a restarted pod uses audit and "
+            "rejects nothing"
         )
+        yield Status.WRONG, text, remedy
         return
     if found is None:
         yield Status.OK, f"{place} does not exist: the built-in policy {place.fallback} is in force"
         return
     for exemption in found.expired:
-        yield (
-            Status.NOTE,
-            f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}",
-        )
+        ended = f"exemption for {exemption.match} expired on {exemption.until}"
+        yield Status.NOTE, f"{ended}: {exemption.reason}"
     yield Status.OK, "the policy is valid"
 
 

@@ -51,23 +51,16 @@ def check_floor(installation: Installation) -> Iterator[Outcome]:
         (each["kind"], each["metadata"]["name"]): each["spec"]
         for each in policies.policies(installation.rules.at_admission, policy)
     }
-    missing, left_over = (
-        _rules(expected.keys() - installed.keys()),
-        _rules(installed.keys() - expected.keys()),
-    )
+    missing = _rules(expected.keys() - installed.keys())
+    left_over = _rules(installed.keys() - expected.keys())
     if missing:
-        text = (
-            f"the floor does not enforce {count(len(missing), 'rule')} of {name}: {names(missing)}"
-        )
-        yield Status.WRONG, text, EXPORT
+        lacking = f"{count(len(missing), 'rule')} of {name}: {names(missing)}"
+        yield Status.WRONG, f"the floor does not enforce {lacking}", EXPORT
     if different := _rules(
         key for key in installed.keys() & expected.keys() if installed[key] != expected[key]
     ):
-        text = (
-            f"the floor enforces differently {count(len(different), 'rule')} of {name}: "
-            f"{names(different)}"
-        )
-        yield Status.WRONG, text, EXPORT
+        others = f"{count(len(different), 'rule')} of {name}: {names(different)}"
+        yield Status.WRONG, f"the floor enforces differently {others}", EXPORT
     if left_over:
         text = (
             f"the floor still enforces {count(len(left_over), 'rule')} that {name} does not "

@@ -217,21 +217,22 @@ def _entry(
         "matchPolicy": "Exact" if entry.exact else "Equivalent",
         "sideEffects": "None",
         "timeoutSeconds": entry.timeout,
-        "namespaceSelector": {
-            "matchExpressions": [
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": list(entry.without),
-                },
-                {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["true"]},
-            ]
-        },
+        "namespaceSelector": all_but(entry.without),
         "objectSelector": {},
         "matchConditions": _conditions(entry, rules, trusted),
         "rules": [
             _rule(kind, _operations(kind, rules)) for kind in entry.kinds if kind in rules.by_kind
         ],
+    }
+
+
+def all_but(names: Iterable[str]) -> dict[str, Any]:
+    """Return the selector of namespaces, without those that have the label to be ignored."""
+    refused = {"kubernetes.io/metadata.name": list(names), IGNORE_LABEL: ["true"]}
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": "NotIn", "values": values} for key, values in refused.items()
+        ]
     }
 
 
@@ -323,26 +324,14 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
     """Return, by namespace, the roles for kinds that are looked up in that namespace alone: for the
     webhook and the scan. They are separate, because not every cluster has these namespaces.
     """
-    namespaces = sorted(
-        {lookup_namespace(kind, rules) for kind in looked_up_at_admission(rules)} - {""}
-    )
+    kinds_of: dict[str, list[Kind]] = {}
+    for kind in looked_up_at_admission(rules):
+        kinds_of.setdefault(lookup_namespace(kind, rules), []).append(kind)
+    readers = [SERVICE, SCAN, WATCHER]
     return {
-        namespace: list(
-            _granted(
-                READER,
-                _read_rules(
-                    (
-                        kind
-                        for kind in looked_up_at_admission(rules)
-                        if lookup_namespace(kind, rules) == namespace
-                    ),
-                    WATCH,
-                ),
-                [SERVICE, SCAN, WATCHER],
-                namespace,
-            )
-        )
-        for namespace in namespaces
+        namespace: list(_granted(READER, _read_rules(found, WATCH), readers, namespace))
+        for namespace, found in sorted(kinds_of.items())
+        if namespace
     }
 
 

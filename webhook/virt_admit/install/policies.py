@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from virt_admit.install.guard import GROUP
-from virt_admit.install.manifests import IGNORE_LABEL, NAME, NOT_DELETED, SYSTEM_NAMESPACES, labels
+from virt_admit.install.manifests import NAME, NOT_DELETED, SYSTEM_NAMESPACES, all_but, labels
 from virt_admit.model import cel
 from virt_admit.policy.policy import EXEMPT_ALL, EXEMPT_RULE, Exemption, Layer, Policy
 from virt_admit.rule import Action, Operation, Rule
@@ -43,16 +43,7 @@ def policies(rules: Iterable[Rule], policy: Policy) -> list[dict[str, Any]]:
 def _policy(rule: Rule, policy: Policy) -> dict[str, Any]:
     constraints = {
         "matchPolicy": "Equivalent",
-        "namespaceSelector": {
-            "matchExpressions": [
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": list(SYSTEM_NAMESPACES),
-                },
-                {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["true"]},
-            ]
-        },
+        "namespaceSelector": all_but(SYSTEM_NAMESPACES),
         "objectSelector": {},
         "resourceRules": [
             {

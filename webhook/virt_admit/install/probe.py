@@ -63,35 +63,18 @@ class Probe(NamedTuple):
             )
             return Status.WRONG, text, "probe another namespace: --probe-namespace NAME"
         if answer.status == 0:
-            return (
-                Status.WRONG,
-                f"the API server did not answer {sent}: {message}",
-                "run the command again",
-            )
+            text = f"the API server did not answer {sent}: {message}"
+            return Status.WRONG, text, "run the command again"
         if answer.status == HTTPStatus.FORBIDDEN:
             text = f"this account may not send {sent}: {message}"
             return Status.WRONG, text, _GRANT.format(namespace=self.namespace)
         if answer.status == HTTPStatus.NOT_FOUND:
-            text = (
-                f"the API server knows no VirtualMachine, or no namespace {self.namespace}: "
-                f"{message}"
-            )
-            return (
-                Status.WRONG,
-                text,
-                "install KubeVirt, or probe another namespace: --probe-namespace NAME",
-            )
-        if message:
-            return (
-                Status.WRONG,
-                f"no answer of the webhook to {sent}, which was rejected: {message}",
-                _REACH,
-            )
-        return (
-            Status.WRONG,
-            f"no answer of the webhook to {sent}, which was admitted without a review",
-            _REACH,
-        )
+            missing = f"no VirtualMachine, or no namespace {self.namespace}"
+            text = f"the API server knows {missing}: {message}"
+            remedy = "install KubeVirt, or probe another namespace: --probe-namespace NAME"
+            return Status.WRONG, text, remedy
+        done = f"rejected: {message}" if message else "admitted without a review"
+        return Status.WRONG, f"no answer of the webhook to {sent}, which was {done}", _REACH
 
     def _excluded(self, installation: Installation) -> bool:
         """Return whether our entries for virtual machines leave this namespace out."""

@@ -18,18 +18,10 @@ def check_sweeps(installation: Installation) -> Iterator[Outcome]:
     if watch is None:
         return
     if not (watch.get("status") or {}).get("readyReplicas"):
-        yield (
-            Status.NOTE,
-            (
-                "the watch has no ready replica: its metrics, reports and Events are outdated or "
-                "missing"
-            ),
-            f"kubectl -n {NAMESPACE} logs deployment/{WATCHER}",
-        )
+        problem = "the watch has no ready replica"
+        text = f"{problem}: its metrics, reports and Events are outdated or missing"
+        yield Status.NOTE, text, f"kubectl -n {NAMESPACE} logs deployment/{WATCHER}"
     scan = installation.get(f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs/{SCAN}")
     if scan is not None and not (scan.get("spec") or {}).get("suspend"):
-        yield (
-            Status.NOTE,
-            "the watch and the hourly scan are both installed and judge the same objects",
-            f"keep the watch: kubectl -n {NAMESPACE} delete cronjob {SCAN}",
-        )
+        text = "the watch and the hourly scan are both installed and judge the same objects"
+        yield Status.NOTE, text, f"keep the watch: kubectl -n {NAMESPACE} delete cronjob {SCAN}"

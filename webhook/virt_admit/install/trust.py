@@ -36,11 +36,8 @@ def check_trust(installation: Installation) -> CheckResult:
         pem = base64.b64decode((secret or {}).get("data", {}).get("tls.crt") or "")
         chain = parse_certs(pem, [], "tls.crt")
         if not chain:
-            yield (
-                Status.WRONG,
-                f"Secret {secret_name} contains no certificate",
-                "read the log of the webhook",
-            )
+            text = f"Secret {secret_name} contains no certificate"
+            yield Status.WRONG, text, "read the log of the webhook"
             continue
         yield from _certificate(chain[0], service.host, installation.now)
         yield from _bundles(
@@ -51,11 +48,9 @@ def check_trust(installation: Installation) -> CheckResult:
             }
         )
     by_url = [entry for entry in installation.ours() if entry.url]
+    connect = installation.connect
     yield from _bundles(
-        {
-            entry.name: installation.connect(entry.url, entry.bundle.decode(errors="replace"))
-            for entry in by_url
-        }
+        {each.name: connect(each.url, each.bundle.decode(errors="replace")) for each in by_url}
     )
 
 
@@ -71,10 +66,8 @@ def _bundles(distrust: Mapping[str, str]) -> CheckResult:
         if reason:
             yield Status.WRONG, f"{names(found)}: {reason}", BUNDLE
         else:
-            yield (
-                Status.OK,
-                f"the certificate is trusted by the caBundle of {count(len(found), 'webhook')}",
-            )
+            trusting = count(len(found), "webhook")
+            yield Status.OK, f"the certificate is trusted by the caBundle of {trusting}"
 
 
 def _certificate(leaf: Certificate, host: str, now: datetime) -> CheckResult:
@@ -84,11 +77,8 @@ def _certificate(leaf: Certificate, host: str, now: datetime) -> CheckResult:
         text = f"the certificate is for {names(names_of(leaf)) or 'no name'}, not for {host}"
         yield Status.WRONG, text, "issue a certificate for that name"
     if not valid(leaf, now):
-        yield (
-            Status.WRONG,
-            f"the certificate is valid from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} to {expiry}",
-            RENEW,
-        )
+        begin = f"{leaf.not_valid_before_utc:%Y-%m-%d %H:%M}"
+        yield Status.WRONG, f"the certificate is valid from {begin} to {expiry}", RENEW
     elif leaf.not_valid_after_utc - now < lifetime * LEAST_REMAINING:
         yield Status.WRONG, f"the certificate expires at {expiry} and was not renewed", RENEW
     else:

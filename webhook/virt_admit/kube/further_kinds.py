@@ -227,11 +227,8 @@ class _Reading:
             return self._first_page(each, self._namespace)
 
     def _first_page(self, each: _Found, namespace: str) -> KindStore:
-        store, objects, size = (
-            KindStore(each.kind, namespace, packed=True),
-            dict[str, dict[str, Any]](),
-            0,
-        )
+        store, size = KindStore(each.kind, namespace, packed=True), 0
+        objects: dict[str, dict[str, Any]] = {}
         selector = _SELECTED.get(each.kind.resource, "")
         requests = PageRequests({"labelSelector": selector} if selector else {})
         body = self._api.page(path_of(each.kind, namespace, version=each.version), requests)
@@ -312,15 +309,13 @@ def _by_group(api: ApiClient, groups: Iterable[Mapping[str, Any]]) -> _Discovere
     for group in groups:
         name, preferred = group["name"], (group.get("preferredVersion") or {}).get("version")
         versions = [each["version"] for each in group.get("versions") or ()]
-        for version in (
-            () if name in _BUILT_IN else sorted(versions, key=lambda each: each != preferred)
-        ):
+        if name in _BUILT_IN:
+            continue
+        for version in sorted(versions, key=lambda each: each != preferred):
             try:
                 with malformed_as_error():
-                    resources = (
-                        json_codec.loads(api.body(f"/apis/{name}/{version}", {})).get("resources")
-                        or ()
-                    )
+                    answer = json_codec.loads(api.body(f"/apis/{name}/{version}", {}))
+                    resources = answer.get("resources") or ()
             except ApiError:
                 unknown.add(name)
                 continue

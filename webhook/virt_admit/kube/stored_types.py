@@ -120,7 +120,7 @@ _METADATA: Final = {
     "annotations": _TEXTS,
     "finalizers": [_TEXT],
     "ownerReferences": [
-        {"apiVersion": _TEXT, "kind": _TEXT, "name": _TEXT, "uid": _TEXT, "controller": _FLAG},
+        {"apiVersion": _TEXT, "kind": _TEXT, "name": _TEXT, "uid": _TEXT, "controller": _FLAG}
     ],
 }
 _OBJECT: Final = {"metadata": _METADATA, "spec": {}, "status": {}}

@@ -43,21 +43,19 @@ class ProcessMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.policy_loaded = Gauge(
-            "virt_admit_policy_loaded_timestamp_seconds",
-            "When the policy in force was read.",
-            registry=self.registry,
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        self.policy_loaded = gauge(
+            "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read."
         )
-        self.policy_errors = Counter(
+        self.policy_errors = counter(
             "virt_admit_policy_reload_errors",
             "Policy reloads that failed; the previous policy stays in force.",
-            registry=self.registry,
         )
-        self.policy_current = Gauge(
+        self.policy_current = gauge(
             "virt_admit_policy_current",
             "Whether the policy in force is the newest one; 0 if that is not valid or cannot be "
             "read.",
-            registry=self.registry,
         )
 
     def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
@@ -74,85 +72,66 @@ class Metrics(ProcessMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        registry = self.registry
-        self.requests = Counter(
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        self.requests = counter(
             "virt_admit_requests",
             "Admission reviews answered.",
             ("endpoint", "kind", "operation", "outcome", "dry_run"),
-            registry=registry,
         )
         self.duration = Histogram(
             "virt_admit_request_duration_seconds",
             "Time to decide on a review.",
             ("endpoint",),
             buckets=BUCKETS,
-            registry=registry,
+            registry=self.registry,
         )
-        self.reviews = Gauge(
-            "virt_admit_requests_in_flight",
-            "Reviews being decided.",
-            ("endpoint",),
-            registry=registry,
+        self.reviews = gauge(
+            "virt_admit_requests_in_flight", "Reviews being decided.", ("endpoint",)
         )
-        self.findings = Counter(
-            "virt_admit_findings", "Findings at admission.", ("rule", "action"), registry=registry
-        )
-        self.rule_errors = Counter(
-            "virt_admit_rule_errors", "Rules that crashed.", ("rule",), registry=registry
-        )
-        self.rule_unseen = Counter(
+        self.findings = counter("virt_admit_findings", "Findings at admission.", ("rule", "action"))
+        self.rule_errors = counter("virt_admit_rule_errors", "Rules that crashed.", ("rule",))
+        self.rule_unseen = counter(
             "virt_admit_rule_unseen",
             "Reviews in which a rule could not see what it needs.",
             ("rule",),
-            registry=registry,
         )
-        self.not_judged = Counter(
+        self.not_judged = counter(
             "virt_admit_rule_not_judged",
             "Reviews of very large objects that a rule did not judge.",
             ("rule",),
-            registry=registry,
         )
-        self.bodies_dropped = Counter(
+        self.bodies_dropped = counter(
             "virt_admit_request_bodies_dropped",
             "Requests answered with 503, because the unfinished bodies of all requests were too "
             "large together.",
-            registry=registry,
         )
-        self.connections_dropped = Counter(
+        self.connections_dropped = counter(
             "virt_admit_connections_dropped",
             "Connections without a request that were closed, because there were too many.",
-            registry=registry,
         )
-        self._add_certificates(registry)
-        _add_build_info(registry)
+        self._add_certificates()
+        _add_build_info(self.registry)
         # a label look-up costs more than an increment
         self._request = functools.cache(self.requests.labels)
         self._duration = functools.cache(self.duration.labels)
         self._in_flight = functools.cache(self.reviews.labels)
 
-    def _add_certificates(self, registry: CollectorRegistry) -> None:
-        self.certificate_rotations = Counter(
+    def _add_certificates(self) -> None:
+        counter = functools.partial(Counter, registry=self.registry)
+        self.certificate_rotations = counter(
             "virt_admit_certificate_rotations",
             "Steps of the rotation plan that were done.",
             ("step",),
-            registry=registry,
         )
-        self.certificate_errors = Counter(
-            "virt_admit_certificate_errors",
-            "Rounds of the rotation loop that failed.",
-            ("reason",),
-            registry=registry,
+        self.certificate_errors = counter(
+            "virt_admit_certificate_errors", "Rounds of the rotation loop that failed.", ("reason",)
         )
-        self.certificate_conflicts = Counter(
-            "virt_admit_certificate_conflicts",
-            "Saves that another replica was faster with.",
-            registry=registry,
+        self.certificate_conflicts = counter(
+            "virt_admit_certificate_conflicts", "Saves that another replica was faster with."
         )
-        self.handshake_failures = Counter(
-            "virt_admit_tls_handshake_failures",
-            "TLS handshakes that failed.",
-            ("reason",),
-            registry=registry,
+        self.handshake_failures = counter(
+            "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",)
         )
 
     def in_flight(self, endpoint: str) -> AbstractContextManager[None]:
@@ -218,15 +197,11 @@ class _Informers(Collector):
         self.informed = informed
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        synced = GaugeMetricFamily(
-            "virt_admit_informer_synced",
-            "Whether the look-ups of a kind are current.",
-            labels=("kind",),
+        synced = _family(
+            "virt_admit_informer_synced", "Whether the look-ups of a kind are current.", "kind"
         )
-        objects = GaugeMetricFamily(
-            "virt_admit_informer_objects",
-            "Objects of a kind that are held for look-ups.",
-            labels=("kind",),
+        objects = _family(
+            "virt_admit_informer_objects", "Objects of a kind that are held for look-ups.", "kind"
         )
         for informer in self.informed():
             synced.add_metric((informer.kind,), informer.current)
@@ -240,23 +215,21 @@ class _Certificates(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         status = self.status()
-        expiry = GaugeMetricFamily(
+        expiry = _family(
             "virt_admit_certificate_expiry_timestamp_seconds",
             "When the certificate ends.",
-            labels=("certificate",),
+            "certificate",
         )
-        begin = GaugeMetricFamily(
-            "virt_admit_certificate_not_before_timestamp_seconds",
-            "When it begins.",
-            labels=("certificate",),
+        begin = _family(
+            "virt_admit_certificate_not_before_timestamp_seconds", "When it begins.", "certificate"
         )
         for name, certificate in status.certificates.items():
             expiry.add_metric((name,), certificate.not_valid_after_utc.timestamp())
             begin.add_metric((name,), certificate.not_valid_before_utc.timestamp())
-        injected = GaugeMetricFamily(
+        injected = _family(
             "virt_admit_certificate_bundle_injected",
             "Whether every entry of the webhook configuration carries our bundle.",
-            labels=("configuration",),
+            "configuration",
         )
         for kind, carried in status.injected.items():
             injected.add_metric((kind,), carried)
@@ -274,3 +247,7 @@ class _Certificates(Collector):
 
 
 _OPERATIONS: Final = frozenset(("CREATE", "UPDATE", "DELETE", "CONNECT"))
+
+
+def _family(name: str, text: str, label: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=(label,))

@@ -7,19 +7,9 @@ previous one is still shutting down, so more VMs are down at once than ``batchEv
 """
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubernetes.units import SECOND
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    parse_duration,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, parse_duration, rule, show
 
 SHORTEST = 30 * SECOND  # half of the default, and about as long as a guest needs to shut down
 

@@ -11,18 +11,9 @@ certificate with a shorter lifetime expires before its renewal, and uploads and 
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CDI
 from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
-from virt_admit.rule import (
-    CDI,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, format_duration, rule
 
 _AGES: Final = cert_settings.CDI_REFRESH_AGE
 

@@ -10,20 +10,10 @@ accept it.
 
 from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
-from virt_admit.rule import (
-    CDI,
-    HCO,
-    KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, show
 
 # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
 SHORTEST = 10 * MINUTE

@@ -10,19 +10,9 @@ default ``renewBefore``.
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
-from virt_admit.rule import (
-    CDI,
-    HCO,
-    KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 @rule(
@@ -53,10 +43,8 @@ from virt_admit.rule import (
 )
 def check(obj: Object, _context: Context) -> Findings:
     for group in cert_settings.groups(obj):
-        duration, renew_before = (
-            format_duration(group.duration),
-            format_duration(group.renew_before),
-        )
+        duration = format_duration(group.duration)
+        renew_before = format_duration(group.renew_before)
         if not group.renew_before_field.present:
             renew_before = f"the default {renew_before}"
         half = format_duration(group.duration // 2)

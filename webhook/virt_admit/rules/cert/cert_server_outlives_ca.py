@@ -11,19 +11,9 @@ HyperConverged and, on updates, KubeVirt reject this, CDI does not. Defaults cou
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
-from virt_admit.rule import (
-    CDI,
-    HCO,
-    KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 _LONGER: Final = (
     f"[{cel_certificates.GROUPS}].map(groups, groups.filter(ca, ca.name == "

@@ -12,20 +12,10 @@ The clone is judged as if its user created the VM in the same namespace. Only ru
 
 from collections.abc import Callable
 
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import VM_CLONE
 from virt_admit.model.kubevirt.instances import clones
-from virt_admit.rule import (
-    VM_CLONE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Judgement,
-    Object,
-    Path,
-    Unseen,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Judgement, Object, Path, names, rule
 
 SOURCE = Path("spec", "source", "name")
 

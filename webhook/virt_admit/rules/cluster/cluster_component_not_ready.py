@@ -11,20 +11,9 @@ remedy with its command.
 from virt_admit.forecasts.drain.control import component_states
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, POD
 from virt_admit.model.messages import command_of
-from virt_admit.rule import (
-    CDI,
-    HCO,
-    KUBEVIRT,
-    POD,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

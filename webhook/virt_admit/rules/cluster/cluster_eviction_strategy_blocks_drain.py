@@ -17,19 +17,8 @@ from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    count,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.messages import count, names
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, rule, union
 
 
 @rule(

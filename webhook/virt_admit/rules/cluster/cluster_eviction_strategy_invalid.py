@@ -9,23 +9,12 @@ remove the field.
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt.instances.vms import EVICTION_STRATEGIES
 from virt_admit.model.kubevirt.settings.cel_settings import cel_path, cel_setting
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import did_you_mean
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
 @rule(

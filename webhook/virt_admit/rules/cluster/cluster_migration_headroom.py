@@ -47,11 +47,9 @@ def _while(found: Headroom) -> str:
     """Return which nodes are out of service and would have the room:
     they are not absent forever.
     """
-    return (
-        f" while {names(found.away, 60)} {'takes' if len(found.away) == 1 else 'take'} no VMs"
-        if found.enough_later
-        else ""
-    )
+    if not found.enough_later:
+        return ""
+    return f" while {names(found.away, 60)} {'takes' if len(found.away) == 1 else 'take'} no VMs"
 
 
 def _remedy(found: Headroom) -> str:

@@ -12,19 +12,10 @@ has the whole reason, and the remedy with its command.
 
 from virt_admit.model import messages
 from virt_admit.model.commands import shell
+from virt_admit.model.kubernetes.kinds import SUBSCRIPTION
 from virt_admit.model.node_updates import operator_updates
-from virt_admit.rule import (
-    SUBSCRIPTION,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

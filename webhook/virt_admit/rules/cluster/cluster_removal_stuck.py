@@ -14,22 +14,11 @@ after that.
 """
 
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.messages import sentence
-from virt_admit.rule import (
-    CDI,
-    HCO,
-    KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

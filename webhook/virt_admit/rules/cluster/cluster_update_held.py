@@ -11,19 +11,10 @@ command.
 
 from virt_admit.forecasts.upgrade.operators import operand_pods
 from virt_admit.model.commands import shell
+from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION
 from virt_admit.model.messages import advice_of, capital, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
-from virt_admit.rule import (
-    CLUSTER_VERSION,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _SEE = "virt-admit upgrade has the remedy."
 _SHOW = shell("virt-admit", "upgrade")
@@ -53,13 +44,10 @@ def check(version: Object, context: Context) -> Findings:
     update = cluster_updates.release(cluster)
     stop, refused = update.stop, update.refused
     if stop is not None:
-        begin, _, said = stop.reason.removeprefix(f"ClusterVersion {version.name}: ").partition(
-            ": "
-        )
-        path, broken = (
-            version.at("spec", "desiredUpdate").path,
-            operand_pods.broken(update, cluster),
-        )
+        reason = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
+        begin, _, said = reason.partition(": ")
+        path = version.at("spec", "desiredUpdate").path
+        broken = operand_pods.broken(update, cluster)
         end = advice_of(broken.remedy) if broken is not None else _SEE
         pod = f". {capital(ended(broken.full_words))}" if broken is not None else "."
         left = check.room(path) - len(begin) - len(pod) - len(end) - 3

@@ -7,20 +7,11 @@ Modified while a field of one of its objects differs from the chart. Waiting doe
 """
 
 from virt_admit.model.commands import shell
+from virt_admit.model.kubernetes.kinds import MANAGED_CHART
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates.rancher import managed_charts
-from virt_admit.rule import (
-    MANAGED_CHART,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

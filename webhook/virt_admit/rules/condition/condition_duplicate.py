@@ -9,21 +9,9 @@ NodeHealthCheck the schema rejects the second entry.
 from typing import Any
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
 def _complete(entry: str) -> str:
@@ -62,6 +50,7 @@ def check(obj: Object, context: Context) -> Findings:
     for condition in view.entries():
         pair = condition.type, condition.status
         if pair in seen:
+            same = seen[pair] == condition.entry.value
             yield Finding(
                 condition.entry.path,
                 f"type {show(condition.type)} with status {show(condition.status)} is already "
@@ -69,9 +58,7 @@ def check(obj: Object, context: Context) -> Findings:
                 value=pair,
                 cause=Cause.DUPLICATE,
                 max_action=Action.DENY if view.kind is NHC else Action.WARN,
-                fix=(Patch("remove", condition.entry.path),)
-                if seen[pair] == condition.entry.value
-                else (),
+                fix=(Patch("remove", condition.entry.path),) if same else (),
                 why="the same entry is listed before",
             )
         elif all(pair):

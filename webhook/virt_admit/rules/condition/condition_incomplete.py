@@ -11,22 +11,10 @@ YAML turns ``status: False`` into a boolean, which the schema rejects even in a 
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import Condition, HealthCheck
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 _NO_LIST: Final = (
     "is not a list, so the schema rejects the check. Write each condition as an item: - type: "

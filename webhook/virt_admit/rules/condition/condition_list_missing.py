@@ -9,20 +9,10 @@ check that only handles deleted nodes, list a condition that no node has.
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 
 @rule(

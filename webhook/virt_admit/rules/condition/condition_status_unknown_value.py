@@ -13,19 +13,10 @@ from typing import Final
 
 from virt_admit.model import cel
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.model.remediation.health_checks import Condition
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, rule
 
 _UNKNOWN: Final = (
     f"type(item) == map && {cel.is_text('item.?status')} && item.status != ''"
@@ -67,33 +58,30 @@ def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    for condition in view.entries():
-        if (
-            condition.status
-            and condition.status not in health_checks.STATUSES
-            and not condition.inert
-        ):
-            yield Finding(
-                condition.entry["status"].path,
-                f"{show(condition.status)} is not a valid status, so the condition never matches. "
-                'Use exactly "True", "False" or "Unknown".',
-                value=(condition.type, condition.status),
-                cause=Cause.NOT_SUPPORTED,
-                fix=_capitalised(condition.entry["status"]),
-                why="the value is misspelt",
-                max_action=Action.DENY if condition.well_known else Action.WARN,
-            )
-    for condition in view.machine_entries():
-        if condition.status and condition.status not in health_checks.STATUSES:
-            yield Finding(
-                condition.entry["status"].path,
-                f"{show(condition.status)} is not a valid status, so the schema rejects it. "
-                'Use exactly "True", "False" or "Unknown".',
-                value=(condition.type, condition.status),
-                cause=Cause.NOT_SUPPORTED,
-                fix=_capitalised(condition.entry["status"]),
-                why="the value is misspelt",
-            )
+    for condition in filter(_is_unknown, view.entries()):
+        if not condition.inert:
+            most = Action.DENY if condition.well_known else Action.WARN
+            yield _finding(condition, "the condition never matches", most)
+    for condition in filter(_is_unknown, view.machine_entries()):
+        yield _finding(condition, "the schema rejects it", Action.DENY)
+
+
+def _is_unknown(condition: Condition) -> bool:
+    return bool(condition.status) and condition.status not in health_checks.STATUSES
+
+
+def _finding(condition: Condition, effect: str, most: Action) -> Finding:
+    status = condition.entry["status"]
+    return Finding(
+        status.path,
+        f"{show(condition.status)} is not a valid status, so {effect}. "
+        'Use exactly "True", "False" or "Unknown".',
+        value=(condition.type, condition.status),
+        cause=Cause.NOT_SUPPORTED,
+        fix=_capitalised(status),
+        why="the value is misspelt",
+        max_action=most,
+    )
 
 
 def _capitalised(status: Field) -> tuple[Patch, ...]:

@@ -12,21 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.remediation import timeline
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
-from virt_admit.model.kubernetes.units import MINUTE
+from virt_admit.model.kubernetes.units import MINUTE, format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    duration,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, duration, rule
 
 _USUAL: Final = 5 * MINUTE
 

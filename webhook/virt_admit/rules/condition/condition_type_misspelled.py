@@ -12,21 +12,9 @@
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import cel_checks, health_checks
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 _CORRECT_TYPES: Final = {"notready": "Ready"} | {
     known.lower(): known for known in health_checks.HEALTHY
@@ -65,13 +53,12 @@ def check(obj: Object, context: Context) -> Findings:
         suggestion = _CORRECT_TYPES.get(condition.type.lower())
         notready = condition.type.lower() == "notready"  # stands for two entries
         if suggestion is not None and not condition.well_known:
+            path = condition.entry["type"].path
             yield Finding(
-                condition.entry["type"].path,
+                path,
                 f"nodes have no condition {show(condition.type)}, so this entry never matches. Use "
                 f"{suggestion}.",
                 cause=Cause.NOT_SUPPORTED,
-                fix=()
-                if notready
-                else (Patch("replace", condition.entry["type"].path, suggestion),),
+                fix=() if notready else (Patch("replace", path, suggestion),),
                 why="the value is misspelt",
             )

@@ -8,21 +8,11 @@ compared exactly.
 ``host-model``.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, show
 
 
 @rule(

@@ -29,18 +29,8 @@ from virt_admit.model.kubernetes.kinds import (
     VMI,
     VMIRS,
 )
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Kind,
-    Object,
-    Path,
-    Rule,
-    rule,
-)
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Kind, Rule, rule
 
 
 def no_other_version(_: Object) -> Iterator[Path]:

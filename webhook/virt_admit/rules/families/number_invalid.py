@@ -9,33 +9,12 @@ from typing import Final
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubernetes.quantities import QUANTITY
-from virt_admit.model.kubernetes.units import LONGEST
+from virt_admit.model.kubernetes.units import LONGEST, parse_duration, show
 from virt_admit.model.kubevirt.settings import cel_settings, migration_limits
 from virt_admit.model.kubevirt.settings.configuration import Setting
-from virt_admit.model.kubevirt.settings.migration_limits import (
-    BANDWIDTH,
-    COMPLETION_TIMEOUT,
-    PER_CLUSTER,
-    PER_NODE,
-    PROGRESS_TIMEOUT,
-)
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Kind,
-    Object,
-    Rule,
-    parse_duration,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Kind, Object, Rule, rule
 
 
 def _denial(place: str, path: str, name: str, valid: str, message: str) -> cel.Denial:
@@ -177,7 +156,7 @@ migration, and every migration fails. A value that is not a quantity stops the o
 **Fix.** Write bytes per second with a unit, such as ``64Mi`` or ``1Gi``. ``0`` means no limit.
 """,
         kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
-        fields=lambda obj: (migration_limits.block(obj)[BANDWIDTH],),
+        fields=lambda obj: (migration_limits.block(obj)[migration_limits.BANDWIDTH],),
         read=lambda obj, _: migration_limits.bandwidth(obj),
         least=0,
         too_small="{value} is negative, so every migration fails. Use 64Mi, or 0 for no limit.",
@@ -185,7 +164,7 @@ migration, and every migration fails. A value that is not a quantity stops the o
             _denial(
                 _LIMITS,
                 _LIMITS_PATH,
-                BANDWIDTH,
+                migration_limits.BANDWIDTH,
                 "(type(number) == int ? self.kind != 'HyperConverged' && number >= 0 : "
                 f"type(number) == string && number.size() <= {LONGEST} && "
                 f"number.matches({_QUANTITY}) && !number.matches('^-[0.]*[1-9]'))",
@@ -217,8 +196,8 @@ cannot read a KubeVirt that was created with one.
 """,
         kinds=(HCO, KUBEVIRT),
         fields=lambda obj: (
-            migration_limits.block(obj)[PER_CLUSTER],
-            migration_limits.block(obj)[PER_NODE],
+            migration_limits.block(obj)[migration_limits.PER_CLUSTER],
+            migration_limits.block(obj)[migration_limits.PER_NODE],
         ),
         read=int32,
         least=1,
@@ -237,7 +216,7 @@ cannot read a KubeVirt that was created with one.
                     " is not a limit: with 0 every drain hangs. Use an integer from 1 to "
                     f"{MAX_INT32}, without quotes.",
                 )
-                for name in (PER_CLUSTER, PER_NODE)
+                for name in (migration_limits.PER_CLUSTER, migration_limits.PER_NODE)
             ),
         ),
         sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
@@ -271,9 +250,9 @@ complete.
                     "Use a positive number of seconds.",
                 )
                 for name, others in (
-                    (COMPLETION_TIMEOUT, ""),
+                    (migration_limits.COMPLETION_TIMEOUT, ""),
                     # a policy has no such field
-                    (PROGRESS_TIMEOUT, " || self.kind == 'MigrationPolicy'"),
+                    (migration_limits.PROGRESS_TIMEOUT, " || self.kind == 'MigrationPolicy'"),
                 )
             ),
         ),

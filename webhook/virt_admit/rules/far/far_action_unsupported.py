@@ -9,21 +9,11 @@
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.remediation import cel_fence_agents
 from virt_admit.model.remediation.fence_agents import SUPPORTED_ACTIONS
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 _MESSAGE: Final = (
     "'this value does not ensure that the node is down, so the operator rejects it. '"

@@ -9,19 +9,10 @@ name no node is ever fenced.
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.remediation.fence_agents import AGENT
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule, show
 
 
 @rule(
@@ -48,11 +39,8 @@ def check(template: Object, _context: Context) -> Findings:
     agent = far_spec(template)["agent"]
     if not far_spec(template).is_map or (agent.text and AGENT.fullmatch(agent.text)):
         return
-    problem = (
-        f"{show(agent.value)} is not a valid fence agent name"
-        if agent.present
-        else "no fence agent is set"
-    )
+    invalid = f"{show(agent.value)} is not a valid fence agent name"
+    problem = invalid if agent.present else "no fence agent is set"
     yield Finding(
         agent.path,
         f"{problem}, so no node would be fenced. Write one that the operator ships, such as "

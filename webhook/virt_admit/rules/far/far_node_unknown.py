@@ -8,19 +8,9 @@ name instead of the full name, an extra port), the intended node has no paramete
 
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NODE
 from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Unseen, rule
 
 
 @rule(

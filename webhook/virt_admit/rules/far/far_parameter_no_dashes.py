@@ -7,20 +7,10 @@
 **Fix.** Write ``--ip``.
 """
 
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_parameters
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    Path,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Patch, Path, rule
 
 
 @rule(

@@ -10,19 +10,10 @@ Only ``virt-admit check`` sees such objects.
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.remediation import cel_fence_agents
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule
 
 _SPEC: Final = "self.?spec.?template.?spec.?"
 _PATH: Final = "spec.template.spec."

@@ -75,24 +75,17 @@ def check(template: Object, _context: Context) -> Findings:
     shared = spec["sharedparameters"]
     secrets = spec["sharedSecretName"].text or spec["nodeSecretNames"].map
     by_node = spec["nodeparameters"].entries()
-    if (
-        not spec.is_map
-        or secrets
-        or (shared.map and spec["nodeparameters"].map)
-        or any(value.map for _, value in by_node)
-    ):
+    if not spec.is_map or secrets or (shared.map and spec["nodeparameters"].map):
+        return
+    if any(value.map for _, value in by_node):
         return
     if any("{{" in value for value in shared.texts.values()):
         return
-    problem = (
-        "the fence agent has the same parameters for every node"
-        if shared.map
-        else "the fence agent has no parameters"
-    )
+    what = "the same parameters for every node" if shared.map else "no parameters"
     yield Finding(
         shared.path,
-        f"{problem}, so it cannot determine which machine to fence. Add nodeparameters, or write "
-        "{{.NodeName}} into a shared value.",
+        f"the fence agent has {what}, so it cannot determine which machine to fence. Add "
+        "nodeparameters, or write {{.NodeName}} into a shared value.",
         cause=Cause.INVALID if shared.map else Cause.REQUIRED,
         value=tuple(shared.map),
     )

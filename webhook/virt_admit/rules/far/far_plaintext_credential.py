@@ -9,19 +9,9 @@ node in ``nodeSecretNames``.
 
 from dataclasses import dataclass
 
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.remediation.remediators import far_parameters
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    param,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, param, rule
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,9 @@ moves the workload away from a node that still runs. Two copies of a VM then wri
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule, show
 
 
 @rule(

@@ -7,18 +7,10 @@ such as ``9999999h``. Then the operator cannot read any template of the cluster.
 """
 
 from virt_admit.model import cel_durations
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    parse_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, parse_duration, rule
 
 
 @rule(

@@ -9,18 +9,10 @@ duration, the operator cannot read any template of the cluster.
 from typing import Final
 
 from virt_admit.model import cel_durations
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import (
-    FAR_TEMPLATE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    parse_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, parse_duration, rule
 
 _TIMEOUT: Final = "self.?spec.?template.?spec.?timeout"
 _PATH: Final = "'spec.template.spec.timeout'"

@@ -38,30 +38,23 @@ def check(hco: Object, context: Context) -> Findings:
     if not target:
         return
     running = running_hyperconverged(hco, target)
-    before, after = (
-        releases.about(releases.HYPERCONVERGED, each)["migration_limits"]
-        for each in (running, target)
-    )
+    before = releases.about(releases.HYPERCONVERGED, running)["migration_limits"]
+    after = releases.about(releases.HYPERCONVERGED, target)["migration_limits"]
     limits = setting(hco, Setting.MIGRATIONS)
     for key, value in after.items():
         field, old = limits[key], before.get(key, value)
         if old == value:
             continue
+        hyperconverged = f"HyperConverged {target}"
         if not field.present:
-            message = (
-                f"HyperConverged {target} changes this default from {old} to {value}. Set the "
-                "value that you want."
-            )
-            yield Finding(field.path, message)
+            changes = f"{hyperconverged} changes this default from {old} to {value}"
+            yield Finding(field.path, f"{changes}. Set the value that you want.")
         elif _is_replaced(field, key, target):
-            message = (
-                f"HyperConverged {target} replaces the stored {old} by {value}. Use another value, "
-                f"such as {old + 1}."
-            )
-            yield Finding(field.path, message)
+            replaces = f"{hyperconverged} replaces the stored {old} by {value}"
+            yield Finding(field.path, f"{replaces}. Use another value, such as {old + 1}.")
 
 
 def _is_replaced(field: Field, key: str, target: str) -> bool:
-    return releases.order(target) >= releases.order(REPLACED_BY) and field.integer == REPLACED.get(
-        key
-    )
+    if releases.order(target) < releases.order(REPLACED_BY):
+        return False
+    return field.integer == REPLACED.get(key)

@@ -91,9 +91,9 @@ def _operations(text: str) -> list[tuple[str, str]] | None:
         return None
     operations: list[tuple[str, str]] = []
     for step in steps:
-        operation, path = (
-            (step.get("op"), step.get("path")) if isinstance(step, dict) else (None, None)
-        )
+        if not isinstance(step, dict):
+            return None
+        operation, path = step.get("op"), step.get("path")
         if operation not in OPERATIONS or not isinstance(path, str):
             return None
         operations.append((operation, path))

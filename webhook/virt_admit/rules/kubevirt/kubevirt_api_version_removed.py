@@ -8,19 +8,14 @@ and preferences; Kubernetes 1.25 ended policy/v1beta1.
 """
 
 from virt_admit.model import releases
-from virt_admit.model.kubernetes.kinds import (
-    CLUSTER_INSTANCETYPE,
-    CLUSTER_PREFERENCE,
-    INSTANCETYPE,
-    PDB,
-    PREFERENCE,
-)
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import INSTANCETYPE, PDB, PREFERENCE
 from virt_admit.model.releases import UpgradeTarget
 from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Path, rule
 
 
 @rule(
-    kinds=(INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, PDB),
+    kinds=(INSTANCETYPE, kinds.CLUSTER_INSTANCETYPE, PREFERENCE, kinds.CLUSTER_PREFERENCE, PDB),
     action=Action.WARN,
     at_admission=False,
     target={releases.KUBEVIRT: "1.6", releases.KUBERNETES: "1.25"},
@@ -36,20 +31,16 @@ def check(obj: Object, context: Context) -> Findings:
     removal = _kubevirt(obj, context.target) or _kubernetes(obj, context.target)
     if removal:
         release, instead = removal
-        message = (
-            f"{release} does not serve {obj.api_version}, so this file cannot be applied. Use "
-            f"{instead}."
-        )
-        yield Finding(Path("apiVersion"), message, cause=Cause.NOT_SUPPORTED)
+        gone = f"{release} does not serve {obj.api_version}, so this file cannot be applied"
+        yield Finding(Path("apiVersion"), f"{gone}. Use {instead}.", cause=Cause.NOT_SUPPORTED)
 
 
 def _kubevirt(obj: Object, target: UpgradeTarget) -> tuple[str, str] | None:
     if obj.group != INSTANCETYPE.group or not target.kubevirt:
         return None
     served = releases.about(releases.KUBEVIRT, target.kubevirt)["instancetype_versions"]
-    known = releases.about(releases.KUBEVIRT, releases.releases(releases.KUBEVIRT)[0])[
-        "instancetype_versions"
-    ]
+    oldest = releases.releases(releases.KUBEVIRT)[0]
+    known = releases.about(releases.KUBEVIRT, oldest)["instancetype_versions"]
     if obj.version in served or obj.version not in known:
         return None
     return f"KubeVirt {target.kubevirt}", f"{obj.group}/{served[-1]}"

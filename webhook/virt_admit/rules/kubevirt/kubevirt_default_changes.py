@@ -32,10 +32,8 @@ def check(kubevirt: Object, context: Context) -> Findings:
         return
     yield from _skipped(kubevirt, target)
     running = running_release(kubevirt, target)
-    before, after = (
-        releases.about(releases.KUBEVIRT, running),
-        releases.about(releases.KUBEVIRT, target),
-    )
+    before = releases.about(releases.KUBEVIRT, running)
+    after = releases.about(releases.KUBEVIRT, target)
     for path, value in after["defaults"].items():
         old, field = before["defaults"].get(path, value), kubevirt.at(*path.split("."))
         if old != value and not field.present:
@@ -68,12 +66,9 @@ def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) ->
     new = sorted(gate for gate, state in gates.items() if state == "Beta" and gate not in named)
     if not new:
         return
-    path = kubevirt.at(
-        "spec", "configuration", "developerConfiguration", "disabledFeatureGates"
-    ).path
-    start, remedy = (
-        f"KubeVirt {target} turns on {len(new)} beta features",
-        "Disable the unwanted ones.",
-    )
+    settings = kubevirt.at("spec", "configuration", "developerConfiguration")
+    path = settings["disabledFeatureGates"].path
+    start = f"KubeVirt {target} turns on {len(new)} beta features"
+    remedy = "Disable the unwanted ones."
     width = check.room(path) - len(f"{start}: . {remedy}")
     yield Finding(path, f"{start}: {names(new, width)}. {remedy}", value=", ".join(new))

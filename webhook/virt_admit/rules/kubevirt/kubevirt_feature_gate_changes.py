@@ -7,6 +7,8 @@ gate that the release does not know is ignored.
 **Fix.** Remove the gate after the upgrade. Replace a discontinued feature before the upgrade.
 """
 
+from typing import Final
+
 from virt_admit.model import releases
 from virt_admit.model.kubevirt.settings import feature_gates
 from virt_admit.model.kubevirt.settings.feature_gates import NamedGate
@@ -37,33 +39,24 @@ def check(obj: Object, context: Context) -> Findings:
             yield from _finding(gate, state, target)
 
 
+_OF_ENABLED: Final = {
+    "GA": "always has the feature {}, so this gate does nothing. Remove it.",
+    "Deprecated": (
+        "deprecates the feature gate {}; a later release removes it. Plan a replacement."
+    ),
+    "Discontinued": (
+        "removes the feature of the gate {}. Stop using the feature before the upgrade."
+    ),
+    "": "does not know the feature gate {} and ignores it. Remove it.",
+}
+"""What the next release does with a gate, by its state there."""
+_OF_DISABLED: Final = {
+    "GA": "always has the feature {}: it can no longer be disabled. Prepare for it."
+}
+
+
 def _finding(gate: NamedGate, state: str, target: str) -> Findings:
-    kubevirt = f"KubeVirt {target}"
-    if state == "GA" and gate.enabled:
-        message = (
-            f"{kubevirt} always has the feature {gate.name}, so this gate does nothing. Remove it."
-        )
-        yield Finding(gate.path, message, value=gate.name, max_action=Action.AUDIT)
-    elif state == "GA":
-        message = (
-            f"{kubevirt} always has the feature {gate.name}: it can no longer be disabled. Prepare "
-            "for it."
-        )
-        yield Finding(gate.path, message, value=gate.name)
-    elif state == "Deprecated" and gate.enabled:
-        message = (
-            f"{kubevirt} deprecates the feature gate {gate.name}; a later release removes it. Plan "
-            "a replacement."
-        )
-        yield Finding(gate.path, message, value=gate.name)
-    elif state == "Discontinued" and gate.enabled:
-        message = (
-            f"{kubevirt} removes the feature of the gate {gate.name}. Stop using the feature "
-            "before the upgrade."
-        )
-        yield Finding(gate.path, message, value=gate.name)
-    elif not state and gate.enabled:
-        message = (
-            f"{kubevirt} does not know the feature gate {gate.name} and ignores it. Remove it."
-        )
-        yield Finding(gate.path, message, value=gate.name)
+    if words := (_OF_ENABLED if gate.enabled else _OF_DISABLED).get(state):
+        message = f"KubeVirt {target} {words.format(gate.name)}"
+        most = Action.AUDIT if state == "GA" and gate.enabled else Action.DENY
+        yield Finding(gate.path, message, value=gate.name, max_action=most)

@@ -13,27 +13,14 @@ from typing import Final
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings import feature_gates, versions
 from virt_admit.model.kubevirt.settings.feature_gates import JSON_PATCH, NamedGate
 from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.messages import did_you_mean
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cause,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    cut,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Cluster, Context, Finding, Findings, Object, cut, rule
 
-_INSTEAD: Final = {
-    "ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes.",
-}
+_INSTEAD: Final = {"ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes."}
 """The remedy for gates that another gate replaced."""
 
 

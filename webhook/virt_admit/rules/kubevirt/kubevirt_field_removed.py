@@ -28,11 +28,9 @@ def check(obj: Object, context: Context) -> Findings:
     if not target:
         return
     for written, release in releases.removed_fields(releases.KUBEVIRT, obj.kind, target):
+        drops = f"KubeVirt {release} removed this field, and the API server drops it silently"
+        message = f"{drops}. Remove it."
         for field in _at(obj.root, written.split(".")):
-            message = (
-                f"KubeVirt {release} removed this field, and the API server drops it silently. "
-                "Remove it."
-            )
             yield Finding(field.path, message, value=field.path[-1], cause=Cause.NOT_SUPPORTED)
 
 

@@ -48,13 +48,8 @@ def check(kubevirt: Object, context: Context) -> Findings:
     if releases.order(kubernetes) < releases.order(first):
         yield Finding(field.path, f"{pair}. Update Kubernetes first.", value=kubernetes)
     elif releases.order(kubernetes) > releases.order(last):
-        newer = next(
-            (
-                one
-                for one in SUPPORTED
-                if releases.order(SUPPORTED[one][1]) >= releases.order(kubernetes)
-            ),
-            "",
-        )
+        wanted = releases.order(kubernetes)
+        fitting = (one for one, (_, most) in SUPPORTED.items() if releases.order(most) >= wanted)
+        newer = next(fitting, "")
         remedy = f"Update KubeVirt to {newer} first" if newer else f"Stay at Kubernetes {last}"
         yield Finding(field.path, f"{pair}. {remedy}.", value=kubernetes)

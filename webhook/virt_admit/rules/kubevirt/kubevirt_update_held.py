@@ -11,20 +11,10 @@ back.
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.messages import command_of
-from virt_admit.rule import (
-    KUBEVIRT,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
@@ -38,10 +28,7 @@ from virt_admit.rule import (
 )
 def check(kubevirt: Object, context: Context) -> Findings:
     held = kubevirt_updates.held(context.cluster)
-    if held is not None and (held.kubevirt.namespace, held.kubevirt.name) == (
-        kubevirt.namespace,
-        kubevirt.name,
-    ):
+    if held is not None and held.kubevirt.full_name == kubevirt.full_name:
         path = kubevirt.condition("Progressing")["status"].path
         problem = problem_of(ProblemCause.COMPONENT, kubevirt)
         yield Finding(

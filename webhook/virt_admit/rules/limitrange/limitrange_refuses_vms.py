@@ -8,26 +8,13 @@ node hangs, and after the loss of its node it stays off.
 """
 
 from virt_admit.forecasts.placement import quotas
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, VM, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_resources
 from virt_admit.model.messages import count
-from virt_admit.rule import (
-    LIMIT_RANGE,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    gather,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(

@@ -9,18 +9,9 @@ KubeVirt, stays on the node. The machine then stays in ``Deleting``.
 """
 
 from virt_admit.forecasts.drain import capacity, machine_vms
+from virt_admit.model.kubernetes.kinds import MACHINE
 from virt_admit.model.remediation import machines
-from virt_admit.rule import (
-    MACHINE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, names, rule
 
 
 @rule(

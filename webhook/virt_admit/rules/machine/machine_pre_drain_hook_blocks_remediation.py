@@ -9,20 +9,9 @@ machine from health checks.
 
 from typing import Final
 
+from virt_admit.model.kubernetes.kinds import MACHINE, MHC
 from virt_admit.model.remediation import check_scope, machines
-from virt_admit.rule import (
-    MACHINE,
-    MHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    names,
-    rule,
-    show,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, names, rule, show, union
 
 _OPERATOR: Final = "clusteroperator/"
 """Owner prefix of the cluster operators, such as etcd. They remove their hooks in time."""

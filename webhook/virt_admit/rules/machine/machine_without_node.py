@@ -21,24 +21,12 @@ from virt_admit.forecasts.remediation import control_plane_deadlocks
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE, MACHINE_SET
 from virt_admit.model.messages import advice_of, command_of, sentence
 from virt_admit.model.remediation import machine_starts, machines
 from virt_admit.model.remediation.machine_starts import OverdueMachine
-from virt_admit.rule import (
-    CAPI_MACHINE,
-    CAPI_MACHINE_SET,
-    MACHINE,
-    MACHINE_SET,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _CAPI_FIRST = "cluster.x-k8s.io/delete-machine"
 _REPLICAS = ("spec.replicas", "status.readyReplicas")
@@ -91,15 +79,11 @@ def check(machine: Object, context: Context) -> Findings:
         has = _count(owner)
         provide = "Register another host" if late.shortage else "Provide what it waits for"
         key = _CAPI_FIRST if is_capi else machines.DELETE_ANNOTATIONS[0]
-        instead = (
-            f", or mark it with {key} and lower the replicas of {_scaled(machine, owner)}"
-            if owner
-            else ""
-        )
-        ways = (
-            f"{sentence(late.why)}{has} {provide}{instead}.",
-            f"{sentence(late.why)} {provide}.",
-        )
+        why, instead = sentence(late.why), ""
+        if owner:
+            lower = f"lower the replicas of {_scaled(machine, owner)}"
+            instead = f", or mark it with {key} and {lower}"
+        ways = (f"{why}{has} {provide}{instead}.", f"{why} {provide}.")
         command = about("describe", machine, CAPI_MACHINE if is_capi else MACHINE)
         yield Finding(path, check.first_that_fits(path, *ways), value=machine.name, command=command)
 
@@ -114,10 +98,8 @@ def _late_of_openshift(cluster: Cluster) -> Mapping[str, OverdueMachine]:
 
 def _set_of(machine: Object, context: Context) -> Object | None:
     """Return the MachineSet of a Machine, as far as it is known."""
-    owner, kind = (
-        machine.controller,
-        CAPI_MACHINE_SET if kinds.of(machine) is CAPI_MACHINE else MACHINE_SET,
-    )
+    owner = machine.controller
+    kind = CAPI_MACHINE_SET if kinds.of(machine) is CAPI_MACHINE else MACHINE_SET
     if owner is None or owner["kind"].text != kind.kind:
         return None
     known = context.cluster.known(kind, machine.namespace)
@@ -135,12 +117,8 @@ def _scaled(machine: Object, owner: Object) -> str:
 def _count(owner: Object | None) -> str:
     if owner is None:
         return ""
-    wanted, ready = (
-        owner.at("spec", "replicas").integer,
-        owner.at("status", "readyReplicas").integer,
-    )
-    return (
-        f" MachineSet {owner.name} has {ready} of {wanted}."
-        if wanted is not None and ready is not None
-        else ""
-    )
+    wanted = owner.at("spec", "replicas").integer
+    ready = owner.at("status", "readyReplicas").integer
+    if wanted is None or ready is None:
+        return ""
+    return f" MachineSet {owner.name} has {ready} of {wanted}."

@@ -9,21 +9,12 @@ waits for a controller outside KubeVirt, blocks the drain. The machine then stay
 
 from virt_admit.forecasts.drain import capacity, machine_vms
 from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import MACHINE_SET
 from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.rule import (
-    MACHINE_SET,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule, union
 
 
 @rule(

@@ -7,23 +7,13 @@ becomes 0, so the check still counts unhealthy machines but silently stops remed
 """
 
 from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import MACHINE_SET, MHC
 from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.rule import (
-    MACHINE_SET,
-    MHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule, union
 
 
 @rule(

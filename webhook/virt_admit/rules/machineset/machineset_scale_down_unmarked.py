@@ -7,18 +7,9 @@ joined the cluster, then any machine. That machine may run a VM that cannot migr
 scale down.
 """
 
+from virt_admit.model.kubernetes.kinds import MACHINE_SET
 from virt_admit.model.remediation import machines
-from virt_admit.rule import (
-    MACHINE_SET,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    count,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, count, rule
 
 
 @rule(

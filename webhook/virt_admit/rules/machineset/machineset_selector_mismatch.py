@@ -11,17 +11,8 @@ from typing import Final
 
 from virt_admit.model import cel, cel_selectors
 from virt_admit.model.kubernetes import selectors
-from virt_admit.rule import (
-    MACHINE_SET,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.model.kubernetes.kinds import MACHINE_SET
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule
 
 _SELECTOR: Final = "self.?spec.?selector"
 _OLD: Final = "oldObject.?spec.?selector"

@@ -7,21 +7,11 @@ Without a limit the check deletes all machines, and no capacity remains.
 """
 
 from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, rule, show
 
 
 @rule(

@@ -8,21 +8,10 @@ NodeHealthChecks.
 NodeHealthChecks afterwards.
 """
 
+from virt_admit.model.kubernetes.kinds import MHC, NHC
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import (
-    MHC,
-    NHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    gather,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, names, rule
 
 
 @rule(

@@ -8,19 +8,10 @@ MachineWithNoRunningPhase fires after an hour.
 
 from dataclasses import dataclass
 
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import (
-    CAPI_MHC,
-    MHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    duration,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, duration, rule
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,10 @@ from dataclasses import dataclass
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.model.kubernetes.units import SECOND, format_duration
 from virt_admit.model.remediation import health_checks, machine_starts
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    cut,
-    duration,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, duration, rule
 
 
 @dataclass(frozen=True)

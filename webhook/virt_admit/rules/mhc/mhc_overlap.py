@@ -11,20 +11,10 @@ from collections.abc import Iterable
 
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.labels import NO_POSITIONS, Selection
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    gather,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, rule, union
 
 
 @rule(

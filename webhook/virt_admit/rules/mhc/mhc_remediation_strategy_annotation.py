@@ -9,18 +9,9 @@ the annotation.
 platforms, remove the annotation.
 """
 
+from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MHC
 from virt_admit.model.remediation import health_checks, machines
-from virt_admit.rule import (
-    INFRASTRUCTURE,
-    MHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, show
 
 
 @rule(

@@ -7,19 +7,9 @@ too strict for the workers.
 **Fix.** Use one check per role.
 """
 
+from virt_admit.model.kubernetes.kinds import MACHINE, MHC
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import (
-    MACHINE,
-    MHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule
 
 
 @rule(

@@ -40,16 +40,12 @@ def check(obj: Object, context: Context) -> Findings:
         if not unowned:
             continue
         if is_talos:
-            problem, remedy = (
-                f"{machine_owners.TALOS} does not replace",
-                "Use a remediation template.",
-            )
+            problem = f"{machine_owners.TALOS} does not replace"
+            remedy = "Use a remediation template."
         else:
             owner = "ControlPlaneMachineSet" if masters.issuperset(unowned) else "MachineSet"
-            problem, remedy = (
-                "no controller owns",
-                f"Put them under a {owner} or use a remediation template.",
-            )
+            problem = "no controller owns"
+            remedy = f"Put them under a {owner} or use a remediation template."
         yield Finding(
             view.selector_field.path,
             f"{problem} {names(unowned, 60)}, so the check counts them but never remediates them. "

@@ -6,19 +6,9 @@ cause is a missing unit (``64``) or the wrong one: ``m`` means a thousandth, ``M
 **Fix.** Write a value such as ``64Mi``. ``0`` means no limit.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, show
 
 
 @rule(

@@ -8,18 +8,9 @@ remove the field.
 """
 
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
-from virt_admit.rule import (
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 
 @rule(

@@ -14,24 +14,14 @@ from typing import Final
 
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cluster,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cluster, Context, Field, Finding, Findings, Object, rule
 
 _DEFAULTS: Final = ((5, 2), (5, 1))
 """For the cluster and for a node: of KubeVirt and HyperConverged, and of HyperConverged since 1.19

@@ -11,21 +11,10 @@ as it keeps its interface.
 
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NAD, POD
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings import migration_limits, migration_network
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    NAD,
-    POD,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

@@ -28,15 +28,10 @@ def check(migration: Object, _context: Context) -> Findings:
         annotation = migration.annotation(key)
         if not annotation.present:
             continue
+        message = f"this test annotation replaces the {seconds} s timeout of pending migrations."
         if integer(annotation.value) is None:
-            message = (
-                f"{show(annotation.value)} is not an integer, so KubeVirt ignores this test "
-                "annotation."
-            )
-        else:
-            message = (
-                f"this test annotation replaces the {seconds} s timeout of pending migrations."
-            )
+            ignored = "so KubeVirt ignores this test annotation"
+            message = f"{show(annotation.value)} is not an integer, {ignored}."
         yield Finding(
             annotation.path,
             f"{message} Remove it.",

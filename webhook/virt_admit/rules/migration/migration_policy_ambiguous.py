@@ -7,17 +7,9 @@ first by name. With the same selectors only the name decides, and the other poli
 """
 
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import migration_policies
-from virt_admit.rule import (
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, names, rule
 
 
 @rule(

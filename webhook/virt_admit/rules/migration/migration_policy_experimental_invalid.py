@@ -11,20 +11,10 @@ from fractions import Fraction
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubernetes.quantities import QUANTITY, parse_quantity
 from virt_admit.model.kubernetes.units import LONGEST
-from virt_admit.rule import (
-    MIGRATION_POLICY,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 ONE = Fraction(1)
 THOUSANDTH = Fraction(1, 1000)

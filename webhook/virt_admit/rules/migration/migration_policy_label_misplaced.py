@@ -9,18 +9,9 @@ VM restarts.
 """
 
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY, VM, VMI
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import (
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, names, rule
 
 
 @rule(
@@ -44,13 +35,11 @@ def check(policy: Object, context: Context) -> Findings:
     if any(selected <= labels.items() for labels in (*templates, *running)):
         return
     misplaced = [vm.full_name for vm in machines if selected <= vm.labels.items()]
-    unread = (
-        [*more_may_exist(context.cluster, VM), *more_may_exist(context.cluster, VMI)]
-        if misplaced
-        else []
-    )
+    if not misplaced:
+        return
+    unread = [*more_may_exist(context.cluster, VM), *more_may_exist(context.cluster, VMI)]
     yield from unread
-    if misplaced and not unread:
+    if not unread:
         yield Finding(
             selector.path,
             "no VM has these labels in its template, so the policy applies to none; "

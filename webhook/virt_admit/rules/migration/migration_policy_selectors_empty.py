@@ -10,17 +10,9 @@ server rejects a policy without ``selectors``. It also rejects ``matchLabels`` a
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import migration_policies
-from virt_admit.rule import (
-    MIGRATION_POLICY,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 
 @rule(

@@ -8,18 +8,9 @@ no longer has an effect.
 **Fix.** Set ``allowWorkloadDisruption: true`` as well, or remove ``allowPostCopy``.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule
 
 
 @rule(

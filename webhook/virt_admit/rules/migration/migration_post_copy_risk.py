@@ -8,18 +8,9 @@ that complete, so this rule is off by default.
 **Fix.** Leave both unset if guests must never stop. Busy guests may then fail to migrate.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule
 
 
 @rule(

@@ -22,24 +22,12 @@ from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
-from virt_admit.model.problems import Problem
-from virt_admit.rule import (
-    VMI,
-    VMIM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    ProblemId,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
@@ -69,21 +57,20 @@ def check(vmi: Object, context: Context) -> Findings:
         marked = evacuation_marks.way_to_stay(vmi, state, context.cluster)
         place = no_target.nowhere_to_go(vmi, context.cluster)
         reason = _for_mark(vmi, place) if marked else _reason(vmi, failed[-1], place, context)
-        restart = (
-            virtctl("restart", vmi.name, vms.namespace_of(vmi))
-            if reason.endswith("Restart the VM.")
-            else ""
-        )
+        # no words of a failure are taken for a command
+        if marked:
+            command = evacuate_cancel(vmi, context.cluster)
+        elif reason.endswith("Restart the VM."):
+            command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+        else:
+            command = _command(vmi, place, context)
         yield Finding(
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: "
             f"{reason}",
             value=len(failed),
             problem=_problem(vmi, context),
-            # no words of a failure are taken for a command
-            command=evacuate_cancel(vmi, context.cluster)
-            if marked
-            else restart or _command(vmi, place, context),
+            command=command,
         )
     yield from more_may_exist(context.cluster, VMIM)
 

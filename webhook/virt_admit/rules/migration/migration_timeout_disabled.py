@@ -6,18 +6,9 @@ forever, and the drain that needs it never completes.
 **Fix.** Remove the field for the default, or write seconds.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    MIGRATION_POLICY,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule
 
 
 @rule(

@@ -11,23 +11,10 @@ namespace itself: its objects would be left behind.
 from collections.abc import Iterator
 
 from virt_admit.forecasts.drain.control import stuck_deletions
-from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import API_SERVICE, NAMESPACE, VM, VMI
 from virt_admit.model.messages import ended, sentence
-from virt_admit.rule import (
-    API_SERVICE,
-    NAMESPACE,
-    VM,
-    VMI,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    Urgency,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

@@ -20,18 +20,8 @@ from virt_admit.model.kubernetes.kinds import (
     NHC,
     SNR_TEMPLATE,
 )
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    show,
-)
+from virt_admit.model.kubernetes.units import show
+from virt_admit.rule import Action, Cause, Cluster, Context, Finding, Findings, Object, Unseen, rule
 
 SUPPORT: Final = "remediation.medik8s.io/multiple-templates-support"
 

@@ -9,18 +9,9 @@ min).
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, SNR_TEMPLATE
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import check_scope, remediators
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    format_duration,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, rule, union
 
 
 @rule(

@@ -13,18 +13,8 @@ from typing import Final
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.units import DURATION, MINUTE
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    parse_duration,
-    rule,
-)
+from virt_admit.model.kubernetes.units import DURATION, MINUTE, format_duration, parse_duration
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 _STEPS: Final = cel.items("self.?spec.?escalatingRemediations")
 _WITH_TIME: Final = "type(item) == map && item.?timeout.orValue(null) != null"

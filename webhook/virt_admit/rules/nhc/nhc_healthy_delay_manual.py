@@ -8,18 +8,9 @@ one by one.
 ``remediation.medik8s.io/manually-confirmed-healthy``.
 """
 
-from virt_admit.model.kubernetes.units import HEALTHY_DELAY
-from virt_admit.rule import (
-    NHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    parse_duration,
-    rule,
-)
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.units import HEALTHY_DELAY, format_duration, parse_duration
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule
 
 
 @rule(

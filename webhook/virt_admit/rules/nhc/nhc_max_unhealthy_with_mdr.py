@@ -9,18 +9,9 @@ rejects the combination.
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import MDR_TEMPLATE, NHC
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import (
-    MDR_TEMPLATE,
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 
 def _deletes(template: str) -> str:
@@ -60,11 +51,9 @@ def _deletes(template: str) -> str:
 )
 def check(obj: Object, context: Context) -> Findings:
     limit, mdr = obj.at("spec", "maxUnhealthy"), MDR_TEMPLATE.kind.casefold()
-    steps = (
-        remediation_steps.mentioned(context.cached(health_checks.view, obj))
-        if limit.present
-        else ()
-    )
+    if not limit.present:
+        return
+    steps = remediation_steps.mentioned(context.cached(health_checks.view, obj))
     if any(step.kind_name.casefold() == mdr for step in steps):
         yield Finding(
             limit.path,

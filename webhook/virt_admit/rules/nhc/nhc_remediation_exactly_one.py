@@ -33,11 +33,8 @@ from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Obje
     ),
 )
 def check(obj: Object, _context: Context) -> Findings:
-    template, steps = (
-        obj.at("spec", "remediationTemplate"),
-        obj.at("spec", "escalatingRemediations"),
-    )
-    escalates = any(True for _ in steps.items())
+    template = obj["spec"]["remediationTemplate"]
+    escalates = any(True for _ in obj["spec"]["escalatingRemediations"].items())
     if template.present and escalates:
         message = (
             "remediationTemplate and escalatingRemediations are both set; the operator rejects "

@@ -11,20 +11,10 @@ from typing import Any, Final
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import cel, cel_durations
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import DURATION
-from virt_admit.rule import (
-    NHC,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Operation, names, rule
 
 _REFERENCE_KEYS: Final = (
     "apiVersion",
@@ -165,8 +155,6 @@ def _escalation(nhc: Object) -> Any:
 
 def _reference(field: Field) -> dict[str, Any] | None:
     """Return a reference without its empty fields, which are equivalent to absent ones."""
-    return (
-        {key: value for key, value in field.map.items() if value not in (None, "")}
-        if field.present
-        else None
-    )
+    if not field.present:
+        return None
+    return {key: value for key, value in field.map.items() if value not in (None, "")}

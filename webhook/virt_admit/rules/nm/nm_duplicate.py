@@ -8,20 +8,10 @@ own API group.
 **Fix.** Use the existing one, or wait until it is deleted.
 """
 
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    NM,
-    NM_KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    Unseen,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, rule
 
 
 @rule(

@@ -19,8 +19,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 @rule(
     kinds=(NM, NM_KUBEVIRT),
     reads=union(
-        etcd_guard.READS,
-        {NODE: ("metadata.labels",), INFRASTRUCTURE: NAME, CLUSTER_VERSION: NAME},
+        etcd_guard.READS, {NODE: ("metadata.labels",), INFRASTRUCTURE: NAME, CLUSTER_VERSION: NAME}
     ),
     operations=(Operation.CREATE,),
     action=Action.DENY,

@@ -8,17 +8,8 @@ quorum is not checked.
 nodemaintenance.medik8s.io/v1beta1``.
 """
 
-from virt_admit.rule import (
-    NM,
-    NM_KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    rule,
-)
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule
 
 
 @rule(

@@ -14,26 +14,14 @@ from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.reads import CONDITIONS
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule, union
 
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(
-        {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
-        capacity.READS,
-    ),
+    reads=union({NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)}, capacity.READS),
     operations=(Operation.CREATE,),
     action=Action.WARN,
     event="MigrationImpossible",

@@ -6,20 +6,9 @@
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    NM,
-    NM_KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
 
 
 @rule(

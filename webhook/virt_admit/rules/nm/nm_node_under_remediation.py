@@ -7,19 +7,10 @@ maintenance waits for the lease, and a remediator may reboot the node during the
 first.
 """
 
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LEASE, NHC, NM, NM_KUBEVIRT
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    Unseen,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule
 
 LEASES = "medik8s-leases"
 MAINTENANCE_OPERATOR = "node-maintenance"

@@ -7,20 +7,10 @@ each other: by default the cluster runs five at a time.
 nodes.
 """
 
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    NM,
-    NM_KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    Unseen,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, Unseen, rule
 
 
 @rule(

@@ -10,21 +10,10 @@ uncordons the node.
 """
 
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.messages import count, cut, names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    NM,
-    NM_KUBEVIRT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    count,
-    cut,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

@@ -15,24 +15,14 @@ from typing import Final
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vmi_evictions import Effect
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    Unseen,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Operation, Urgency, rule, union
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 _REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
@@ -59,18 +49,13 @@ def check(obj: Object, context: Context) -> Findings:
     yield from evictions.unseen
     if refused := evictions.having(Effect.REFUSED):
         remedy = changed_disks.endangered(refused, context.cluster) or _REMEDY
-        message = check.first_that_fits(
-            node.path,
-            f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. "
-            f"{remedy}",
-            f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. "
-            f"{remedy}",
-        )
+        reasons = names((_reason(vmi) for vmi in refused), 200)
+        blocking = (reasons, names((vmi.full_name for vmi in refused), 100))
+        texts = (f"these VMs would block the drain: {shown}. {remedy}" for shown in blocking)
+        message = check.first_that_fits(node.path, *texts)
         if _is_ready(node.text or "", context.cluster):
-            yield Finding(
-                node.path,
-                f"{message} To drain anyway, annotate this object with {_OVERRIDE}: <reason>",
-            )
+            anyway = f"To drain anyway, annotate this object with {_OVERRIDE}: <reason>"
+            yield Finding(node.path, f"{message} {anyway}")
         else:
             yield Finding(node.path, message, max_action=Action.WARN)
     if waiting := evictions.having(Effect.EXTERNAL):

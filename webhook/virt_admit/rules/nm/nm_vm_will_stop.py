@@ -10,21 +10,12 @@ plan to start it again after the maintenance.
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.vmi_evictions import Effect
+from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    Unseen,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule, union
 
 
 @rule(

@@ -12,20 +12,10 @@ import re
 from typing import Any, Final
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings import cel_settings
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule, show
 
 MODEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 

@@ -7,22 +7,11 @@ has an obsolete host model, these VMs can neither start nor migrate.
 **Fix.** Do not list the models of your own nodes, or set a default CPU model that the nodes offer.
 """
 
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
 from virt_admit.model.kubevirt.instances import cpu_models, obsolete_cpus
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule
 
 HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
 
@@ -52,14 +41,10 @@ def check(obj: Object, context: Context) -> Findings:
     listed = configuration.own_obsolete_models(obj)
     default = setting(obj, Setting.DEFAULT_CPU_MODEL).value
     none_left = default in HOST_DEFAULTS and all(models <= listed for models in nodes.values())
-    consequence = (
-        "no node is left for VMs that do not name their own model. Set a default CPU model first."
-        if none_left
-        else (
-            "VMs that do not name their own model could not start there or migrate away. Do not "
-            "list these models."
-        )
-    )
+    vms = "VMs that do not name their own model"
+    consequence = f"{vms} could not start there or migrate away. Do not list these models."
+    if none_left:
+        consequence = f"no node is left for {vms}. Set a default CPU model first."
     yield Finding(
         setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
         f"{names(lost, 40)} {are} of {count(len(affected), 'node')}; {consequence} Nodes: "

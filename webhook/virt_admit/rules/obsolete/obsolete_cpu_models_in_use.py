@@ -9,22 +9,10 @@ offers the model, which only hides the problem until that node is drained.
 """
 
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import obsolete_cpus
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule
 
 
 @rule(
@@ -48,13 +36,8 @@ def check(obj: Object, context: Context) -> Findings:
     models = sorted(obsolete.intersection(vms_by_model))
     if models:
         affected = [f"{vm} ({model})" for model in models for vm in vms_by_model[model]]
-        skipped = sorted(
-            {
-                node
-                for model in models
-                for node in obsolete_cpus.skipped_nodes(context.cluster, model)
-            }
-        )
+        offering = (obsolete_cpus.skipped_nodes(context.cluster, model) for model in models)
+        skipped = sorted(set().union(*offering))
         hidden = f"; only skipped nodes offer it: {names(skipped, 20)}" if skipped else ""
         yield Finding(
             setting(obj, Setting.OBSOLETE_CPU_MODELS).path,

@@ -14,24 +14,11 @@ drain does not evict those.
 from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PDB, VM, VMI
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import disruption_budgets, vms
-from virt_admit.rule import (
-    PDB,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    count,
-    names,
-    problem_of,
-    rule,
-    show,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, count, names, rule
 
 
 @rule(
@@ -48,18 +35,14 @@ from virt_admit.rule import (
 )
 def check(budget: Object, context: Context) -> Findings:
     selector = budget.at("spec", "selector")
-    if (
-        not selector.is_map
-        or not disruption_budgets.is_user_created(budget)
-        or operator_budgets.operator(budget)
-    ):
+    of_user = disruption_budgets.is_user_created(budget)
+    if not selector.is_map or not of_user or operator_budgets.operator(budget):
         return
+    chosen = selectors.parse(selector.value)
     if not disruption_budgets.needs_scale(budget):
-        yield from _too_many(budget, selectors.parse(selector.value), context.cluster)
+        yield from _too_many(budget, chosen, context.cluster)
         return
-    covered = _covered_vms(
-        selectors.parse(selector.value), vms.namespace_of(budget), context.cluster
-    )
+    covered = _covered_vms(chosen, vms.namespace_of(budget), context.cluster)
     if covered:
         limit = budget.at("spec", "maxUnavailable")
         limit = limit if limit.present else budget.at("spec", "minAvailable")

@@ -10,25 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from virt_admit.forecasts.drain.budgets import evicted_pods, operator_budgets, pod_budgets
 from virt_admit.model.commands import kubectl
-from virt_admit.model.kubernetes.cluster import unlisted
-from virt_admit.rule import (
-    PDB,
-    POD,
-    VMI,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    count,
-    names,
-    problem_of,
-    rule,
-)
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.kinds import PDB, POD, VMI
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, count, names, rule
 
 
 @rule(

@@ -25,30 +25,15 @@ from virt_admit.forecasts.drain.budgets import (
     role_budgets,
 )
 from virt_admit.model.kubernetes import selectors, workloads
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import PDB, POD, VM
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.kubernetes.workloads import Workload
 from virt_admit.model.kubevirt.instances import disruption_budgets
-from virt_admit.rule import (
-    PDB,
-    POD,
-    VM,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Path,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    count,
-    gather,
-    names,
-    problem_of,
-    rule,
-)
+from virt_admit.model.messages import count, names
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Path, Urgency, rule
 
 
 @rule(

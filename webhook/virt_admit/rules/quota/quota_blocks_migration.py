@@ -19,21 +19,10 @@ from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
+from virt_admit.model.messages import count
+from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    count,
-    gather,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, rule, union
 
 _RUNS = ("Always", "RerunOnFailure", "Once")
 
@@ -105,9 +94,8 @@ def _judge_planned(quota: Object, context: Context) -> Findings:
         if given.unseen:
             yield from map(Unseen, given.unseen)
             continue
-        sizes[vm.name] = limit_ranges.defaulted(
-            launcher_resources.pod(given, context.cluster), ranges
-        )
+        pod = launcher_resources.pod(given, context.cluster)
+        sizes[vm.name] = limit_ranges.defaulted(pod, ranges)
         try:
             if _moves(vm, context):
                 moving.append(vm.name)
@@ -116,23 +104,19 @@ def _judge_planned(quota: Object, context: Context) -> Findings:
     told: set[str] = set()
     for name in (*moving, ""):
         for resource, lack, at_start in quotas.shortages(quota, sizes.values(), sizes.get(name)):
-            if resource not in told:
-                told.add(resource)
-                missing = f"{quotas.in_words(resource, lack)} missing for "
-                what = (
-                    f"{count(len(sizes), 'VM')} of the namespace together, so not all of them start"
-                    if at_start
-                    else (
-                        f"a second pod of VM {name[:63]}: its migration never starts, so a drain "
-                        "hangs"
-                    )
-                )
-                yield Finding(
-                    quota.at("spec", "hard", resource).path,
-                    f"{missing}{what}. Raise the quota.",
-                    value=resource,
-                    problem=problem_of(ProblemCause.QUOTA, quota),
-                )
+            if resource in told:
+                continue
+            told.add(resource)
+            what = f"a second pod of VM {name[:63]}: its migration never starts, so a drain hangs"
+            if at_start:
+                together = f"{count(len(sizes), 'VM')} of the namespace together"
+                what = f"{together}, so not all of them start"
+            yield Finding(
+                quota.at("spec", "hard", resource).path,
+                f"{quotas.in_words(resource, lack)} missing for {what}. Raise the quota.",
+                value=resource,
+                problem=problem_of(ProblemCause.QUOTA, quota),
+            )
 
 
 def _moves(vm: Object, context: Context) -> bool:

@@ -13,18 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.model import cel
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 INTEGERS: Final[Mapping[str, int | None]] = {
     "hostPort": 1,

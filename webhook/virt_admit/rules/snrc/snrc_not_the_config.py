@@ -7,19 +7,9 @@ rejects any other name. A second object would have no effect.
 """
 
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.remediation.remediators import SNR_CONFIG_NAME
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Operation,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
 
 
 @rule(

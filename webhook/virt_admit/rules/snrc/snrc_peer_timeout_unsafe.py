@@ -8,17 +8,9 @@ although it is healthy. The operator warns, and uses ``apiServerTimeout`` + 2s i
 5s.
 """
 
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.remediation.remediators import PEER_REQUEST_MARGIN, snr_time
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 @rule(
@@ -33,10 +25,8 @@ from virt_admit.rule import (
 )
 def check(config: Object, _context: Context) -> Findings:
     try:
-        request_timeout, api_timeout = (
-            snr_time(config, "peerRequestTimeout"),
-            snr_time(config, "apiServerTimeout"),
-        )
+        request_timeout = snr_time(config, "peerRequestTimeout")
+        api_timeout = snr_time(config, "apiServerTimeout")
     except ValueError:
         return
     safe = api_timeout + PEER_REQUEST_MARGIN

@@ -6,20 +6,9 @@ moved to another node.
 **Fix.** Keep ``isSoftwareRebootEnabled`` at ``true``, or install a watchdog device on every node.
 """
 
+from virt_admit.model.kubernetes.kinds import NODE, SNR_CONFIG
 from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, WATCHDOG, watchdog
-from virt_admit.rule import (
-    NODE,
-    SNR_CONFIG,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    gather,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, names, rule
 
 
 @rule(

@@ -9,18 +9,10 @@ silently ignores a shorter value. Failover is slower than the config suggests.
 ``maxApiErrorThreshold``, the peer timeouts, and the watchdog timeout of the nodes.
 """
 
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.remediation import remediators
 from virt_admit.model.remediation.remediators import configured_safe_time, worst_safe_time
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 @rule(

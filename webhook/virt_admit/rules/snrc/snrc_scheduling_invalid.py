@@ -13,18 +13,9 @@ the rule only warns.
 from typing import Any, Final
 
 from virt_admit.model import cel, cel_selectors
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.kubernetes.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, rule, show
 
 OPERATORS: Final = ("", "Equal", "Exists")
 EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -93,12 +84,8 @@ def check(config: Object, _context: Context) -> Findings:
         if problem := _problem(toleration):
             yield Finding(toleration.path, problem)
     field = config["spec"][REQUIREMENTS]
-    refused = {
-        subpath
-        for subpath, _ in parse_requirements(_without_syntax(field), NODE_OPERATORS, REQUIREMENTS)[
-            1
-        ]
-    }
+    webhook = parse_requirements(_without_syntax(field), NODE_OPERATORS, REQUIREMENTS)[1]
+    refused = {subpath for subpath, _ in webhook}
     for subpath, problem in parse_requirements(field.value, NODE_OPERATORS, REQUIREMENTS)[1]:
         action = Action.DENY if subpath in refused else Action.WARN
         yield Finding(config.at("spec", *subpath).path, problem, max_action=action)
@@ -129,8 +116,6 @@ def _problem(toleration: Field) -> str | None:
     if operator == "Exists" and toleration["value"].text:
         return "a toleration with operator Exists takes no value. Remove the value, or write Equal."
     if effect not in EFFECTS:
-        return (
-            f"{show(effect)} is not a valid taint effect. Write NoSchedule, PreferNoSchedule or "
-            "NoExecute."
-        )
+        valid = "NoSchedule, PreferNoSchedule or NoExecute"
+        return f"{show(effect)} is not a valid taint effect. Write {valid}."
     return None

@@ -11,18 +11,10 @@ valid duration, the operator cannot read any config.
 """
 
 from virt_admit.model import cel_durations
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import SNR_TIMES, Time, snr_time
-from virt_admit.rule import (
-    SNR_CONFIG,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 def _too_short(allowed: Time) -> str:
@@ -31,6 +23,10 @@ def _too_short(allowed: Time) -> str:
         f" is shorter than {shortest}, so the operator rejects it. Write {shortest} or more (the "
         f"default is {default})."
     )
+
+
+def _remedy(allowed: Time) -> str:
+    return f". Write a duration (the default is {format_duration(allowed.default)})."
 
 
 @rule(
@@ -43,12 +39,7 @@ def _too_short(allowed: Time) -> str:
             for field, path in ((f"self.?spec.?{name}", f"'spec.{name}'"),)
             for denial in (
                 cel_durations.below(field, path, allowed.shortest, _too_short(allowed), DURATION),
-                cel_durations.invalid(
-                    field,
-                    path,
-                    f". Write a duration (the default is {format_duration(allowed.default)}).",
-                    DURATION,
-                ),
+                cel_durations.invalid(field, path, _remedy(allowed), DURATION),
             )
         ),
     ),
@@ -61,7 +52,4 @@ def check(config: Object, _context: Context) -> Findings:
             if snr_time(config, name) < allowed.shortest:
                 yield Finding(field.path, f"{field.value}{_too_short(allowed)}")
         except ValueError as error:
-            yield Finding(
-                field.path,
-                f"{error}. Write a duration (the default is {format_duration(allowed.default)}).",
-            )
+            yield Finding(field.path, f"{error}{_remedy(allowed)}")

@@ -14,22 +14,10 @@ from typing import Final
 
 from virt_admit.model import cel
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings import cel_settings
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import (
-    CDI,
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 TLS13 = "VersionTLS13"
 VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", TLS13)

@@ -46,11 +46,9 @@ def check(obj: Object, context: Context) -> Findings:
         name = claim.text or ""
         try:
             access = storage.access(vmi, name, context.cluster)
-            why = (
-                node_local_volumes.reason(obj, name, access, context.cluster)
-                if access.shared
-                else ""
-            )
+            if not access.shared:
+                continue
+            why = node_local_volumes.reason(obj, name, access, context.cluster)
         except Unseen as unseen:
             yield unseen
             continue

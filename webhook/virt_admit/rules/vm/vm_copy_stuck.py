@@ -12,20 +12,9 @@ later one is ready.
 
 from virt_admit.forecasts.drain.control import held_copies
 from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.kinds import VM_CLONE, VM_RESTORE, VM_SNAPSHOT
 from virt_admit.model.messages import ended, sentence
-from virt_admit.rule import (
-    VM_CLONE,
-    VM_RESTORE,
-    VM_SNAPSHOT,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(

@@ -7,23 +7,11 @@ processors.
 **Fix.** Use ``host-model`` or a named model, unless all nodes that can run the VM are identical.
 """
 
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import HOST_PASSTHROUGH
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, rule, union
 
 
 @rule(

@@ -9,21 +9,9 @@ instance type: the request fails with an unclear connection error.
 to the VM, or use an instance type.
 """
 
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, vms
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, rule, union
 
 
 @rule(

@@ -9,27 +9,10 @@ the guest ends without a shutdown, and the run strategy starts it into the same 
 of its empty disks, raise the default of the LimitRange, or use a claim instead.
 """
 
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
-from virt_admit.rule import (
-    KUBEVIRT,
-    LIMIT_RANGE,
-    NAD,
-    NAMESPACE,
-    POOL,
-    RESOURCE_QUOTA,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    gather,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, rule, union
 
 
 @rule(
@@ -37,11 +20,11 @@ from virt_admit.rule import (
     reads=union(
         expand.READS,
         {
-            KUBEVIRT: (),
-            LIMIT_RANGE: ("spec",),
-            NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
-            NAMESPACE: ("metadata.labels",),
-            RESOURCE_QUOTA: ("spec",),
+            kinds.KUBEVIRT: (),
+            kinds.LIMIT_RANGE: ("spec",),
+            kinds.NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
+            kinds.NAMESPACE: ("metadata.labels",),
+            kinds.RESOURCE_QUOTA: ("spec",),
         },
     ),
     action=Action.WARN,
@@ -67,7 +50,7 @@ def check(obj: Object, context: Context) -> Findings:
     from virt_admit.model.scheduler.resources import show  # noqa: PLC0415
 
     vmi = context.cached(expand.expand, obj)
-    _, unseen = gather(context.cluster.list(LIMIT_RANGE, vms.namespace_of(obj)))
+    _, unseen = gather(context.cluster.list(kinds.LIMIT_RANGE, vms.namespace_of(obj)))
     if unseen or vmi.unseen:
         yield from map(Unseen, (*vmi.unseen, *filter(None, (unseen,))))
         return

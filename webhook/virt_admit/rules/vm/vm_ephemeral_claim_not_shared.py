@@ -8,24 +8,11 @@ stays Pending.
 **Fix.** Base the volume on a claim with ReadWriteMany or ReadOnlyMany.
 """
 
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    problem_of,
-    rule,
-    show,
-)
+from virt_admit.model.problems import problem_of
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Unseen, rule, show
 
 
 @rule(

@@ -14,23 +14,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    cut,
-    param,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, param, rule
 
 
 @dataclass(frozen=True)
@@ -72,14 +59,11 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     if kinds.of(obj) is VMI and vmis.owner(obj, VM.kind):
         return  # its VM is judged, which has the labels of its owner
-    mark = next(
-        chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), ""
-    )
-    remedy = (
-        f"Check that the controller that uses {cut(mark, 50)} acts."
-        if mark
-        else "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
-    )
+    marks = (vms.own_marks(obj, each) for each in ("annotation", "label"))
+    mark = next(chain.from_iterable(marks), "")
+    remedy = "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
+    if mark:
+        remedy = f"Check that the controller that uses {cut(mark, 50)} acts."
     yield Finding(
         strategy.path,
         f"External makes drains wait for a controller outside KubeVirt. {remedy}",

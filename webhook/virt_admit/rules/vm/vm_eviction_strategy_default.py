@@ -84,14 +84,14 @@ def check(obj: Object, context: Context[Params]) -> Findings:
             return
     elif cluster_default == IF_POSSIBLE and fitting != SHUT_DOWN:
         return
+    unset, decides = "no eviction strategy is set", "the cluster default decides what a drain does"
     yield Finding(
         strategy.path,
         check.first_that_fits(
             strategy.path,
-            "no eviction strategy is set, so the cluster default decides what a drain does. Set "
-            f"{fitting} because {why}.",
-            f"no eviction strategy is set. Set {fitting} because {why}.",
-            f"no eviction strategy is set. Set {fitting}.",
+            f"{unset}, so {decides}. Set {fitting} because {why}.",
+            f"{unset}. Set {fitting} because {why}.",
+            f"{unset}. Set {fitting}.",
         ),
         cause=Cause.REQUIRED,
         fix=(Patch("add", strategy.path, fitting),),
@@ -122,14 +122,11 @@ def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
     if assessment.migratable is Migratable.YES:
         return LIVE_MIGRATE, "the VM can migrate"
     if assessment.migratable is Migratable.NO:
-        why = (
-            "the VM cannot migrate "
-            f"({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
-        )
+        reasons = ", ".join(dict.fromkeys(reason.name for reason in assessment.reasons))
+        why = f"the VM cannot migrate ({reasons})"
     else:
-        why = (
-            f"it is unknown whether the VM can migrate (no data on {', '.join(assessment.unseen)})"
-        )
+        unread = ", ".join(assessment.unseen)
+        why = f"it is unknown whether the VM can migrate (no data on {unread})"
     if versions.has_release(context.cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since):
         return IF_POSSIBLE, why
     return SHUT_DOWN, f"{why} and this KubeVirt does not support {IF_POSSIBLE}"

@@ -48,20 +48,18 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     strategy = vms.vmi_spec(obj)["evictionStrategy"]
     if not strategy.present:
         return
-    if strategy.value not in vms.EVICTION_STRATEGIES:
-        if strategy.value not in context.params.also:
-            suggestion = messages.did_you_mean(strategy.value, vms.EVICTION_STRATEGIES, _ALIASES)
-            newer = versions.may_accept(context.cluster, strategy.value, suggestion)
-            yield Finding(
-                strategy.path,
-                messages.unknown(strategy.value, vms.EVICTION_STRATEGIES, suggestion, newer=newer),
-                cause=Cause.NOT_SUPPORTED,
-                max_action=Action.WARN if newer else Action.DENY,
-                fix=(Patch("replace", strategy.path, suggestion),)
-                if suggestion and not newer
-                else (),
-                why="the value is misspelt",
-            )
+    known = vms.EVICTION_STRATEGIES
+    if strategy.value not in (*known, *context.params.also):
+        suggestion = messages.did_you_mean(strategy.value, known, _ALIASES)
+        newer = versions.may_accept(context.cluster, strategy.value, suggestion)
+        yield Finding(
+            strategy.path,
+            messages.unknown(strategy.value, known, suggestion, newer=newer),
+            cause=Cause.NOT_SUPPORTED,
+            max_action=Action.WARN if newer else Action.DENY,
+            fix=(Patch("replace", strategy.path, suggestion),) if suggestion and not newer else (),
+            why="the value is misspelt",
+        )
     elif strategy.value in _SINCE:
         since = _SINCE[strategy.value].since
         if not versions.has_release(context.cluster, since):

@@ -7,20 +7,10 @@ its own copy, so this concerns VMs that have never started.
 means the cluster-wide kind.
 """
 
+from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubevirt.instances import expand
 from virt_admit.model.messages import sentence
-from virt_admit.rule import (
-    POOL,
-    VM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    Urgency,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, Urgency, rule
 
 
 @rule(

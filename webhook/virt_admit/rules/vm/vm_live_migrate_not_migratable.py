@@ -13,25 +13,13 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model import messages
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.migratability import Migratable, Reason
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import problem_of
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 
 @rule(

@@ -9,27 +9,17 @@ machine type that it was started with (``status.machine``).
 the upgrade.
 """
 
+import itertools
 from fnmatch import fnmatchcase
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings.configuration import kubevirt
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Cluster,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    names,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, names, rule
 
 
 @rule(
@@ -59,16 +49,11 @@ def check(obj: Object, context: Context) -> Findings:
     defaults = releases.about(releases.KUBEVIRT, target)["emulated_machines"]
     architecture = vms.vmi_spec(obj)["architecture"]
     if architecture.text and architecture.text not in defaults:
-        message = (
-            f"KubeVirt {target} does not support the architecture {show(architecture.text)}. Move "
-            "the VM."
-        )
-        yield Finding(architecture.path, message, cause=Cause.NOT_SUPPORTED)
+        message = f"KubeVirt {target} does not support the architecture {show(architecture.text)}"
+        yield Finding(architecture.path, f"{message}. Move the VM.", cause=Cause.NOT_SUPPORTED)
         return
     machine = _machine(obj)
-    built_in = defaults.get(architecture.text) or [
-        pattern for patterns in defaults.values() for pattern in patterns
-    ]
+    built_in = defaults.get(architecture.text) or list(itertools.chain(*defaults.values()))
     if not machine.text or _matches(machine.text, built_in):
         return
     configured = _configured(context.cluster, architecture.text)
@@ -81,11 +66,9 @@ def check(obj: Object, context: Context) -> Findings:
 def _machine(obj: Object) -> Field:
     """Return the machine type that a VMI runs with, or that the spec names."""
     running = obj.at("status", "machine", "type")
-    return (
-        running
-        if kinds.of(obj) is VMI and running.text
-        else vms.vmi_spec(obj).at("domain", "machine", "type")
-    )
+    if kinds.of(obj) is VMI and running.text:
+        return running
+    return vms.vmi_spec(obj).at("domain", "machine", "type")
 
 
 def _matches(machine: str, patterns: list[str]) -> bool:

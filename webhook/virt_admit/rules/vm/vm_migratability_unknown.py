@@ -9,28 +9,15 @@ instead: virt-admit names the claims that decide.
 the cluster: ``check --cluster FILE`` or ``check --live``.
 """
 
+from collections.abc import Sequence
+
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import (
-    DATA_VOLUME,
-    POOL,
-    PVC,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Cluster,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 
@@ -59,27 +46,21 @@ def check(obj: Object, context: Context) -> Findings:
         effect, missing = "shuts the VM down on a drain if it cannot migrate", tuple(claims)
     else:
         return
-    set_it = all(what.endswith(storage.NONE_THERE) for what in missing)
-    no_default = all(what == storage.NO_DEFAULT for what in missing)
-    gone = all(what.endswith(expand.ABSENT) for what in missing)
-    advice = (
-        ("Set spec.claimPropertySets there.",)
-        if set_it
-        else ("Mark one as the default, or name a storageClassName.",)
-        if no_default
-        else ("Create it.",)
-        if gone
-        else ("Create it, or make it readable.", "Make it readable.")
-    )
     unknown = f"which cannot be determined without {messages.names(missing, 70)}."
-    yield Finding(
-        strategy.path,
-        check.first_that_fits(
-            strategy.path,
-            *(f"{strategy.phrase} {effect}, {unknown} {each}" for each in advice),
-        ),
-        value=strategy.value,
-    )
+    texts = (f"{strategy.phrase} {effect}, {unknown} {each}" for each in _advice(missing))
+    message = check.first_that_fits(strategy.path, *texts)
+    yield Finding(strategy.path, message, value=strategy.value)
+
+
+def _advice(missing: Sequence[str]) -> Sequence[str]:
+    """Return what to do, the longest form first."""
+    if all(what.endswith(storage.NONE_THERE) for what in missing):
+        return ("Set spec.claimPropertySets there.",)
+    if all(what == storage.NO_DEFAULT for what in missing):
+        return ("Mark one as the default, or name a storageClassName.",)
+    if all(what.endswith(expand.ABSENT) for what in missing):
+        return ("Create it.",)
+    return "Create it, or make it readable.", "Make it readable."
 
 
 def _is_reported(obj: Object, cluster: Cluster) -> bool:

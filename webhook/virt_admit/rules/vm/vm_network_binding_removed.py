@@ -9,20 +9,9 @@ Release 1.8 and later also have ``passtBinding``, with the feature gate PasstBin
 """
 
 from virt_admit.model import releases
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    rule,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 REMOVED = {
     "slirp": "masquerade",
@@ -47,11 +36,8 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for interface in vms.vmi_spec(obj).at("domain", "devices", "interfaces").items():
         for binding, instead in REMOVED.items():
-            if interface[binding].present:
-                message = (
-                    f"KubeVirt {target} rejects the binding {binding}, so the VM does not start. "
-                    f"Use {instead}."
-                )
-                yield Finding(
-                    interface[binding].path, message, value=binding, cause=Cause.NOT_SUPPORTED
-                )
+            field = interface[binding]
+            if field.present:
+                refused = f"KubeVirt {target} rejects the binding {binding}"
+                message = f"{refused}, so the VM does not start. Use {instead}."
+                yield Finding(field.path, message, value=binding, cause=Cause.NOT_SUPPORTED)

@@ -9,21 +9,10 @@ NetworkAttachmentDefinitions, for example.
 """
 
 from virt_admit.model import messages
-from virt_admit.model.kubernetes.kinds import NAD
+from virt_admit.model.kubernetes.kinds import NAD, VM, VMI
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.kubevirt.instances import networks, vmis, vms
-from virt_admit.rule import (
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, problem_of, rule
 
 
 @rule(
@@ -49,11 +38,8 @@ def check(obj: Object, context: Context) -> Findings:
         from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415
 
         found = missing_networks.problem(network, "further pod")
-        of_vm = (
-            {"/".join(networks.full_name(obj, name)) for name in networks.secondary(obj)}
-            if obj.kind == VM.kind
-            else ()
-        )
+        named = networks.secondary(obj) if obj.kind == VM.kind else ()
+        of_vm = {"/".join(networks.full_name(obj, name)) for name in named}
         restart = ", and it does not start again" if network in of_vm else ""
         yield Finding(
             obj.metadata["name"].path,

@@ -10,22 +10,9 @@ OVN-Kubernetes, or remove ``ipam`` from the network and set the address in the g
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability, networks
-from virt_admit.rule import (
-    POOL,
-    VM,
-    VMI,
-    VMIRS,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    cut,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, cut, rule, union
 
 
 @rule(

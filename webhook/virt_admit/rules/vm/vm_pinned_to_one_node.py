@@ -44,17 +44,15 @@ def check(obj: Object, context: Context) -> Findings:
         yield _left(obj, pin.path, alone)
         return
     hosts = sorted(pin.hosts)
-    node = show(hosts[0]) if hosts else ""
-    where = (
-        f"only node {node} can run this VM" if hosts else "no node satisfies the VM's restrictions"
-    )
+    where, short = "no node satisfies the VM's restrictions", "no node can run it"
+    if hosts:
+        node = show(hosts[0])
+        where, short = f"only node {node} can run this VM", f"only {node} can run it"
     message = check.first_that_fits(
         pin.path,
         f"{where}, so a drain never completes. Allow other nodes, or set evictionStrategy: None.",
         f"{where}, so a drain hangs. Unpin it, or set None.",
-        f"only {node} can run it. Unpin it or set None."
-        if hosts
-        else "no node can run it. Unpin it or set None.",
+        f"{short}. Unpin it or set None.",
         "pinned to one node: a drain hangs. Unpin it or set None.",
     )
     command = permanent_constraints.unpin(obj) if kinds.of(obj) is VM else ""

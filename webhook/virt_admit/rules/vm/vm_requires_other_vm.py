@@ -39,11 +39,8 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for term in required:
         if _is_one_node(term.topology_key, context.cluster):
-            other = (
-                "a pod like itself"
-                if vmi_affinity.matches_itself(obj, term)
-                else "a pod that this selects"
-            )
+            alike = vmi_affinity.matches_itself(obj, term)
+            other = "a pod like itself" if alike else "a pod that this selects"
             yield Finding(
                 affinity.path,
                 f"it may run only on a node with {other}, so it cannot migrate alone and a drain "

@@ -9,20 +9,10 @@ do that.)
 avoids the shutdown.
 """
 
+from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import (
-    POOL,
-    VM,
-    Action,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-)
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule
 
 
 @rule(

@@ -16,22 +16,11 @@ from typing import Final
 from virt_admit.model import messages
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
-from virt_admit.rule import (
-    Action,
-    Cause,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    param,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Patch, param, rule, show
 
 _ALIASES: Final = {
     "stopped": "Halted",

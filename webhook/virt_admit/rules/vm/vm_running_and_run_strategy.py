@@ -45,13 +45,11 @@ def check(vm: Object, context: Context) -> Findings:
     running, strategy = spec["running"], spec["runStrategy"]
     if not running.present or not strategy.present or not vms.vmi_spec(vm).is_map:
         return
-    suggestion = {True: " (means Always)", False: " (means Halted)"}.get(running.value is True, "")
+    suggestion = " (means Always)" if running.value is True else " (means Halted)"
     remedy = "Keep runStrategy and remove running."
     if context.old is not None and vms.vm_spec(context.old)["running"].present:
-        remedy = (
-            "Keep runStrategy and set running: null (kubectl apply keeps fields that it does not "
-            "manage)."
-        )
+        why = "kubectl apply keeps fields that it does not manage"
+        remedy = f"Keep runStrategy and set running: null ({why})."
     yield Finding(
         running.path,
         f"running{suggestion} and runStrategy are both set, but KubeVirt accepts only one. "

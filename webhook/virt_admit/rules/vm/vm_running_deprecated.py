@@ -8,21 +8,11 @@ an older release, nothing is said.
 instead of ``running: false``.
 """
 
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.rule import (
-    KUBEVIRT,
-    POOL,
-    VM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Patch, rule
 
 
 @rule(
@@ -50,8 +40,6 @@ def check(vm: Object, context: Context) -> Findings:
         if instead
         else ()
     )
-    message = (
-        f"running is deprecated. Write runStrategy: {instead or 'Always or Halted'} instead, and "
-        "remove running."
-    )
+    new = f"runStrategy: {instead or 'Always or Halted'}"
+    message = f"running is deprecated. Write {new} instead, and remove running."
     yield Finding(running.path, message, fix=fix, why="running is deprecated")

@@ -8,22 +8,12 @@ maintenance window.
 ``LiveMigrate``.
 """
 
+from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import (
-    POOL,
-    VM,
-    Action,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import problem_of
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule
 
 
 @rule(

@@ -16,17 +16,8 @@ from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import (
-    Action,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.messages import names
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 
 @rule(
@@ -45,11 +36,8 @@ def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
     pin = permanent_constraints.pin(vmi)
-    if (
-        not vmi.spec.is_map
-        or (pin is not None and pin.tight)
-        or not vmi_evictions.awaits_migration(obj, context.facts)
-    ):
+    pinned = pin is not None and pin.tight
+    if not vmi.spec.is_map or pinned or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
@@ -64,12 +52,9 @@ def check(obj: Object, context: Context) -> Findings:
             return
     if not candidates:
         return
-    only = candidates[0]
-    others = (
-        f"the others are excluded by {names(constraints, 70)}"
-        if constraints
-        else "no other node exists"
-    )
+    only, others = candidates[0], "no other node exists"
+    if constraints:
+        others = f"the others are excluded by {names(constraints, 70)}"
     remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
     message = check.first_that_fits(
         vmi.spec.path,

@@ -19,22 +19,11 @@ from typing import Final
 from virt_admit.model import messages
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.reads import CONDITIONS, LateReads, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
-from virt_admit.model.problems import Problem
-from virt_admit.rule import (
-    VM,
-    VMI,
-    Action,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import Problem, problem_of
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule
 
 _FIRST_WAY: Final = re.compile(
     r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because | \(and "
@@ -74,20 +63,16 @@ def check(vm: Object, context: Context) -> Findings:
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
     phase = vmi.at("status", "phase").text if vmi is not None else None
-    if phase == "Running" or (
-        vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES
-    ):
+    ends = vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES
+    if phase == "Running" or ends:
         return
     if to_start is not None and phase != "Failed":
         return
-    age = (
-        clock.since(vmi.metadata["creationTimestamp"].text, context.cluster)
-        if vmi is not None
-        else None
-    )
     again = (vm.at("status", "startFailure", "consecutiveFailCount").integer or 0) >= _REPEATED
-    if vmi is not None and not again and (age is None or age.total_seconds() < _NORMAL):
-        return
+    if vmi is not None and not again:
+        age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster)
+        if age is None or age.total_seconds() < _NORMAL:
+            return
     # checking files alone knows no VM that runs
     from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415
     from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415
@@ -154,10 +139,8 @@ def _message(stuck: Problem, room: int) -> str:
     if len(whole) <= room:
         return whole
     first = messages.shorten(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
-    remedies, reasons = (
-        (first, first.partition(" by ")[0]),
-        (stuck.reason, stuck.brief or stuck.reason),
-    )
+    remedies = (first, first.partition(" by ")[0])
+    reasons = (stuck.reason, stuck.brief or stuck.reason)
     for begin, remedy, reason in itertools.product(_BEGINS, remedies, reasons):
         text = f"{begin}{messages.ended(reason)} {messages.sentence(remedy)}"
         if len(text) <= room:

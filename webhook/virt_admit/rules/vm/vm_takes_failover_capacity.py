@@ -23,16 +23,7 @@ from virt_admit.forecasts.outage.tolerance import NOTHING, ONE_NODE, Tolerance, 
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
 from virt_admit.model.kubernetes.reads import LateReads, Reads
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    choice,
-    param,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, param, rule
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,11 @@ never arrives, and edits have no effect.
 that before an update that replaces the gate.
 """
 
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.rule import (
-    KUBEVIRT,
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    cut,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, show
 
 
 @rule(
@@ -48,11 +36,8 @@ def check(vm: Object, context: Context) -> Findings:
     if vmi is None or vmi.deleted or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
     request = requests[0]  # one restart ends all of them
-    options = (
-        request["addVolumeOptions"]
-        if request["addVolumeOptions"].is_map
-        else request["removeVolumeOptions"]
-    )
+    added = request["addVolumeOptions"]
+    options = added if added.is_map else request["removeVolumeOptions"]
     name = options["name"].text or ""
     yield Finding(
         request.path,

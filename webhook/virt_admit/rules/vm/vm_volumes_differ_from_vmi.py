@@ -17,21 +17,10 @@ the other claim, let KubeVirt copy: its workload update methods have to contain 
 from collections.abc import Iterator
 
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import (
-    VM,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    cut,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule
 
 
 @rule(

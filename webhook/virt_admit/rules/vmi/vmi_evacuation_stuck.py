@@ -24,33 +24,15 @@ from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evac
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
 from virt_admit.forecasts.placement import no_target, quotas
+from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
-from virt_admit.model.messages import (
-    advice_of,
-    command_of,
-    cut,
-    cut_middle,
-    ended,
-    sentence,
-    shorten,
-)
 from virt_admit.model.node_updates import node_phases
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    duration,
-    format_duration,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Urgency, duration, rule, union
 
 
 @dataclass(frozen=True)
@@ -82,51 +64,40 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     mark = vmi.at("status", "evacuationNodeName")
     if not mark.text or vmi.deleted:
         return
-    longest = context.params.longest
+    longest = timedelta(microseconds=context.params.longest // 1000)
     moving = list(migrations.unfinished(vmi, context.cluster))
-    if _left_over(vmi, moving, timedelta(microseconds=longest // 1000), context.cluster):
+    if _left_over(vmi, moving, longest, context.cluster):
         yield _marked(vmi, context.cluster)
         return
     if moving:
         yield from _held_target(vmi, context.cluster)
         return
     now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
-    if (
-        now is not None
-        and last is not None
-        and now - last < timedelta(microseconds=longest // 1000)
-    ):
+    idle = now - last if now is not None and last is not None else None
+    if idle is not None and idle < longest:
         return
     held = _held_place(vmi, context.cluster)
     if held is not None and held.effect is StateEffect.WAITS:
         return
-    since = (
-        clock.duration(now - last)
-        if now is not None and last is not None
-        else f"{format_duration(longest)} or more"
-    )
+    unknown = f"{format_duration(context.params.longest)} or more"
+    since = clock.duration(idle) if idle is not None else unknown
     waits = f"a drain of node {mark.text} waits for this VMI, but no migration ran for {since}"
     if _is_external(vmi, context.cluster):
-        who = (
-            vms.mover_name(vmi.labels)
-            if vms.has_mover(vmi, vmi.labels)
-            else "a controller outside KubeVirt"
-        )
-        who = who.partition(",")[0]
-        waits = (
-            f"a drain of node {mark.text} waits for {since}: with External {who} has to move it, "
-            "and does not"
-        )
+        named = vms.mover_name(vmi.labels) if vms.has_mover(vmi, vmi.labels) else ""
+        who = named.partition(",")[0] if named else "a controller outside KubeVirt"
+        must = f"with External {who} has to move it, and does not"
+        waits = f"a drain of node {mark.text} waits for {since}: {must}"
     failure = _failure(vmi, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
-        choices = [f"{waits}. {advice_of(held.remedy)}"]
+        choices = [f"{waits}. {messages.advice_of(held.remedy)}"]
     elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [
-            f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (200, 80)
+            f"{waits}: {messages.cut_middle(failure, length)}. {messages.sentence(remedy)}"
+            for length in (200, 80)
         ]
-    command = command_of(held.remedy) if held is not None else ""
+    command = messages.command_of(held.remedy) if held is not None else ""
     yield Finding(mark.path, check.first_that_fits(mark.path, *choices), command=command)
 
 
@@ -136,19 +107,15 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
     problem = no_target.nowhere_to_go(vmi, cluster)
     why = f", and none can succeed: {problem.reason}" if problem is not None else ""
     strategy = descheduled(vmi, cluster)
-    begin = (
-        (
-            f"node {mark.text} accepts VMs again, but this VMI is still marked for eviction "
-            "(status.evacuationNodeName), so"
-        )
-        if not strategy
-        else f"a descheduler evicted this VMI from node {mark.text} ({strategy}), and"
-    )
-    begin += " KubeVirt makes a new migration after each that fails or is deleted"
-    end = "If the maintenance has ended, remove the mark."
     if strategy:  # it would evict a VMI without the mark again
+        begin = f"a descheduler evicted this VMI from node {mark.text} ({strategy}), and"
         end = "Let a migration succeed, or exclude the VM from the descheduler."
-    choices = (f"{begin}{each}. {end}" for each in (why, cut(why, 150), ""))
+    else:
+        marked = "this VMI is still marked for eviction (status.evacuationNodeName)"
+        begin = f"node {mark.text} accepts VMs again, but {marked}, so"
+        end = "If the maintenance has ended, remove the mark."
+    begin += " KubeVirt makes a new migration after each that fails or is deleted"
+    choices = (f"{begin}{each}. {end}" for each in (why, messages.cut(why, 150), ""))
     of_drain = (one.id for one in vm_outcomes.forecast(vmi, cluster).problems)
     return Finding(
         mark.path,
@@ -197,9 +164,11 @@ def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster) -> Finding:
     what = "the maintenance mode of Harvester for" if of_harvester else "a drain of"
     age = clock.since(clock.stamp(drain.since), cluster) if drain is not None else None
     lasts = f" for {clock.duration(age)}" if age is not None else ""
-    begin, advice = f"{what} node {mark.text} waits{lasts} for this VMI: ", advice_of(remedy)
-    said = ended(shorten(reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
-    return Finding(mark.path, f"{begin}{said} {advice}", command=command_of(remedy))
+    begin = f"{what} node {mark.text} waits{lasts} for this VMI: "
+    advice = messages.advice_of(remedy)
+    room = check.room(mark.path) - len(f"{begin} {advice}") - 1
+    said = messages.ended(messages.shorten(reason, room))
+    return Finding(mark.path, f"{begin}{said} {advice}", command=messages.command_of(remedy))
 
 
 def _drain(name: str, cluster: Cluster) -> DrainStart | None:
@@ -231,12 +200,9 @@ def _left_over(vmi: Object, moving: Sequence[Object], longest: timedelta, cluste
         return False
     node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
     since = clock.since(_first_asked(vmi, cluster), cluster)
-    return (
-        node is not None
-        and not node.at("spec", "unschedulable").boolean
-        and since is not None
-        and since > longest
-    )
+    if node is None or node.at("spec", "unschedulable").boolean:
+        return False
+    return since is not None and since > longest
 
 
 _WAITING: Final = ("Pending", "Scheduling")
@@ -255,9 +221,7 @@ def _first_asked(vmi: Object, cluster: Cluster) -> str | None:
 
 def _failure(vmi: Object, cluster: Cluster) -> str:
     """Return the reason of the last failure, without the names of calls; empty: none is known."""
-    states = [
-        migration.at("status", "migrationState") for migration in migrations.of_vmi(vmi, cluster)
-    ]
+    states = [each.at("status", "migrationState") for each in migrations.of_vmi(vmi, cluster)]
     reason = states[-1]["failureReason"].text if states else ""
     return vm_states_failures.pair_words(migration_failures.essence(reason)) if reason else ""
 

@@ -12,24 +12,8 @@ that runs: delete those that have ended.
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
-from virt_admit.rule import (
-    KUBEVIRT,
-    NODE,
-    POD,
-    PVC,
-    STORAGE_CLASS,
-    VM,
-    VMI,
-    VMIM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD, PVC, STORAGE_CLASS, VM, VMI, VMIM
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(

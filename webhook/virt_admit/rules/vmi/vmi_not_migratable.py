@@ -12,19 +12,10 @@ takes effect at the next start.
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import (
-    VMI,
-    Action,
-    Context,
-    DrainAdvice,
-    Finding,
-    Findings,
-    Object,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import problem_of
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 _ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and restart it."
 

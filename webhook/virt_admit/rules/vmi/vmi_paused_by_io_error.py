@@ -13,24 +13,9 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
 from virt_admit.model.messages import command_of, ended
-from virt_admit.rule import (
-    NODE,
-    POD,
-    PV,
-    PVC,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    cut,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
 _PATIENCE: Final = timedelta(minutes=5)
 """virt-handler tries again every three minutes at most,
@@ -86,7 +71,7 @@ def check(vmi: Object, context: Context) -> Findings:
     found = paused_guests.problem(vmi, context.cluster)
     if found is None:
         return
-    path = vmi.condition("Paused")["reason"].path
+    path = paused["reason"].path
     remedy = _FIRST_WAY.split(found.remedy)[0]
     most = check.room(path) - len(remedy) - len(". .")
     reason = _NEXT.split(found.reason)[0]

@@ -15,22 +15,10 @@ end a pod. A VolumeAttachment of that node that is left then can be deleted.
 from virt_admit.forecasts.drain.states import dying_pods, left_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.messages import advice_of, command_of, cut
-from virt_admit.rule import (
-    POD,
-    VMI,
-    VMIM,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(
@@ -69,18 +57,12 @@ def check(vmi: Object, context: Context) -> Findings:
         return
     yield from more_may_exist(context.cluster, VMIM)
     left = left_pods.of_vmi(vmi, context.cluster)
+    path = vmi.at("status", "migrationState", "sourceNode").path
     if left is None and (stale := left_pods.stale(vmi, context.cluster)) is not None:
-        path, advice = (
-            vmi.at("status", "migrationState", "sourceNode").path,
-            advice_of(stale.remedy),
-        )
+        ways = (advice_of(stale.remedy), "Delete it once it lists no guest.")
         yield Finding(
             path,
-            check.first_that_fits(
-                path,
-                f"{stale.reason}. {advice}",
-                f"{stale.reason}. Delete it once it lists no guest.",
-            ),
+            check.first_that_fits(path, *(f"{stale.reason}. {way}" for way in ways)),
             value=stale.pod.name,
             problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
             command=command_of(stale.remedy),
@@ -90,17 +72,13 @@ def check(vmi: Object, context: Context) -> Findings:
         yield from _left_over(vmi, context)
         return
     waits = left_pods.waiting(vmi, context.cluster)
-    effect = (
-        f"migration {cut(waits.name, 40)} waits for it"
-        if waits is not None
-        else "no migration starts meanwhile"
-    )
-    pod = (
-        f"old pod {cut(left.pod.name, 50)} on {cut(left.node, 30)} runs for "
-        f"{clock.duration(left.age)}"
-    )
+    effect = "no migration starts meanwhile"
+    if waits is not None:
+        effect = f"migration {cut(waits.name, 40)} waits for it"
+    runs = f"runs for {clock.duration(left.age)}"
+    pod = f"old pod {cut(left.pod.name, 50)} on {cut(left.node, 30)} {runs}"
     yield Finding(
-        vmi.at("status", "migrationState", "sourceNode").path,
+        path,
         f"its {pod} without a guest, kept by container {cut(left.kept_by, 30)}; {effect}. Delete "
         "that pod.",
         value=left.pod.name,

@@ -13,20 +13,10 @@ the volume, which requests little and has a higher limit: raise its ratio, or se
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
+from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.messages import advice_of, command_of, ended
 from virt_admit.model.node_updates import cordoners
-from virt_admit.rule import (
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    cut,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
 
 @rule(
@@ -57,10 +47,8 @@ def check(vmi: Object, context: Context) -> Findings:
 
     for index, name, found in unattached_volumes.hotplugged(vmi, context.cluster):
         path = vmi.at("spec", "volumes", index, "name").path
-        told, advice = (
-            ended(f"volume {name} {found.reason.removeprefix('it ')}"),
-            advice_of(found.remedy),
-        )
+        told = ended(f"volume {name} {found.reason.removeprefix('it ')}")
+        advice = advice_of(found.remedy)
         brief = ended(cut(told, check.room(path) - len(advice) - 1))
         message = check.first_that_fits(path, f"{told} {advice}", f"{brief} {advice}")
         yield Finding(path, message, value=name, command=command_of(found.remedy))

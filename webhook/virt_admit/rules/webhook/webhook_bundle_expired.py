@@ -19,28 +19,14 @@ from datetime import datetime, timedelta
 
 from virt_admit.model import api_discovery
 from virt_admit.model.kubernetes import clock, kinds, webhook_bundles
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import API_SERVICE
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubernetes.webhook_bundles import Bundle
-from virt_admit.model.messages import sentence
-from virt_admit.rule import (
-    MUTATING_CONFIGURATION,
-    VALIDATING_CONFIGURATION,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    count,
-    duration,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.messages import count, sentence
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, duration, rule
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,8 @@ class Params:
     reads=union(
         clock.READS,
         api_discovery.READS,
-        {VALIDATING_CONFIGURATION: ("webhooks",), MUTATING_CONFIGURATION: ("webhooks",)},
+        {kinds.VALIDATING_CONFIGURATION: ("webhooks",)},
+        {kinds.MUTATING_CONFIGURATION: ("webhooks",)},
     ),
     action=Action.WARN,
     urgency=Urgency.DOWN,
@@ -86,16 +73,10 @@ def _served(obj: Object, cluster: Cluster) -> Findings:
     if not expired:
         return
     namespaces = api_discovery.held_namespaces(obj, cluster)
-    fail = (
-        "its requests and those of its webhooks fail"
-        if _has_webhooks(obj, cluster)
-        else "its requests fail"
-    )
-    effects = (
-        [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in (60, 30, 1)]
-        if namespaces
-        else []
-    )
+    also = " and those of its webhooks" if _has_webhooks(obj, cluster) else ""
+    fail = f"its requests{also} fail"
+    widths = (60, 30, 1) if namespaces else ()
+    effects = [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in widths]
     remedy = api_discovery.remedy(obj, cluster)
     does = f"{sentence(remedy.words.partition(', which serves')[0])[:-1]} after each rotation."
     if not remedy.words.startswith("restart"):

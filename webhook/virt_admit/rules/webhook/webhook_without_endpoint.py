@@ -23,36 +23,15 @@ from typing import TYPE_CHECKING
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
-from virt_admit.model.kubernetes.cluster import unlisted
-from virt_admit.model.kubernetes.kinds import DEPLOYMENT
-from virt_admit.model.kubernetes.reads import CONDITIONS
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, NODE, POD, SERVICE
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
 from virt_admit.model.messages import advice_of, command_of, names, sentence
-from virt_admit.rule import (
-    API_SERVICE,
-    MUTATING_CONFIGURATION,
-    NAMESPACE,
-    NODE,
-    POD,
-    SERVICE,
-    VALIDATING_CONFIGURATION,
-    Action,
-    Cluster,
-    Context,
-    Field,
-    Finding,
-    Findings,
-    Object,
-    Path,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Path, Urgency, rule
 
 if TYPE_CHECKING:
     from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
@@ -107,7 +86,7 @@ the network plugin or an update of KubeVirt makes.
 
 
 @rule(
-    kinds=(VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION, API_SERVICE),
+    kinds=(kinds.VALIDATING_CONFIGURATION, kinds.MUTATING_CONFIGURATION, API_SERVICE),
     reads=union(
         service_endpoints.READS,
         api_discovery.READS,
@@ -177,12 +156,14 @@ def _leftover(path: Path, problem: str, removed: RemovedProduct) -> Finding:
     """Return that an object is left of KubeVirt, whose removal does not end:
     that finding has the remedy.
     """
-    message = (
-        f"{problem}, as KubeVirt is being removed ({removed.obj.full_name}). Delete this object."
+    why = f"as KubeVirt is being removed ({removed.obj.full_name})"
+    return Finding(
+        path,
+        f"{problem}, {why}. Delete this object.",
+        problem=problem_of(ProblemCause.COMPONENT, removed.obj),
+        max_action=Action.AUDIT,
+        command=removed.command,
     )
-    cause = problem_of(ProblemCause.COMPONENT, removed.obj)
-    most = Action.AUDIT
-    return Finding(path, message, problem=cause, max_action=most, command=removed.command)
 
 
 def _failing(webhook: Field, obj: Object, cluster: Cluster) -> tuple[Sequence[str], Unseen | None]:
@@ -389,16 +370,12 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
     if (removed := removed_operators.kubevirt(cluster)) and removed.leaves(obj):
         yield _leftover(service["name"].path, problem, removed)
         return
-    effect = (
-        "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
-    )
+    of_virtctl = group == "subresources.kubevirt.io"
+    effect = "virtctl fails" if of_virtctl else "requests of its group fail"
     remedy = api_discovery.remedy(obj, cluster)
     path, then = service["name"].path, sentence(remedy.words)
-    hangs = (
-        [f"discovery fails and {api_discovery.stay(held, width)}" for width in (90, 40, 1)]
-        if held
-        else []
-    )
+    widths = (90, 40, 1) if held else ()
+    hangs = [f"discovery fails and {api_discovery.stay(held, width)}" for width in widths]
     texts = [f"{problem}, so {what}. {then}" for what in (*hangs, effect)]
     texts += [f"{problem}. {then}"]
     yield Finding(
@@ -410,8 +387,6 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
 
 
 def _problem(cluster: Cluster, namespace: str, name: str) -> str:
-    return (
-        service_endpoints.backing(cluster, namespace, name).problem
-        if service_endpoints.is_described(cluster)
-        else ""
-    )
+    if not service_endpoints.is_described(cluster):
+        return ""
+    return service_endpoints.backing(cluster, namespace, name).problem

@@ -13,26 +13,13 @@ from collections.abc import Collection
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.workload_updates import Reach, Update
-from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.messages import count, cut
 from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.rancher import fleet_objects
-from virt_admit.rule import (
-    HARVESTER_UPGRADE,
-    KUBEVIRT,
-    VMI,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    count,
-    cut,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 MOVING, REFUSING, FAILING, UNKNOWN = (
     "migrating",
@@ -82,15 +69,11 @@ def check(kubevirt: Object, context: Context) -> Findings:
             yield from unread
             return
         goes_on = harvester_upgrades.keeps_launchers(context.cluster)
-        off = (
-            "updates are switched off. List LiveMigrate in spec.values of ManagedChart "
-            f"{cut(chart, 60)}."
-        )
-        why = (
-            "the upgrade of Harvester, which is under way, moves them when it drains their nodes."
-            if goes_on
-            else off
-        )
+        listed = f"List LiveMigrate in spec.values of ManagedChart {cut(chart, 60)}"
+        why = f"updates are switched off. {listed}."
+        if goes_on:
+            moves = "moves them when it drains their nodes"
+            why = f"the upgrade of Harvester, which is under way, {moves}."
     else:
         why = "updates are switched off. List LiveMigrate."
     yield Finding(

@@ -13,24 +13,11 @@ and this rule is silent.
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import each
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.node_updates.rancher import fleet_objects
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    NODE,
-    VMI,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    cut,
-    rule,
-)
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, cut, rule
 
 _HARVESTER = "harvester"
 """The chart that switches updates off while Harvester is upgraded, and sets them again

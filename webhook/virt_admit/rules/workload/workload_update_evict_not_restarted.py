@@ -12,18 +12,8 @@ from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.rule import (
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    count,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.messages import count, names
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, rule, union
 
 
 @rule(

@@ -10,22 +10,10 @@ update methods together never update these VMs.
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule, union
 
 
 @rule(

@@ -17,18 +17,8 @@ from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.messages import count, names
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, rule, union
 
 
 @rule(
@@ -77,8 +67,6 @@ def _remedy(cluster: Cluster, skipped: int) -> str:
         return "Restart them when it suits; Evict does so at each update."
     if workload_updates.left_to_migrate(cluster):
         return "Restart them when it suits; Evict does so now."
-    return (
-        "Add Evict; only these would restart."
-        if restarting == skipped
-        else (f"Add Evict; {restarting} would restart, the others stay off.")
-    )
+    if restarting == skipped:
+        return "Add Evict; only these would restart."
+    return f"Add Evict; {restarting} would restart, the others stay off."

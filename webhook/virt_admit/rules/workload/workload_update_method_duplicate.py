@@ -6,18 +6,8 @@
 """
 
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-)
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule
 
 
 @rule(

@@ -8,21 +8,10 @@ silently switches a method off, and VMs keep their old launcher after each updat
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model import cel
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt.settings.cel_settings import cel_path, cel_setting
 from virt_admit.model.kubevirt.settings.configuration import Setting
-from virt_admit.rule import (
-    HCO,
-    KUBEVIRT,
-    Action,
-    Cause,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Patch,
-    rule,
-    show,
-)
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
 @rule(
