@@ -11,18 +11,10 @@ start-up timeout already covers machines that never become nodes.
 from dataclasses import dataclass
 from typing import Final
 
+from virt_admit.model.kubernetes.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import (
-    CAPI_MHC,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    duration,
-    format_duration,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, duration, rule
 
 _LATER_TRUE: Final = frozenset(
     ("InfrastructureReady", "BootstrapConfigReady", "NodeReady", "NodeHealthy")

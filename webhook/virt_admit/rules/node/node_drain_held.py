@@ -18,25 +18,12 @@ from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import entry, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, entry, more_may_exist
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, PDB
 from virt_admit.model.messages import advice_of, command_of, cut, ended
+from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
-from virt_admit.rule import (
-    CAPI_MACHINE,
-    MACHINE,
-    NODE,
-    PDB,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _PATIENCE = timedelta(minutes=10)
 """Pods that start elsewhere are ready by then, so that their budget lets the next one go."""

@@ -17,24 +17,14 @@ from virt_admit.forecasts.outage import failover, failover_nodes
 from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.forecasts.placement.components import node_initializers
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.resources import show
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    choice,
-    param,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, param, rule, union
 
 
 @dataclass(frozen=True)

@@ -18,23 +18,11 @@ from virt_admit.forecasts.drain.control.machine_twins import TwinMachine
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import etcd_guard, machine_drain
-from virt_admit.rule import (
-    CAPI_MACHINE,
-    MACHINE,
-    NODE,
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    cut,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
 _PATIENCE = timedelta(hours=1)
 """A controller that moves data needs minutes."""

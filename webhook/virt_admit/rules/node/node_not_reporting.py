@@ -18,26 +18,12 @@ from virt_admit.forecasts.remediation import awaited_return, exclusions, hand_re
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.clock import duration
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import advice_of, command_of
-from virt_admit.rule import (
-    NODE,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    count,
-    gather,
-    names,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.messages import advice_of, command_of, count, names
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(

@@ -20,20 +20,9 @@ from virt_admit.forecasts.placement.components import network_plugins
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.messages import advice_of, capital, command_of
-from virt_admit.rule import (
-    DAEMON_SET,
-    NODE,
-    POD,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(

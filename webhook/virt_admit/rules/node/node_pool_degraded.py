@@ -13,22 +13,11 @@ from datetime import timedelta
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.node_updates import config_pool_updates
-from virt_admit.rule import (
-    MACHINE_CONFIG_POOL,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _PATIENCE = timedelta(minutes=10)
 """A daemon that tries again, as after the API was away for a moment,

@@ -10,20 +10,8 @@ days, and no node is drained.
 
 from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.rule import (
-    CAPI_MACHINE,
-    MACHINE,
-    MACHINE_CONFIG_POOL,
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    cut,
-    rule,
-)
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_CONFIG_POOL, NODE
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule
 
 
 @rule(

@@ -13,27 +13,12 @@ from datetime import timedelta
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, events, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
+from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import capital, ordinal
-from virt_admit.rule import (
-    NODE,
-    VMI,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Unseen,
-    Urgency,
-    count,
-    gather,
-    names,
-    problem_of,
-    rule,
-    union,
-)
+from virt_admit.model.messages import capital, count, names, ordinal
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _PATIENCE = timedelta(minutes=2)
 """A kubelet that starts says the same for a moment."""

@@ -9,19 +9,10 @@ goes on by itself.
 """
 
 from virt_admit.forecasts.drain.control import px_updates
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.messages import advice_of, command_of, ended
-from virt_admit.rule import (
-    NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    ProblemCause,
-    Urgency,
-    problem_of,
-    rule,
-)
+from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(

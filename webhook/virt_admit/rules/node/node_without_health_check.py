@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import coverage, exclusions, outside_checks
 from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import keep, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep, unlisted
 from virt_admit.model.kubernetes.kinds import (
     FAR_TEMPLATE,
     MDR_TEMPLATE,
@@ -34,20 +34,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.remediation import check_scope
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    count,
-    cut,
-    gather,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, cut, rule, union
 
 _AWAY: Final = (
     "spec.taints",

@@ -13,19 +13,9 @@ Disks of a node that is not ready itself, or that are being emptied, are not rep
 from virt_admit.forecasts.placement.components.longhorn import backing_images, longhorn_disks
 from virt_admit.forecasts.placement.components.longhorn.longhorn_disks import LonghornDisk
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.kinds import LONGHORN_NODE
 from virt_admit.model.messages import advice_of, command_of
-from virt_admit.rule import (
-    LONGHORN_NODE,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    names,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, names, rule, union
 
 
 @rule(

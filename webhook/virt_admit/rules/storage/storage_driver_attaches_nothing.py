@@ -12,19 +12,10 @@ node before that.
 
 from collections.abc import Iterator
 
+from virt_admit.model.kubernetes.kinds import CSI_DRIVER
 from virt_admit.model.kubernetes.reads import LateReads, Reads
 from virt_admit.model.messages import advice_of, command_of, sentence
-from virt_admit.rule import (
-    CSI_DRIVER,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    names,
-    rule,
-)
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, names, rule
 
 
 def _reads() -> Reads:

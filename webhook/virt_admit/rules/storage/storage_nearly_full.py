@@ -8,16 +8,8 @@ guests then wait without an error.
 
 from virt_admit.forecasts.outage.storage import disks
 from virt_admit.model.commands import about
-from virt_admit.rule import (
-    CEPH_CLUSTER,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    count,
-    rule,
-)
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER
+from virt_admit.rule import Action, Context, Finding, Findings, Object, count, rule
 
 
 @rule(

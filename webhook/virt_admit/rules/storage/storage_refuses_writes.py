@@ -10,20 +10,9 @@ for a while.
 
 from virt_admit.forecasts.outage.storage import disks
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.messages import advice_of, command_of
-from virt_admit.rule import (
-    CEPH_CLUSTER,
-    Action,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Urgency,
-    count,
-    names,
-    rule,
-    union,
-)
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER
+from virt_admit.model.messages import advice_of, command_of, count, names
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(
