@@ -32,23 +32,8 @@ from virt_admit.forecasts.repair.repair_plan import (
 from virt_admit.forecasts.repair.vm_options import Option, ways
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import (
-    AUTOSCALER,
-    DATA_VOLUME,
-    DEPLOYMENT,
-    LIMIT_RANGE,
-    MIGRATION_POLICY,
-    NODE,
-    PDB,
-    POOL,
-    PVC,
-    REPLICA_SET,
-    RESOURCE_QUOTA,
-    STATEFUL_SET,
-    VM,
-    VMI,
-)
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
@@ -60,20 +45,21 @@ READS: Final = union(
     disk_sizes.READS,
     dict.fromkeys(
         (
-            VM,
-            POOL,
-            PVC,
-            DATA_VOLUME,
-            RESOURCE_QUOTA,
-            LIMIT_RANGE,
-            MIGRATION_POLICY,
-            PDB,
-            AUTOSCALER,
+            kinds.VM,
+            kinds.POOL,
+            kinds.PVC,
+            kinds.DATA_VOLUME,
+            kinds.RESOURCE_QUOTA,
+            kinds.LIMIT_RANGE,
+            kinds.MIGRATION_POLICY,
+            kinds.PDB,
+            kinds.AUTOSCALER,
         ),
         (),
     ),
     dict.fromkeys(
-        (DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.labels", "metadata.annotations")
+        (kinds.DEPLOYMENT, kinds.STATEFUL_SET, kinds.REPLICA_SET),
+        ("metadata.labels", "metadata.annotations"),
     ),
 )
 """The fields that a plan reads."""
@@ -177,7 +163,7 @@ class _Planner:
         return changed
 
     def _for_vm(self, vmi: ObjectRef, own: tuple[RootProblem, ...]) -> bool:
-        running = find(self.current, VMI, vmi.namespace, vmi.name)
+        running = find(self.current, kinds.VMI, vmi.namespace, vmi.name)
         if running is None or all(problem.cause in _SHARED for problem in own):
             return False
         found = ways(running, own, self.current, self.wishes)
@@ -221,7 +207,7 @@ class _Planner:
 
     def _room(self, problem: RootProblem) -> RepairStep | str:
         """Return the fewest nodes like the one that is drained with which its VMs find room."""
-        model = find(self.cluster, NODE, "", problem.nodes[0])
+        model = find(self.cluster, kinds.NODE, "", problem.nodes[0])
         if model is None:
             return "its node cannot be read"
         for number in range(1, _MOST_NODES + 1):
@@ -294,7 +280,7 @@ class _Planner:
         moving = {
             step.id
             for step in steps
-            if step.subject.kind is VM and unfinished(step.subject, self.cluster)
+            if step.subject.kind is kinds.VM and unfinished(step.subject, self.cluster)
         }
         before = (
             applied([step for step in steps if step.id not in moving], self.cluster)
@@ -306,7 +292,7 @@ class _Planner:
         for step in reversed(steps):
             if step.id.startswith((prerequisites.PREFIX, disk_copies.AFTER)):
                 continue
-            if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
+            if step.subject.kind is kinds.VM and self.goal is not Goal.OUTAGE:
                 # a restart ends migrations
                 needed = self._vm_needs(step, kept, before if step.id in moving else final)
             elif left_out < _MOST_LEFT_OUT:
@@ -327,7 +313,7 @@ class _Planner:
         """
         own = [each for each in kept if each.subject == step.subject and each is not step]
         partial = applied(own, self.cluster)
-        vmi = find(partial, VMI, step.subject.namespace, step.subject.name)
+        vmi = find(partial, kinds.VMI, step.subject.namespace, step.subject.name)
         if vmi is None:
             return True
         outcome = vm_outcomes.forecast(vmi, _As(partial, final)).outcome

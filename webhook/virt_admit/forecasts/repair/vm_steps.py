@@ -68,10 +68,7 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
             ),
         ),
         verify=(
-            StepCheck(
-                "the VM has no RestartRequired",
-                _condition("vm", vm, "RestartRequired"),
-            ),
+            StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),
             StepCheck(
                 "the VM is ready",
                 ("get", "vm", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.ready}"),

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_admit.forecasts.repair.repair_plan import (
-    Command,
-    Cost,
-    CostClass,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-    TakesEffect,
-)
+from virt_admit.forecasts.repair import repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -26,21 +17,25 @@ _HOST: Final = "kubernetes.io/hostname"
 _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
-def step(model: Object, number: int, cluster: Cluster) -> RepairStep:
+def step(model: Object, number: int, cluster: Cluster) -> repair_plan.RepairStep:
     """Return the step that adds so many nodes like one that exists,
     without its local volumes and devices.
     """
-    subject = ObjectRef(NODE, "", model.name)
+    subject = repair_plan.ObjectRef(NODE, "", model.name)
     title = f"add {count(number, 'node')} like {model.name}"
     made = [made for index in range(1, number + 1) for made in _clone(model, index, cluster)]
-    return RepairStep(
+    return repair_plan.RepairStep(
         id=f"add-nodes:{model.name}",
-        stage=PlanStage.ROOM,
+        stage=repair_plan.PlanStage.ROOM,
         title=title,
         subject=subject,
-        cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.PERSON,
-        changes=(ObjectChange(subject, Command.PERSON, text=f"{title} with its size and labels"),),
+        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        takes_effect=repair_plan.TakesEffect.PERSON,
+        changes=(
+            repair_plan.ObjectChange(
+                subject, repair_plan.Command.PERSON, text=f"{title} with its size and labels"
+            ),
+        ),
         risk="its local volumes and devices are not part of the new nodes",
         predicted=tuple(made),
     )

@@ -26,7 +26,7 @@ that have the network.
 """
 
 NODE_LABEL_READS: Final[Reads] = {
-    NAD: (f"metadata.labels.{_CLUSTER_NETWORK}", f"metadata.annotations.{_NODE_SELECTOR}"),
+    NAD: (f"metadata.labels.{_CLUSTER_NETWORK}", f"metadata.annotations.{_NODE_SELECTOR}")
 }
 """The fields that ``node_labels`` reads."""
 

@@ -11,12 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.settings.configuration import (
-    hyperconverged,
-    known_or_none,
-    kubevirt,
-    require_kubevirt,
-)
+from virt_admit.model.kubevirt.settings import configuration
 
 
 class Version(NamedTuple):
@@ -49,7 +44,7 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
     """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown,
     treated as the newest.
     """
-    kubevirt_ = known_or_none(kubevirt, cluster)
+    kubevirt_ = configuration.known_or_none(configuration.kubevirt, cluster)
     return (
         parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text)
         if kubevirt_ is not None
@@ -158,7 +153,7 @@ def hco_completion_timeout(cluster: Cluster) -> int:
     """Return the default of ``completionTimeoutPerGiB`` in the running HyperConverged,
     in seconds.
     """
-    found = known_or_none(hyperconverged, cluster)
+    found = configuration.known_or_none(configuration.hyperconverged, cluster)
     return _of_release(_HCO_COMPLETION_TIMEOUT, hco_release(found) if found is not None else None)
 
 
@@ -197,7 +192,7 @@ class Gate(enum.Enum):
 
 def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
     """Whether the known KubeVirt resource disables the gate; never raises."""
-    kubevirt_ = known_or_none(require_kubevirt, cluster)
+    kubevirt_ = configuration.known_or_none(configuration.require_kubevirt, cluster)
     return kubevirt_ is not None and _said(kubevirt_, gate) is False
 
 
@@ -207,7 +202,7 @@ def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
     Raises:
         Unseen: KubeVirt cannot be read.
     """
-    said = _said(require_kubevirt(cluster), gate)
+    said = _said(configuration.require_kubevirt(cluster), gate)
     if said is None:
         return gate.on_since is not None and has_release(cluster, gate.on_since)
     return said and has_release(cluster, gate.since)
