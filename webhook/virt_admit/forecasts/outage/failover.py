@@ -112,11 +112,9 @@ def _short_of(
     cluster: Cluster,
     view: RoomView,
 ) -> Shortage | None:
-    wanted, before, pending = (
-        asked.requests[resource],
-        ahead.get(resource, 0),
-        room.pending.get(resource, 0),
-    )
+    wanted = asked.requests[resource]
+    before = ahead.get(resource, 0)
+    pending = room.pending.get(resource, 0)
     margin = wanted + before + pending
     slacks = sorted(
         _slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0]

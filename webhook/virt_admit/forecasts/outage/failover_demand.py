@@ -320,11 +320,9 @@ def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
         return start.requests if ledger.taken(namespace, name) == start.before else {}
     now = sum(1 for vmi in _members(start.identity, ledger) if ledger.taken(namespace, vmi))
     left = min(start.number, start.number - (now - start.before))
-    return (
-        {key: amount * left // start.number for key, amount in start.requests.items()}
-        if left > 0
-        else {}
-    )
+    if left > 0:
+        return {key: amount * left // start.number for key, amount in start.requests.items()}
+    return {}
 
 
 def ahead_of(

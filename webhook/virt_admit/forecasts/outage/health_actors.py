@@ -267,11 +267,9 @@ def _turn(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str, .
     members = {
         each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects
     }
-    return (
-        control_plane_turn.refusal(node, members, view.unhealthy, loss)
-        if node in members
-        else ("", ())
-    )
+    if node in members:
+        return control_plane_turn.refusal(node, members, view.unhealthy, loss)
+    return "", ()
 
 
 def by_hand(loss: Loss) -> tuple[Part, ...]:
@@ -288,8 +286,6 @@ def evicted(node: str, loss: Loss) -> int | None:
     None: never.
     """
     delay = loss.taint_delay(node)
-    return (
-        None
-        if delay is None
-        else (detection(loss).high or 0) + delay + machine_replacement.TOLERATED
-    )
+    if delay is None:
+        return None
+    return (detection(loss).high or 0) + delay + machine_replacement.TOLERATED

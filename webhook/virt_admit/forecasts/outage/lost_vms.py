@@ -140,11 +140,9 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
 def start(vmi: Object) -> Part:
     """Return how long a VM takes to start: as its last start took, else an assumed range."""
     took = _last_start(vmi)
-    return (
-        Part("started", *START)
-        if took is None
-        else Part("started", took, max(took + 1, took * 3 // 2))
-    )
+    if took is None:
+        return Part("started", *START)
+    return Part("started", took, max(took + 1, took * 3 // 2))
 
 
 def is_estimated(vmi: Object) -> bool:

@@ -197,11 +197,9 @@ def _ending(machine: Object, begun: str, loss: Loss) -> FreedPods:
     """
     age = _age(machine, loss)
     said = machine_drain.condition(machine, "Deleting")["reason"].text
-    return (
-        _freed(f"why {begun}{f' ({said})' if said else ''}")
-        if age is None or age > _SLOW
-        else _freed()
-    )
+    if age is None or age > _SLOW:
+        return _freed(f"why {begun}{f' ({said})' if said else ''}")
+    return _freed()
 
 
 def _freed(*unseen: str) -> FreedPods:
@@ -213,11 +211,9 @@ def _hooks(machine: Object) -> tuple[str, tuple[str, ...]]:
     and the step of its deletion before which it does.
     """
     before = machine_drain.holding_hooks(machine)
-    return (
-        ("pre-drain", before)
-        if before
-        else ("pre-terminate", machine_drain.terminating_hooks(machine))
-    )
+    if before:
+        return "pre-drain", before
+    return "pre-terminate", machine_drain.terminating_hooks(machine)
 
 
 def _hook(machine: Object, loss: Loss) -> str:
@@ -262,14 +258,12 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
             if kind is CAPI_MACHINE
             else ""
         )
-        return (
-            (
+        if held:
+            return (
                 f"{way}let pod {held.pod.full_name} be evicted: "
                 f"{held.remedy[:1].lower()}{held.remedy[1:]}"
             )
-            if held
-            else ""
-        )
+        return ""
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
     if _volumes(machine, loss):

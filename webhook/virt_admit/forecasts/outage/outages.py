@@ -105,11 +105,9 @@ class Outage:
         ]
         sizes = [(lost_vms.guest_memory(vmi), requested) for vmi, requested in pods]
         known = [(guest, requested) for guest, requested in sizes if guest and requested]
-        return (
-            sum(guest for guest, _ in known) / sum(requested for _, requested in known)
-            if known
-            else 0.0
-        )
+        if known:
+            return sum(guest for guest, _ in known) / sum(requested for _, requested in known)
+        return 0.0
 
     def having(self, *outcomes: LossOutcome) -> tuple[LostVm, ...]:
         """Return the VMs with one of these outcomes."""
@@ -417,8 +415,6 @@ def capacity(
 
 def amount(resource: str, value: int) -> str:
     """Return an amount for people: ``14Gi of memory``, ``3 pods``."""
-    return (
-        f"{show(resource, value)} {resource}"
-        if resource == PODS
-        else f"{show(resource, value)} of {resource}"
-    )
+    if resource == PODS:
+        return f"{show(resource, value)} {resource}"
+    return f"{show(resource, value)} of {resource}"

@@ -222,13 +222,11 @@ class FilterPipeline:
         refusing: set[str] = set()
         for claim in claims:
             refusing |= self._out_of_reach(claim)
-        return (
-            ()
-            if fault
-            else tuple(name for name in accepting if name not in refusing)
-            if refusing
-            else accepting
-        )
+        if fault:
+            return ()
+        if refusing:
+            return tuple(name for name in accepting if name not in refusing)
+        return accepting
 
     def claim_fault(self, pod: Pod) -> str:
         """Return why no node can take a pod now because of its claims: one is lost, say; empty:

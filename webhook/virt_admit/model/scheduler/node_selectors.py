@@ -69,11 +69,9 @@ class NodeSelector(NamedTuple):
 
 def name_error(name: object) -> str | None:
     """Return what is wrong with the name of a node, or None."""
-    return (
-        None
-        if isinstance(name, str) and is_dns_name(name)
-        else f"{show(name)} is not the name of a node"
-    )
+    if isinstance(name, str) and is_dns_name(name):
+        return None
+    return f"{show(name)} is not the name of a node"
 
 
 def parse_node_selector(selector: object) -> NodeSelector:

@@ -119,11 +119,9 @@ def too_many_constraints(full_name: str, count: int, most: int) -> Unsearched:
 
 
 def _beyond(most: int) -> str:
-    return (
-        f"; more than {most:,} are {NOT_SEARCHED}"
-        if most
-        else f", {NOT_SEARCHED} because there are too many in all"
-    )
+    if most:
+        return f"; more than {most:,} are {NOT_SEARCHED}"
+    return f", {NOT_SEARCHED} because there are too many in all"
 
 
 def _different(affinity: Field) -> list[Field]:

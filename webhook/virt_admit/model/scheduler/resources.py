@@ -107,11 +107,9 @@ def show(resource: str, value: int) -> str:
         for size, suffix in _BINARY:
             if value >= size:
                 tenths = -(-value * 10 // size)
-                return (
-                    f"{tenths // 10}{suffix}"
-                    if tenths % 10 == 0
-                    else f"{tenths // 10}.{tenths % 10}{suffix}"
-                )
+                if tenths % 10 == 0:
+                    return f"{tenths // 10}{suffix}"
+                return f"{tenths // 10}.{tenths % 10}{suffix}"
     return str(value)
 
 

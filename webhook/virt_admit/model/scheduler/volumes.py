@@ -300,11 +300,9 @@ def _waits_for_pod(found: Object, cluster: Cluster) -> Object | None:
     """
     name = found.at("spec", "storageClassName").text
     chosen = cluster.get(kinds.STORAGE_CLASS, "", name) if name else None
-    return (
-        chosen
-        if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer"
-        else None
-    )
+    if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer":
+        return chosen
+    return None
 
 
 def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorage | None:

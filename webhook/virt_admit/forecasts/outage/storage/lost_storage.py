@@ -45,11 +45,9 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
 def unfinished(vmi: Object) -> str:
     """Return that a VM would not start as its disks are being copied; empty: they are not."""
     words = migrations.copy_words(vmi)
-    return (
-        f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy"
-        if words
-        else ""
-    )
+    if words:
+        return f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy"
+    return ""
 
 
 def recovery(vmi: Object) -> str:

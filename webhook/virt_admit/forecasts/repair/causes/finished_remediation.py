@@ -19,15 +19,11 @@ def step(node: Object, cluster: Cluster) -> repair_plan.RepairStep:
     spec = {key: value for key, value in node["spec"].map.items() if key != "taints"}
     for_what = fence_taints.waits_for(node.name, cluster)
     waits = f": it waits for {for_what}" if for_what else ""
-    title, way = (
-        "finish the remediation of the node",
-        f"finish its remediation{waits}; then its taints go",
-    )
+    title = "finish the remediation of the node"
+    way = f"finish its remediation{waits}; then its taints go"
     if fence is not None and fence_taints.is_by_hand(node.name, cluster):
-        title, way = (
-            "remove the taint of the fencing",
-            ": ".join(fence_taints.way_out(node.name, fence, cluster)),
-        )
+        title = "remove the taint of the fencing"
+        way = ": ".join(fence_taints.way_out(node.name, fence, cluster))
     return repair_plan.RepairStep(
         id=f"remediated:{subject.full_name}",
         stage=repair_plan.PlanStage.ROOM,

@@ -51,10 +51,8 @@ def masquerade(vm: Object) -> GuestChange | None:
     the interface is not one of those.
     """
     devices = vms.vmi_spec(vm).at("domain", "devices")
-    interfaces, networks = (
-        list(devices["interfaces"].items()),
-        list(vms.vmi_spec(vm)["networks"].items()),
-    )
+    interfaces = list(devices["interfaces"].items())
+    networks = list(vms.vmi_spec(vm)["networks"].items())
     title = "use masquerade on the pod network"
     if not interfaces and not networks:
         edits: tuple[FieldEdit, ...] = (

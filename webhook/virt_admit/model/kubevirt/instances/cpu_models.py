@@ -153,13 +153,9 @@ def named(vmi: ExpandedVmi, cluster: Cluster) -> Model | None:
     if not name:
         if vmi.instancetype_unseen:
             raise Unseen(vmi.instancetype_unseen)
-        name, path, source = (
-            configuration.default_cpu_model(cluster),
-            vmi.spec["domain"]["cpu"].path,
-            _DEFAULT,
-        )
-    return (
-        None
-        if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
-        else Model(name, path, source)
-    )
+        name = configuration.default_cpu_model(cluster)
+        path = vmi.spec["domain"]["cpu"].path
+        source = _DEFAULT
+    if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
+        return None
+    return Model(name, path, source)

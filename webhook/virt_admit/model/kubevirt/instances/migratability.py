@@ -248,11 +248,9 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> tuple[str, str]:
                 f"vGPU {show(name)}, before KubeVirt {gate.since}",
                 f"update KubeVirt to {gate.since} and {switch}",
             )
-        return (
-            ("", "")
-            if versions.gate_is_on(cluster, gate)
-            else (f"vGPU {show(name)}, {gate.gate} is off", switch)
-        )
+        if versions.gate_is_on(cluster, gate):
+            return "", ""
+        return f"vGPU {show(name)}, {gate.gate} is off", switch
     except Unseen:
         return f"a GPU (feature gate {gate.gate} is off by default)", ""
 
@@ -274,10 +272,8 @@ def _persistent_reservations(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
         for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
-                name, what = (
-                    disk["name"].value,
-                    f"KubeVirt {version} cannot move a persistent reservation",
-                )
+                name = disk["name"].value
+                what = f"KubeVirt {version} cannot move a persistent reservation"
                 yield Reason(
                     "PersistentReservationNotLiveMigratable", reservation.path, what, value=name
                 )

@@ -179,14 +179,12 @@ def copies(vmi: Object) -> tuple[VolumeCopy, ...]:
 def copy_words(vmi: Object) -> str:
     """Return which claims are copied, as ``claim a to b``; empty: none is."""
     found = copies(vmi)
-    return (
-        (
+    if found:
+        return (
             f"claim{'s' * (len(found) > 1)} "
             f"{names(f'{each.source} to {each.destination}' for each in found)}"
         )
-        if found
-        else ""
-    )
+    return ""
 
 
 def entered(migration: Object, phase: str) -> str | None:

@@ -101,11 +101,9 @@ def fault(obj: Object, cluster: Cluster) -> str:
 def of_fault(said: str) -> str:
     """Return the network that ``fault`` names; empty: it names none."""
     begin = f"{NAD.kind} "
-    return (
-        said.removeprefix(begin).removesuffix(_LOST)
-        if said.startswith(begin) and said.endswith(_LOST)
-        else ""
-    )
+    if said.startswith(begin) and said.endswith(_LOST):
+        return said.removeprefix(begin).removesuffix(_LOST)
+    return ""
 
 
 def ipam(obj: Object, name: Field, cluster: Cluster) -> str:

@@ -71,11 +71,9 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
     )
     definition = cluster.get(STORAGE_CLASS, "", storage_class) if storage_class else None
     provisioner = definition["provisioner"].text if definition is not None else None
-    return (
-        f"storage class {storage_class} of {provisioner}"
-        if provisioner and is_local(provisioner)
-        else ""
-    )
+    if provisioner and is_local(provisioner):
+        return f"storage class {storage_class} of {provisioner}"
+    return ""
 
 
 def is_local(provisioner: str) -> bool:

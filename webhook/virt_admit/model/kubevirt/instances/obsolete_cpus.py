@@ -56,11 +56,9 @@ def _of_vmi(vmi: Object) -> tuple[str, str, str] | None:
     """Return name and model of a VMI that runs, and the name of its VM."""
     model = vmi.at("spec", "domain", "cpu", "model").text
     owner = vmis.owner(vmi, "VirtualMachine")
-    return (
-        (vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}")
-        if model and vmis.running(vmi)
-        else None
-    )
+    if model and vmis.running(vmi):
+        return vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}"
+    return None
 
 
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:

@@ -199,8 +199,6 @@ def on_its_node(vmi: Object) -> tuple[str, Object] | None:
     None: it has no node, or has ended.
     """
     node = vmi.at("status", "nodeName").text
-    return (
-        (node, vmi)
-        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES
-        else None
-    )
+    if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
+        return node, vmi
+    return None

@@ -45,11 +45,9 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
     treated as the newest.
     """
     kubevirt_ = configuration.known_or_none(configuration.kubevirt, cluster)
-    return (
-        parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text)
-        if kubevirt_ is not None
-        else None
-    )
+    if kubevirt_ is not None:
+        return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text)
+    return None
 
 
 def hco_release(hyperconverged_: Object) -> Version | None:
