@@ -169,9 +169,7 @@ def _returning_on(room: Room, node: str) -> Iterator[tuple[str, str, Shape]]:
 
 
 def _has_other_node(namespace: str, name: str, loss: RoomLoss, cluster: Cluster) -> bool:
-    """Return whether it is certain that a node that is not lost may run a VM,
-    whatever is free there.
-    """
+    """Return whether a node that is not lost may certainly run a VM, whatever is free there."""
     try:
         vmi = cluster.get(VMI, namespace, name)
         return vmi is not None and next(_other_nodes(vmi, loss, cluster), None) is not None
@@ -288,9 +286,7 @@ def _places(room: Room, asked: RoomDemand) -> list[str]:
 
 
 def _at_most_as_large(room: Room, node: str, memory: int) -> int:
-    """Return how many VMs of a node start again and request as much memory,
-    without a look at each of them.
-    """
+    """Return how many VMs of a node start again with so much memory, without a look at each."""
     return sum(
         number
         for shape, number in room.ledger.held(node).items()

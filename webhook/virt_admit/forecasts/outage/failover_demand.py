@@ -312,9 +312,7 @@ def _of_members(
 
 
 def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
-    """Return what an admitted object asks for and its pods do not show yet; empty:
-    they show all of it.
-    """
+    """Return what an admitted object asks for and its pods do not show yet; empty: nothing."""
     _, namespace, name = start.identity
     if isinstance(start.before, Taken):
         return start.requests if ledger.taken(namespace, name) == start.before else {}
@@ -328,9 +326,7 @@ def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
 def ahead_of(
     obj: Object, old: Object | None, asked: RoomDemand, cluster: Cluster
 ) -> list[Resources]:
-    """Return what objects that were admitted a moment ago ask for and their pods do not show
-    yet.
-    """
+    """Return what objects admitted a moment ago ask for and their pods do not show yet."""
     recent = cluster.cached(recent_starts)
     if not recent:
         return []

@@ -23,13 +23,9 @@ class WorstLoss(NamedTuple):
     resource: str
     needed: int
     free: int
-    """On the nodes that are left: on all of them together, or, for a size,
-    in pieces of that size.
-    """
+    """On the nodes that are left: in sum, or, for a size, in pieces of that size."""
     size: int = 0
-    """The size of the VMs of which some find no node, where the sum suffices; 0:
-    the sum is short.
-    """
+    """The size of the VMs of which some find no node although the sum suffices; 0: it is short."""
     vms: int = 0
     """The VMs of this size or larger on the lost nodes."""
     places: int = 0

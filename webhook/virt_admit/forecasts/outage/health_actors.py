@@ -60,9 +60,7 @@ class Actor:
     reactivation: Reactivation | None = None
     """What makes it act, if the check itself is changed."""
     begun: str = ""
-    """What goes on already, of a node that is lost: the parts count from now. Empty:
-    it has not acted yet.
-    """
+    """What goes on already, of a lost node: the parts count from now. Empty: no action yet."""
 
     @property
     def at(self) -> Seconds | None:
@@ -86,9 +84,7 @@ class Actor:
 
 
 _WAITS: Final = "it waits for the "
-"""Of ``inactive_reasons.upgrade``: the operator acts after the update of the node,
-or of the cluster.
-"""
+"""Of ``inactive_reasons.upgrade``: the operator acts after the update of node or cluster."""
 
 
 @dataclass(frozen=True, slots=True)

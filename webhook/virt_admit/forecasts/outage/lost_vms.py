@@ -75,9 +75,7 @@ class LostVm:
     fresh: bool = False
     """Whether it comes back without the data of some disks."""
     cause: str = ""
-    """What else than health checks and nodes keeps it from starting:
-    ``DISK`` or that of ``lost_webhooks``.
-    """
+    """What other than checks and nodes keeps it off: ``DISK`` or a cause of ``lost_webhooks``."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
@@ -387,9 +385,7 @@ def _doubts(
 
 
 def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
-    """Return why a pod may not start where it is placed, which nothing that places it knows; None:
-    no doubt.
-    """
+    """Return why a pod may not start where it is placed, which no filter knows; None: no doubt."""
     takes = loss.scheduler.accepting(pod).__contains__
     network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(
         pod, loss.scheduler, loss.cluster

@@ -129,9 +129,7 @@ class Outages:
     total: int
     """The number of sets that the question is about."""
     capacity: dict[str, int | None]
-    """What can still start before the loss leaves too little, by sum; negative: short. None:
-    not known.
-    """
+    """What can start before the loss leaves too little; negative: short. None: not known."""
 
     @property
     def quorum(self) -> Quorum:
@@ -246,9 +244,7 @@ def _zone(zone: str, key: str, cluster: Cluster) -> tuple[str, ...]:
 
 
 def _held(name: str, cluster: Cluster) -> int:
-    """Return the memory that the pods of a node request:
-    sets of the fullest nodes are tried first.
-    """
+    """Return the memory that the pods of a node request: the fullest nodes are tried first."""
     return candidates.scheduler(cluster).state.used.get(name, {}).get(MEMORY, 0)
 
 
@@ -360,9 +356,7 @@ def _losing(stranded: Sequence[Stranded], *, certain: bool) -> Iterator[str]:
 
 
 def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:
-    """Return the kinds of which more objects may exist,
-    although every one of them must be known for a yes.
-    """
+    """Return the kinds of which more objects may exist, although a yes rests on all of them."""
     found = (*(gather(cluster.list(kind))[1] for kind in (NODE, POD)), vmis.unread(cluster))
     return tuple(dict.fromkeys(what for what in found if what))
 

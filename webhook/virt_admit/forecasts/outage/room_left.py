@@ -221,9 +221,7 @@ class _Search:
         )
 
     def _never(self, items: Sequence[Item]) -> bool:
-        """Return whether pods certainly do not find a place together,
-        and can preempt none that runs.
-        """
+        """Return whether pods certainly find no place together, and can preempt none that runs."""
         if self.loss.preemption.outranks_running(item.pod for item in items):
             return False
         return _packed(items, self.loss).fits is False
@@ -353,9 +351,7 @@ def bounds_say_no(items: Sequence[Item], filters: FilterPipeline) -> bool:
 
 
 def _bounds(items: Sequence[Item], filters: FilterPipeline) -> Iterable[Short]:
-    """Yield what the nodes lack together, and the least number of pods without a place,
-    for each resource.
-    """
+    """Yield for each resource what the nodes lack together, and the least pods without a place."""
     reach = sorted({name for item in items for name in item.nodes})
     if any(filters.state.nodes[name].allocatable is None for name in reach):
         return
@@ -385,9 +381,7 @@ def _over_sum(wanted: Sequence[int], free: int) -> int:
 
 
 def _over_slots(wanted: Sequence[int], rooms: Sequence[int]) -> int:
-    """Return how many certainly find no place because so large a size does not fit on single
-    nodes.
-    """
+    """Return how many certainly find no place because single nodes are too small for them."""
     most = 0
     for size in sorted(set(wanted)):
         places = sum(room // size for room in rooms)

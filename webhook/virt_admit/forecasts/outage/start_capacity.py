@@ -78,9 +78,7 @@ class HostSums:
 
 @cached
 def host_sums(cluster: Cluster) -> HostSums | None:
-    """Return the sums over the nodes on which VMs may start now; None:
-    a node does not report what it offers.
-    """
+    """Return the sums over the nodes on which VMs may start now; None: a node reports no size."""
     state, needs = candidates.scheduler(cluster).state, _needs(cluster)
     hosts = {name: node for name, node in state.nodes.items() if _is_open(node, name in needs)}
     if any(node.allocatable is None for node in hosts.values()):

@@ -97,9 +97,7 @@ def _started(vm: Object, steps: Sequence[RepairStep], subject: ObjectRef) -> Obj
 
 
 def _kubevirt(hco: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the KubeVirt resource after HyperConverged has written its limits of migrations into
-    it.
-    """
+    """Yield the KubeVirt resource after HyperConverged has written its migration limits into it."""
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     if found is None:
         return

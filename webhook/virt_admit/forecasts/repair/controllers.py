@@ -34,9 +34,7 @@ _OF_THE_VM: Final = (
     "priorityClassName",
     "volumes",
 )
-"""Fields that a VMI has from its VM alone,
-so that what the VM does not have is gone after a restart.
-"""
+"""Fields that a VMI has from its VM alone: what the VM lacks is gone after a restart."""
 _MIGRATION_STATE: Final = ("migrationState", "evacuationNodeName")
 
 
@@ -158,9 +156,7 @@ def _remove(data: Any, path: tuple[str | int, ...]) -> None:
 
 
 def new_launcher(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return the launcher pod of a VMI after a restart: it keeps its size,
-    and gets the placement of the VMI.
-    """
+    """Return the launcher pod of a VMI after a restart: its size stays, its placement is new."""
     pod = running_launchers.launchers(cluster).on_node(vmi)
     if pod is None:
         return None

@@ -31,9 +31,7 @@ OVERHEAD: Final = "0.06"
 """What CDI adds for the file system to the ``storage`` of a DataVolume, by default."""
 _SHARE: Final = re.compile(r"0(\.\d{1,3})?|1")
 _OF_THE_DISK: Final = Version(1, 63)
-"""The first release of CDI in which the overhead is a share of the disk; before,
-it was one of the claim.
-"""
+"""The first release of CDI whose overhead is a share of the disk; before, of the claim."""
 MINIMUM: Final = "cdi.kubevirt.io/minimumSupportedPvcSize"
 """Annotation of a storage profile."""
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi")

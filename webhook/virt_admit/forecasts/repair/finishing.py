@@ -139,9 +139,7 @@ def _proof(
 def _frees(
     solves: Iterable[str], found: Mapping[str, RootProblem], last: GoalJudgement
 ) -> tuple[str, ...]:
-    """Return the nodes that the problems of a step kept,
-    and that can be drained after all steps.
-    """
+    """Return the nodes that the problems of a step kept, and that can be drained in the end."""
     nodes = {node for name in solves if name in found for node in found[name].nodes}
     return tuple(sorted(node for node in nodes if last.drainable.get(node)))
 

@@ -198,9 +198,7 @@ def _is_unknown(found: ProblemId, cluster: Cluster) -> bool:
 
 
 def _not_shared(row: Forecast, cluster: Cluster) -> str:
-    """Return the claim that KubeVirt takes for shared although its data may be on one node only;
-    empty: none.
-    """
+    """Return the claim that counts as shared although its data may be on one node; empty: none."""
     spec = row.vmi["spec"]
     claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
     try:
@@ -242,9 +240,7 @@ def causes(vmi: Object, cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def limits_owner(cluster: Cluster) -> ObjectRef:
-    """Return the object in which the settings of KubeVirt are written:
-    HyperConverged where it exists.
-    """
+    """Return the object that has the settings of KubeVirt: HyperConverged where it exists."""
     for kind, read in ((HCO, configuration.hyperconverged), (KUBEVIRT, configuration.kubevirt)):
         found = configuration.known_or_none(read, cluster)
         if found is not None:

@@ -373,6 +373,4 @@ _SHARED: Final = frozenset(
 )
 """Causes at objects that several VMs share, although VMs show them."""
 _AFTER_VMS: Final = frozenset((ProblemCause.NO_ROOM,))
-"""Causes that are repaired only when no VM can be repaired any more:
-room depends on what the VMs do.
-"""
+"""Causes that are repaired when no VM can be any more: room depends on what VMs do."""

@@ -26,9 +26,7 @@ QUORUM: Final = "QuorumLost"
 
 
 def survival(cluster: Cluster) -> tuple[Outages, dict[str, bool | None], tuple[RootProblem, ...]]:
-    """Return the answer, whether the loss of each node is survived,
-    and what keeps it from being.
-    """
+    """Return the answer, whether each node's loss is survived, and what keeps it from being."""
     found = outages(Question(worst=1), cluster)
     nodes: dict[str, bool | None] = dict.fromkeys(
         (node.name for node in gather(cluster.list(NODE))[0]), True

@@ -371,9 +371,7 @@ _OF_CPU: Final = ("host model ", "CPU feature ")
 
 
 def _waits_for_cpu(why: str) -> bool:
-    """Return whether another CPU model may open a node:
-    nothing else that lasts keeps the VM off it.
-    """
+    """Return whether another CPU model may open a node: nothing else that lasts refuses the VM."""
     others = [cause for cause in why.split("; ") if not cause.startswith(_OF_CPU)]
     return others != why.split("; ") and not any(map(_outlasts, others))
 

@@ -89,9 +89,7 @@ class RoomSums:
 
     @property
     def by_node(self) -> tuple[RoomTotals, ByNode]:
-        """The same with the amounts of every node:
-        copying them takes as long as there are nodes.
-        """
+        """The same with the amounts of every node: their copy takes as long as there are nodes."""
         return self.totals, dict(self._nodes)
 
     def copy(self) -> RoomSums:

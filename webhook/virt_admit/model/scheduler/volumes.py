@@ -345,9 +345,7 @@ def _expressions(term: Field) -> list[dict[str, Any]]:
 
 
 def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:
-    """Return the StorageClasses with a volume that no claim has been bound to,
-    and what could not be read.
-    """
+    """Return the StorageClasses with a volume bound to no claim, and what could not be read."""
     volumes, unread = gather(cluster.list(kinds.PV))
     free = (each for each in volumes if not each.at("spec", "claimRef", "uid").text)
     return frozenset(each.at("spec", "storageClassName").text or "" for each in free), unread

@@ -54,9 +54,7 @@ def freed(
 
 
 def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach:
-    """Return how the remediator frees volumes: by the out-of-service taint,
-    or by deleting pods alone.
-    """
+    """Return how the remediator frees volumes: by the out-of-service taint, or by deleting pods."""
     try:
         template = step.template(cluster) if step is not None else None
     except Unseen:

@@ -101,9 +101,7 @@ def silent(loss: Loss) -> tuple[SilentWebhook, ...]:
 
 
 def unread(cluster: Cluster) -> str:
-    """Return what could not be read if more webhooks may exist than are known,
-    else an empty text.
-    """
+    """Return what could not be read if more webhooks may exist than are known, else empty."""
     return cluster.cached(webhook_reach.critical).unseen
 
 
@@ -165,9 +163,7 @@ def _lost(webhook: Webhook, pods: Sequence[Object], loss: Loss) -> Iterator[Sile
 
 
 def _control(webhook: Webhook, loss: Loss) -> bool | None:
-    """Return whether a webhook gets a request without which Kubernetes replaces no pod of a lost
-    node.
-    """
+    """Return whether a webhook gets a request without which no pod of a lost node is replaced."""
     space = loss.cluster.cached(webhook_reach.namespace_labels)
     answers = {
         webhook_requests.gets(

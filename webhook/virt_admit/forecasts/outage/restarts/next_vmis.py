@@ -54,9 +54,7 @@ def waits(vmi: Object, detached: Part, cluster: Cluster) -> tuple[Part, ...]:
 
 
 def _backoff(vmi: Object, cluster: Cluster) -> Part | None:
-    """Return the wait after a VMI that is lost before its guest ever ran:
-    to KubeVirt its start has failed.
-    """
+    """Return the wait after a VMI lost before its guest ever ran: a failed start to KubeVirt."""
     if vmi.at("status", "phase").text == "Running" or migrations.entered(vmi, "Running"):
         return None
     try:

@@ -1,6 +1,4 @@
-"""VMs of a lost node for which no health check acts: why they do not restart,
-and what would restart them.
-"""
+"""VMs of a lost node for which no health check acts: why they stay down, and the remedy."""
 
 from __future__ import annotations
 

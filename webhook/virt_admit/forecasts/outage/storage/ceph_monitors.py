@@ -65,9 +65,7 @@ def is_of_ceph(disk: Disk) -> bool:
 
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
-    """Return why a volume of Ceph cannot be used after a loss; None: it can,
-    or nothing says that it cannot.
-    """
+    """Return why a volume of Ceph cannot be used after a loss; None: nothing says that."""
     key = "ceph", disk.driver, disk.cluster, disk.pool
     if key not in loss.memo:
         loss.memo[key] = _lost(disk, loss)
@@ -109,9 +107,7 @@ def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
 
 
 def _cluster_of(disk: Disk, cluster: Cluster) -> Object | None:
-    """Return the CephCluster of a volume: Rook names it by its namespace,
-    and a cluster has mostly one.
-    """
+    """Return the CephCluster of a volume: Rook names its namespace, where there is mostly one."""
     known = cluster.known(CEPH_CLUSTER)
     named = [each for each in known if each.namespace == disk.cluster]
     return named[0] if named else known[0] if len(known) == 1 and not disk.cluster else None

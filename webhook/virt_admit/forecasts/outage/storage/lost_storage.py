@@ -25,9 +25,7 @@ Stranded = tuple[Disk, DiskLoss]
 
 
 def of(vmi: Object, claims: Sequence[str], loss: Loss) -> DiskLoss | None:
-    """Return why a VM of a lost node has no disk to start with, what is certain first; None:
-    nothing says so.
-    """
+    """Return why a VM of a lost node has no disk, what is certain first; None: nothing says so."""
     found = [
         each
         for disk in disks.of_claims(vmi, claims, loss.cluster)

@@ -127,9 +127,7 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
 
 
 def _stage_is_fixed(cluster: Cluster) -> bool:
-    """Return whether changes of VMs are staged,
-    and a patch of the KubeVirt resource would be reverted.
-    """
+    """Return whether changes of VMs are staged, and a patch of KubeVirt would be reverted."""
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     staged = (
         found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
@@ -234,9 +232,7 @@ def _uid(vm: Object, cluster: Cluster) -> str:
 
 
 def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
-    """Yield the changes of the VM: each volume, its template, and the strategy,
-    all in one patch.
-    """
+    """Yield the changes of the VM, each volume, its template and the strategy, in one patch."""
     by_claim = {each.claim: each for each in found}
     templates = vms.vm_spec(vm)["dataVolumeTemplates"]
     for volume in volumes(vm):
@@ -312,9 +308,7 @@ def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
 
 
 def _by_itself(edits: tuple[FieldEdit, ...]) -> tuple[FieldEdit, ...]:
-    """Return what the migration controller changes: volumes and names of templates,
-    but no access modes.
-    """
+    """Return what the migration controller changes: volumes and template names, no access modes."""
     return tuple(
         edit for edit in edits if "dataVolumeTemplates" not in edit.path or edit.path[-1] == "name"
     )

@@ -70,9 +70,7 @@ def masquerade(vm: Object) -> GuestChange | None:
 
 
 def without_reenlightenment(vm: Object) -> GuestChange | None:
-    """Return the change that removes the enlightenment which needs the TSC frequency of each
-    node.
-    """
+    """Return the change that removes the enlightenment which needs each node's TSC frequency."""
     path = (*TEMPLATE, "domain", "features", "hyperv", "reenlightenment")
     if not vm.at(*path).present:
         return None

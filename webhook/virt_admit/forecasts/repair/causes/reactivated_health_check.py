@@ -1,6 +1,4 @@
-"""A health check that refuses to act after the loss of a node:
-the change of its fields that lets it act.
-"""
+"""A health check that refuses to act after a node loss: the change that lets it act."""
 
 from __future__ import annotations
 

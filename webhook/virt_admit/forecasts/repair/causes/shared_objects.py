@@ -1,6 +1,4 @@
-"""Repairs of objects that concern many VMs: quotas, LimitRanges, limits of migrations, budgets,
-pools.
-"""
+"""Repairs of objects of many VMs: quotas, LimitRanges, migration limits, budgets, pools."""
 
 from __future__ import annotations
 
@@ -139,9 +137,7 @@ def exact(name: str, value: int) -> str:
 
 
 def _limit_range(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
-    """Raise the maxima, defaults and ratios of the LimitRange that refuses a second launcher
-    pod.
-    """
+    """Raise the maxima, defaults and ratios of a LimitRange that refuses a second launcher pod."""
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
         for found in limit_ranges.of_namespace(cluster, vm.namespace) if vmi is not None else ():

@@ -25,9 +25,7 @@ from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.messages import count
 
 BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
-"""Annotation of the VMI that lets it migrate with a bridge on the pod network,
-whatever its value.
-"""
+"""Annotation, of any value, of a VMI that may migrate with a bridge on the pod network."""
 
 READS: Final = union(expand.READS, storage.READS, tsc.READS, {KUBEVIRT: (), HCO: ()})
 """The fields that ``assess`` reads."""
@@ -183,9 +181,7 @@ def _interface(
 
 
 def _may_have_opted_in(vmi: ExpandedVmi) -> bool:
-    """Whether the annotation exists, or an instance type or preference that cannot be read may add
-    it.
-    """
+    """Whether the annotation exists, or a type or preference that was not read may add it."""
     return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
 
 
@@ -394,9 +390,7 @@ def _migrating_volumes(obj: Object) -> tuple[object, ...]:
 
 
 def claim_of(volume: Field) -> Field | None:
-    """Return the field that names the claim of a volume, directly or as a data volume; None:
-    not a claim.
-    """
+    """Return the field that names the claim of a volume, also as a data volume; None: no claim."""
     for source, name in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")):
         if isinstance(volume.map.get(source), dict):
             return volume.at(source, name)

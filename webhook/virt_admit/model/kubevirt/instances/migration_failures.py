@@ -116,9 +116,7 @@ def is_of_post_copy(failure: Failure) -> bool:
 
 @cached
 def without_post_copy(cluster: Cluster) -> str:
-    """Return the VM whose last migration failed since nodes forbid what post-copy needs; empty:
-    none is known.
-    """
+    """Return a VM whose last migration failed since nodes forbid post-copy; empty: none."""
     suspects = chain(each(cluster, VMI, _failed_last), each(cluster, VMIM, _whose_failed))
     for vmi in filter(
         None, (find(cluster, VMI, *name) for name in sorted(set(filter(None, suspects))))
@@ -285,9 +283,7 @@ def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
 
 
 def essence(reason: str) -> str:
-    """Return KubeVirt's reason without the names of calls,
-    so that the words that matter come first.
-    """
+    """Return KubeVirt's reason without the names of calls: the words that matter come first."""
     text = " ".join(reason.split())
     pair = _PAIR.search(text)  # KubeVirt's own words about a volume stand before the message
     if pair:

@@ -50,9 +50,7 @@ class PastMigration:
     target: str
     """Empty: not known, or no target was found."""
     phases: tuple[tuple[str, int], ...]
-    """The phases with the seconds that each took;
-    the last one of a migration that runs lasts until now.
-    """
+    """The phases with the seconds that each took, the last one of a running migration until now."""
     failure: Failure | None
 
 

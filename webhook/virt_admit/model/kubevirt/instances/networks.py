@@ -91,9 +91,7 @@ _LOST: Final = " does not exist"
 
 
 def fault(obj: Object, cluster: Cluster) -> str:
-    """Return why no node takes a new pod of a VM, if a network that it names does not exist;
-    else empty.
-    """
+    """Return why no node takes a new pod of a VM: a network of it does not exist; else empty."""
     network = missing(obj, cluster)
     return f"{NAD.kind} {network}{_LOST}" if network else ""
 

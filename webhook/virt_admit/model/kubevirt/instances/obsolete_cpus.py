@@ -24,18 +24,14 @@ READS: Final[Reads] = {
 
 
 def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
-    """Return the models that are obsolete with this HyperConverged or KubeVirt but not with the old
-    one.
-    """
+    """Return the models that this HyperConverged or KubeVirt makes obsolete, unlike the old one."""
     models = configuration.own_obsolete_models(obj)
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
 @cached
 def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return the known VMs by the CPU model that they name,
-    and running VMIs whose VM cannot be read.
-    """
+    """Return the known VMs by the CPU model they name, and running VMIs whose VM is unread."""
     found: dict[str, list[str]] = {}
     seen = set()
     for name, model in each(cluster, VM, _of_vm):

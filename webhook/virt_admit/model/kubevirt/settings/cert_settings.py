@@ -64,18 +64,14 @@ class Written:
     group: str
     field: Field
     value: int | None
-    """Nanoseconds; None if the value is not a valid duration, is negative,
-    or is a lifetime of zero.
-    """
+    """Nanoseconds; None: not a valid duration, negative, or a lifetime of zero."""
     problem: str = ""
     """What is wrong with the value, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The effective durations of one group of certificates in nanoseconds,
-    and the fields that set them.
-    """
+    """The effective nanoseconds of one group of certificates, and the fields that set them."""
 
     name: str
     field: Field

@@ -75,9 +75,7 @@ def none_starts(cluster: Cluster) -> Problem | None:
 
 
 def _owner(found: MigrationLimits, cluster: Cluster) -> ProblemId:
-    """Return the problem of the object in which the limits are written:
-    HyperConverged where it exists.
-    """
+    """Return the problem of the object that has the limits: HyperConverged where it exists."""
     written = configuration.known_or_none(configuration.hyperconverged, cluster)
     owner = (written.namespace, written.name) if written is not None else found.owner
     return ProblemId(ProblemCause.NO_MIGRATION, *owner)

@@ -74,9 +74,7 @@ class RemovedProduct(NamedTuple):
     lasts: str
     """Since when it is being deleted, as `` for 64 min``; empty: not known."""
     leftovers: tuple[tuple[str, Object], ...]
-    """Webhook configurations and APIServices without their Service,
-    each with the word that kubectl knows.
-    """
+    """Webhook configurations and APIServices without their Service, by the word of kubectl."""
     terminating: bool
     """Whether its namespace is being deleted too."""
     idle: bool
@@ -127,9 +125,7 @@ class RemovedProduct(NamedTuple):
         return f"{first}; then install KubeVirt again{_NOT_BEFORE}"
 
     def leaves(self, obj: Object) -> bool:
-        """Return whether an object is left of the product,
-        and calls a Service that does not exist any more.
-        """
+        """Return whether an object of the product is left that calls a missing Service."""
         return any((each.kind, each.name) == (obj.kind, obj.name) for _, each in self.leftovers)
 
     @property
@@ -188,9 +184,7 @@ _GOES_ON: Final = {
 
 @cached
 def kubevirt(cluster: Cluster) -> RemovedProduct | None:
-    """Return the KubeVirt of which nothing runs any more; None: something does,
-    or that cannot be determined.
-    """
+    """Return the KubeVirt of which nothing runs; None: something does, or it is not known."""
     for each in (
         cluster.known(kinds.KUBEVIRT)
         if any(obj.deleted for obj in cluster.known(kinds.KUBEVIRT))
@@ -292,9 +286,7 @@ def _leftovers(obj: Object, kind: kinds.Kind, cluster: Cluster) -> Iterator[tupl
 
 
 def _services(obj: Object) -> Sequence[tuple[str, str]]:
-    """Return the Service of each webhook or of the API, empty for one that calls none,
-    such as a URL.
-    """
+    """Return the Service of each webhook or of the API; empty: it calls none, but a URL."""
     fields = (
         [obj.at("spec", "service")]
         if obj.kind == kinds.API_SERVICE.kind

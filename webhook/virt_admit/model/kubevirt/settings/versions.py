@@ -32,9 +32,7 @@ NEWEST: Final = Version(1, 10)
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Parse a version (``v1.4.0-rc.1`` is 1.4.0);
-    return None if the text does not start with one.
-    """
+    """Parse a version (``v1.4.0-rc.1`` is 1.4.0); return None if the text begins with none."""
     found = re.match(_VERSION, text or "")
     return Version(*(int(part or 0) for part in found.groups())) if found else None
 
@@ -51,9 +49,7 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
 
 
 def hco_release(hyperconverged_: Object) -> Version | None:
-    """Return the release of the operator of a HyperConverged; None: unknown,
-    treated as the newest.
-    """
+    """Return the release of the operator of a HyperConverged; None: unknown, as the newest."""
     for item in hyperconverged_.at("status", "versions").items():
         if item["name"].text == "operator":
             return parse_version(item["version"].text)
@@ -103,17 +99,13 @@ class Feature(enum.Enum):
 
 
 def has_release(cluster: Cluster, since: Version) -> bool:
-    """Whether the cluster's KubeVirt is of this release or later;
-    an unknown release counts as the newest.
-    """
+    """Whether the cluster's KubeVirt has at least this release; an unknown one is the newest."""
     version = kubevirt_version(cluster)
     return version is None or version >= since
 
 
 def newer_than_known(cluster: Cluster) -> bool:
-    """Whether KubeVirt reports a release that may accept values which this package does not
-    know.
-    """
+    """Whether KubeVirt reports a release that may accept values unknown to this package."""
     version = kubevirt_version(cluster)
     return version is not None and version[:2] > NEWEST[:2]
 
@@ -165,9 +157,7 @@ def _of_release(defaults: tuple[tuple[Version, int], ...], release: Version | No
 
 
 class Gate(enum.Enum):
-    """A feature gate: its name, the first release with it,
-    and the first release in which it is on by default.
-    """
+    """A feature gate: its name, its first release, and the first one with it on by default."""
 
     # 1.8.0 to 1.8.4 migrate no GPU
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)
