@@ -29,13 +29,11 @@ from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.ledger import Role, Shape
-from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources, add
 from virt_admit.model.scheduler.room_totals import RoomView
 
-READS: Final[Reads] = union(
-    failover_demand.READS,
-    dict.fromkeys((CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL), NAME),
-)
+_AUTOSCALERS: Final = (CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL)
+READS: Final[Reads] = union(failover_demand.READS, dict.fromkeys(_AUTOSCALERS, NAME))
 
 _MOST_LOSSES: Final = 8
 """The losses whose VMs are looked at one by one, the heaviest first."""
@@ -157,8 +155,7 @@ def bound(room: Room, loss: RoomLoss, cluster: Cluster) -> dict[str, int]:
         for namespace, name, shape in _returning_on(room, node):
             check_time()
             if not _has_other_node(namespace, name, loss, cluster):
-                for resource, amount in (*shape.requests, (PODS, 1)):
-                    total[resource] = total.get(resource, 0) + amount
+                add(total, {**dict(shape.requests), PODS: 1})
     return total
 
 
@@ -194,10 +191,7 @@ def _other_nodes(vmi: Object, loss: RoomLoss, cluster: Cluster) -> Iterator[str]
 def grows(cluster: Cluster) -> bool:
     """Return whether an autoscaler may add nodes, or whether that cannot be determined."""
     try:
-        return any(
-            next(iter(cluster.list(kind)), None) is not None
-            for kind in (CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL)
-        )
+        return any(next(iter(cluster.list(kind)), None) is not None for kind in _AUTOSCALERS)
     except Unseen:
         return True
 

@@ -28,7 +28,7 @@ from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
 from virt_admit.model.kubevirt.launcher.vm_ledger import Taken, VmLedger
 from virt_admit.model.scheduler.preemption import HIGHEST
-from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources, add
 from virt_admit.model.scheduler.room_totals import RoomView
 
 READS: Final[Reads] = union(vm_ledger.READS, permanent_constraints.READS, quotas.READS)
@@ -166,16 +166,8 @@ def _returns(obj: Object, cluster: Cluster) -> bool:
         "RerunOnFailure",
     ):
         return False
-    return _has_two_nodes(obj, cluster)
-
-
-def _has_two_nodes(obj: Object, cluster: Cluster) -> bool:
-    hosts = (
-        host
-        for host in permanent_constraints.hosts(expand(obj, cluster), cluster)
-        if not host.refusal
-    )
-    return len(tuple(itertools.islice(hosts, 2))) > 1
+    hosts = permanent_constraints.hosts(expand(obj, cluster), cluster)
+    return len(tuple(itertools.islice((host for host in hosts if not host.refusal), 2))) > 1
 
 
 def _view(obj: Object) -> RoomView:
@@ -242,8 +234,7 @@ def run(cluster: Cluster) -> Run:
             continue
         ahead[identity(obj)] = dict(total)
         demands.append(asked)
-        for resource, amount in asked.requests.items():
-            total[resource] = total.get(resource, 0) + amount
+        add(total, asked.requests)
     return Run(ahead, total, tuple(demands))
 
 

@@ -40,8 +40,6 @@ _UNDRAINED: Final = {
 """The annotation of a Machine whose node is not drained."""
 TOLERATED: Final = 300
 """Seconds that a pod stays on an unreachable node by default (defaulttolerationseconds)."""
-_GRACE: Final = 30
-"""Seconds that KubeVirt gives a guest by default (DefaultGracePeriodSeconds)."""
 _LAUNCHER_GRACE: Final = 30
 """Seconds that virt-launcher gets in addition (template.go#renderLaunchManifest)."""
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -322,10 +320,8 @@ def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 def _evicted(node: str, loss: Loss) -> Iterator[Object]:
     for pod in entry(loss.cluster, evicted_pods.by_node, node) or ():
-        if (
-            evicted_pods.is_evicted(pod)
-            and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip"
-        ):
+        skipped = pod.labels.get(machine_drain.WAIT_LABEL, "").lower() == "skip"
+        if evicted_pods.is_evicted(pod) and not skipped:
             yield pod
 
 
@@ -381,15 +377,12 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     if loss.taint_delay(node) is None:
         return None
     stays = [tolerated(vmi, TOLERATED) for vmi in refusing]
-    grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
     ends = [
-        None
-        if seconds is None
-        else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
-        for seconds, period in zip(stays, grace, strict=True)
+        seconds + vmis.grace_seconds(vmi) + _LAUNCHER_GRACE
+        for vmi, seconds in zip(refusing, stays, strict=True)
+        if seconds is not None
     ]
-    known = [end for end in ends if end is not None]
-    return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
+    return detection(loss).low + max(ends) + 1 if len(ends) == len(stays) else None
 
 
 def _perhaps_first(node: str, loss: Loss) -> bool:

@@ -114,13 +114,8 @@ class _Planner:
         wishes: Wishes,
         first: GoalJudgement,
     ) -> None:
-        self.cluster, self.goal, self.nodes, self.wishes, self.first = (
-            cluster,
-            goal,
-            nodes,
-            wishes,
-            first,
-        )
+        self.cluster, self.goal, self.nodes = cluster, goal, nodes
+        self.wishes, self.first = wishes, first
         self.chosen: dict[ObjectRef, list[tuple[Option, tuple[RootProblem, ...]]]] = {}
         """By VMI: the ways chosen, and the problems that each is for."""
         self.shared: dict[str, RepairStep] = {}
@@ -134,20 +129,15 @@ class _Planner:
 
     def plan(self) -> RepairPlan:
         for _ in range(ROUNDS):
-            self.found |= {
-                problem.id: problem
-                for problem in self.last.problems
-                if problem.id not in self.found
-            }
+            self.found = {problem.id: problem for problem in self.last.problems} | self.found
             if not self.last.problems or not self._choose():
                 break
-            self._apply()
+            self._apply(self._steps())
         self._guard()
         chosen = self._steps()
         steps = self._needed(chosen)
         if steps != chosen:
-            self.current = applied(steps, self.cluster)
-            self.last = judge(self.goal, self.current, self.nodes)
+            self._apply(steps)
         return self._result(steps)
 
     # --- choosing ---
@@ -231,8 +221,8 @@ class _Planner:
                 every += finishing.solving(option.steps, own)
         return finishing.ordered(prerequisites.added(merged(every), self.cluster))
 
-    def _apply(self) -> None:
-        self.current = applied(self._steps(), self.cluster)
+    def _apply(self, steps: Sequence[RepairStep]) -> None:
+        self.current = applied(steps, self.cluster)
         self.last = judge(self.goal, self.current, self.nodes)
 
     # --- what must never happen ---
@@ -254,7 +244,7 @@ class _Planner:
                 self._drop([problem.id for problem in own])
             else:
                 return
-            self._apply()
+            self._apply(self._steps())
 
     def _worse(self) -> list[str]:
         return [

@@ -53,20 +53,13 @@ def added(
 
 def _general(cluster: Cluster) -> Iterator[repair_plan.RepairStep]:
     subject = limits_owner(cluster)
-    found = next(
-        (obj for obj in cluster.known(subject.kind) if obj.full_name == subject.full_name), None
-    )
+    found = find(cluster, *subject)
     if found is not None and workload_updates.LIVE_MIGRATE not in workload_updates.methods(found):
         field = workload_updates.listed(found)
         value = [*(item.value for item in field.items()), workload_updates.LIVE_MIGRATE]
         risk = "KubeVirt also migrates VMs with an outdated launcher"
-        yield _setting(
-            subject,
-            "methods",
-            "add LiveMigrate to workloadUpdateMethods",
-            repair_plan.FieldEdit(tuple(field.path), value),
-            risk,
-        )
+        edit = repair_plan.FieldEdit(tuple(field.path), value)
+        yield _setting(subject, "methods", "add LiveMigrate to workloadUpdateMethods", edit, risk)
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     if kubevirt is not None and kubevirt.at(*ROLLOUT).text == "Stage":
         risk = (
@@ -74,13 +67,8 @@ def _general(cluster: Cluster) -> Iterator[repair_plan.RepairStep]:
             "RestartRequired"
         )
         owner = repair_plan.ObjectRef.of(KUBEVIRT, kubevirt)
-        yield _setting(
-            owner,
-            "rollout",
-            "set vmRolloutStrategy LiveUpdate",
-            repair_plan.FieldEdit(ROLLOUT, "LiveUpdate"),
-            risk,
-        )
+        edit = repair_plan.FieldEdit(ROLLOUT, "LiveUpdate")
+        yield _setting(owner, "rollout", "set vmRolloutStrategy LiveUpdate", edit, risk)
 
 
 def _setting(

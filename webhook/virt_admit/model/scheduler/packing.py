@@ -99,10 +99,9 @@ def _search(
     free = [replace(item, pod=_without_others(item.pod)) for item in items]
     search = _Search(scheduler, STEPS)
     found = search.run(sorted(free, key=lambda item: len(item.nodes)))
-    if found is None or not open_later:
-        return (True if found is not None else None if search.steps <= 0 else False), found
-    search = _Search(scheduler, STEPS // 10, any_order=True)
-    found = search.run(sorted(items, key=lambda item: len(item.nodes)))
+    if found is not None and open_later:
+        search = _Search(scheduler, STEPS // 10, any_order=True)
+        found = search.run(sorted(items, key=lambda item: len(item.nodes)))
     return (True if found is not None else None if search.steps <= 0 else False), found
 
 

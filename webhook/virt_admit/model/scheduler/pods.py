@@ -96,19 +96,12 @@ class Pod:
     def with_most(self, terms: int) -> Pod:
         """Return the pod; its affinity or topology spread is not searched with more terms."""
         if len(self.spread) > terms:
-            return replace(
-                self,
-                spread=(),
-                unsearched=too_many_constraints(self.full_name, len(self.spread), terms),
-            )
+            many = too_many_constraints(self.full_name, len(self.spread), terms)
+            return replace(self, spread=(), unsearched=many)
         if len(self.affinity) + len(self.anti_affinity) <= terms:
             return self
-        return replace(
-            self,
-            affinity=(),
-            anti_affinity=(),
-            unsearched=too_many(self.full_name, self.terms, terms),
-        )
+        many = too_many(self.full_name, self.terms, terms)
+        return replace(self, affinity=(), anti_affinity=(), unsearched=many)
 
     def with_few_demands(self) -> Pod:
         """Return the pod.

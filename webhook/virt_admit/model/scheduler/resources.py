@@ -191,13 +191,9 @@ def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
             for item in spec["containers"].items()
         ),
         (
-            (
-                container_requests(
-                    item, started.get(item["name"].text) if is_sidecar(item) else None
-                ),
-                is_sidecar(item),
-            )
+            (container_requests(item, started.get(item["name"].text) if sidecar else None), sidecar)
             for item in spec["initContainers"].items()
+            for sidecar in (is_sidecar(item),)
         ),
     )
     of_pod = amounts(spec.at("resources", "requests").map)

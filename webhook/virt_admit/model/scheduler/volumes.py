@@ -327,21 +327,23 @@ def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorag
     capacities, blind = cluster.cached(_capacities)
     if unread or blind:
         raise Unseen(unread or blind)
-    terms = [
-        {"matchExpressions": _expressions(term)} for term in chosen["allowedTopologies"].items()
-    ]
+    terms = allowed_terms(chosen)
     allowed = parse_node_selector({"nodeSelectorTerms": terms}) if terms else None
     return FreeStorage(
         driver, chosen.name, size, allowed, capacities.get(chosen.name, StorageOffers())
     )
 
 
-def _expressions(term: Field) -> list[dict[str, Any]]:
-    labels = term["matchLabelExpressions"].items()
+def allowed_terms(storage_class: Object) -> list[dict[str, Any]]:
+    """Return the topologies that a StorageClass allows, as terms of a node selector."""
     return [
-        {"key": each["key"].value, "operator": "In", "values": each["values"].value}
-        for each in labels
+        {"matchExpressions": [_expression(each) for each in term["matchLabelExpressions"].items()]}
+        for term in storage_class["allowedTopologies"].items()
     ]
+
+
+def _expression(demand: Field) -> dict[str, Any]:
+    return {"key": demand["key"].value, "operator": "In", "values": demand["values"].value}
 
 
 def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:

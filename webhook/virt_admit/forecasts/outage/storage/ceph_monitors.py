@@ -96,12 +96,8 @@ def touched(loss: Loss) -> Iterator[Disk]:
 def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
     """Return the disks of all known VMIs on Ceph by driver, Ceph cluster and pool."""
     found: dict[tuple[str, str, str], list[Disk]] = {}
-    for disk in (
-        each
-        for some in cluster.cached(disks.by_volume).values()
-        for each in some
-        if is_of_ceph(each)
-    ):
+    every = (disk for some in cluster.cached(disks.by_volume).values() for disk in some)
+    for disk in filter(is_of_ceph, every):
         found.setdefault((disk.driver, disk.cluster, disk.pool), []).append(disk)
     return found
 
@@ -133,11 +129,8 @@ def _quorum(ceph: Object, loss: Loss) -> DiskLoss | None:
     )
     reason = f"Ceph stops without a majority of its monitors: {left}"
     if len(up) > len(monitors) // 2:
-        return DiskLoss(
-            f"{reason}, and CephCluster {ceph.name} wants {wanted}",
-            _remedy(ceph, down, monitors),
-            certain=False,
-        )
+        why = f"{reason}, and CephCluster {ceph.name} wants {wanted}"
+        return DiskLoss(why, _remedy(ceph, down, monitors), certain=False)
     if len(up) + len(returning) > len(monitors) // 2:
         again = names(sorted(each.name for each in returning))
         return DiskLoss(

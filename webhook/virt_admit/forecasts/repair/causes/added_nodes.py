@@ -10,10 +10,12 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
 
 _HOST: Final = "kubernetes.io/hostname"
+_PASSING: Final = ("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S)
 _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
@@ -54,9 +56,7 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
     lasting = [
         taint.value
         for taint in model.at("spec", "taints").items()
-        if not (taint["key"].text or "").startswith(
-            ("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S)
-        )
+        if not (taint["key"].text or "").startswith(_PASSING)
     ]
     status = dict(model["status"].map)
     if isinstance(status.get("allocatable"), dict):
@@ -74,7 +74,7 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
             "status": status,
         }
     )
-    csi = next((found for found in cluster.known(CSI_NODE) if found.name == model.name), None)
+    csi = find(cluster, CSI_NODE, "", model.name)
     if csi is not None:
         yield Object({**csi.data, "metadata": {"name": name}})
 

@@ -356,24 +356,14 @@ def _disks(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     migrating = _migrating_volumes(vmi.obj)
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
-        if (
-            migrating
-            and claim is not None
-            and claim.value != ""
-            and volume["name"].value in migrating
-        ):
+        if claim is not None and claim.value != "" and volume["name"].value in migrating:
             continue
         if claim is not None:
             yield from _claim(claim, vmi, cluster)
         elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
-            host_disk = volume["hostDisk"]
-            yield Reason(
-                _NOT_SHARED,
-                host_disk.path,
-                "a host disk that is not shared",
-                "use a ReadWriteMany claim",
-                host_disk["path"].value,
-            )
+            what, remedy = "a host disk that is not shared", "use a ReadWriteMany claim"
+            disk = volume["hostDisk"]
+            yield Reason(_NOT_SHARED, disk.path, what, remedy, disk["path"].value)
 
 
 def _migrating_volumes(obj: Object) -> tuple[object, ...]:

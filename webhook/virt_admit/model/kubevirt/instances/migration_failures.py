@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
@@ -145,12 +144,8 @@ def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | 
     if migration.at("status", "phase").text != "Failed":
         return None
     if failed_before_handover(migration):
-        return Failure(
-            FailureClass.MOMENT,
-            "its target pod was not scheduled or did not start",
-            "",
-            migration.name,
-        )
+        text = "its target pod was not scheduled or did not start"
+        return Failure(FailureClass.MOMENT, text, "", migration.name)
     return _failure(vmi, migration.at("status", "migrationState"), migration.name, cluster)
 
 
@@ -177,17 +172,10 @@ def failed_before_handover(migration: Object) -> bool:
     """Whether a failed migration is known to have ended before its target pod ran."""
     if migration.at("status", "migrationState").present:
         return False
-    phases = [
-        item["phase"].text or ""
-        for item in _transitions(migration)
-        if item["phase"].text != "Failed"
-    ]
-    return bool(phases) and phases[-1] in _BEFORE_HANDOVER
-
-
-def _transitions(migration: Object) -> Iterator[Field]:
     stamps = migration.at("status", "phaseTransitionTimestamps").items()
-    yield from sorted(stamps, key=lambda item: item["phaseTransitionTimestamp"].text or "")
+    ordered = sorted(stamps, key=lambda item: item["phaseTransitionTimestamp"].text or "")
+    phases = [item["phase"].text or "" for item in ordered if item["phase"].text != "Failed"]
+    return bool(phases) and phases[-1] in _BEFORE_HANDOVER
 
 
 def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:

@@ -5,7 +5,7 @@ which nodes have it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
@@ -36,11 +36,11 @@ plugins/ipam/host-local).
 """
 
 
-def secondary(obj: Object) -> Iterator[Field]:
+def secondary(obj: Object, without: Collection[str | None] = ()) -> Iterator[Field]:
     """Yield the name of the NetworkAttachmentDefinition of each secondary network."""
     for network in vms.vmi_spec(obj)["networks"].items():
         name = network["multus"]["networkName"]
-        if name.text:
+        if name.text and network["name"].text not in without:
             yield name
 
 
@@ -53,20 +53,9 @@ def _at_start(obj: Object) -> Iterator[Field]:
     if kinds.of(obj) is kinds.VMI and obj.at("status", "phase").text:
         yield from secondary(obj)
         return
-    spec = vms.vmi_spec(obj)
-    unplugged = {
-        each["name"].text
-        for each in spec.at("domain", "devices", "interfaces").items()
-        if _is_absent(each)
-    }
-    for network in spec["networks"].items():
-        name = network["multus"]["networkName"]
-        if name.text and network["name"].text not in unplugged:
-            yield name
-
-
-def _is_absent(interface: Field) -> bool:
-    return interface["state"].text == "absent"
+    interfaces = vms.vmi_spec(obj).at("domain", "devices", "interfaces").items()
+    absent = {each["name"].text for each in interfaces if each["state"].text == "absent"}
+    yield from secondary(obj, absent)
 
 
 def missing(obj: Object, cluster: Cluster) -> str:

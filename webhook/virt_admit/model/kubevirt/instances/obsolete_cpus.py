@@ -60,8 +60,6 @@ def _of_vmi(vmi: Object) -> tuple[str, str, str] | None:
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
     """Yield the known nodes that the labeller skips and that therefore still offer a model."""
     for node in cluster.known(NODE):
-        if (
-            cpu_models.SKIP_NODE in node.annotations
-            and node.labels.get(cpu_models.OFFERED + model) == "true"
-        ):
+        offered = node.labels.get(cpu_models.OFFERED + model) == "true"
+        if offered and cpu_models.SKIP_NODE in node.annotations:
             yield node.name

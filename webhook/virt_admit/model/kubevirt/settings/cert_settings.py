@@ -144,15 +144,10 @@ def _read(group: str, field: Field, role: str) -> Written:
         value = parse_duration(field.value)
     except ValueError as error:
         return Written(group, field, None, str(error))
-    if value < 0:
-        return Written(
-            group, field, None, f"{show(field.value)} is negative: write a duration such as 48h"
-        )
+    problem = "is negative" if value < 0 else ""
     if value == 0 and role == DURATION:
-        return Written(
-            group,
-            field,
-            None,
-            f"{show(field.value)} lets certificates expire at once: write a duration such as 48h",
-        )
-    return Written(group, field, value)
+        problem = "lets certificates expire at once"
+    if not problem:
+        return Written(group, field, value)
+    words = f"{show(field.value)} {problem}: write a duration such as 48h"
+    return Written(group, field, None, words)

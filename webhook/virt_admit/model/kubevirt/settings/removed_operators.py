@@ -185,11 +185,7 @@ _GOES_ON: Final = {
 @cached
 def kubevirt(cluster: Cluster) -> RemovedProduct | None:
     """Return the KubeVirt of which nothing runs; None: something does, or it is not known."""
-    for each in (
-        cluster.known(kinds.KUBEVIRT)
-        if any(obj.deleted for obj in cluster.known(kinds.KUBEVIRT))
-        else ()
-    ):
+    for each in (obj for obj in cluster.known(kinds.KUBEVIRT) if obj.deleted):
         try:
             found = of(each, kinds.KUBEVIRT, cluster)
         except Unseen:
