@@ -72,13 +72,8 @@ def _short(
 
 def _needed(room: Room) -> list[str]:
     """Return the resources that VMs which start again ask for."""
-    return sorted(
-        {
-            name
-            for node in room.ledger.nodes
-            for name in room.ledger.sums(node).by_role.get(Role.RETURNS, {})
-        }
-    )
+    sums = (room.ledger.sums(node).by_role for node in room.ledger.nodes)
+    return sorted({name for by_role in sums for name in by_role.get(Role.RETURNS, {})})
 
 
 def _in_pieces(
@@ -103,12 +98,8 @@ def _in_pieces(
                 )
                 if moving > places:
                     free = sum(each.free for name, each in memory.items() if name not in loss.nodes)
-                    found.append(
-                        (
-                            places - moving,
-                            WorstLoss(loss, MEMORY, weight, free, size, moving, places),
-                        )
-                    )
+                    short = WorstLoss(loss, MEMORY, weight, free, size, moving, places)
+                    found.append((places - moving, short))
                     break
     yield from (each for _, each in sorted(found, key=lambda each: (each[0], str(each[1].loss))))
 

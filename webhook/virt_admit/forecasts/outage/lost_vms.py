@@ -108,12 +108,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
     except Unseen as unseen:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
     if paused:
-        return Fate(
-            False,
-            LossOutcome.OFF,
-            f"its replica set {paused} is paused",
-            "set its spec.paused to false",
-        )
+        why = f"its replica set {paused} is paused"
+        return Fate(False, LossOutcome.OFF, why, "set its spec.paused to false")
     if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
         return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
     if after.comes and (copied := lost_storage.unfinished(vmi)):

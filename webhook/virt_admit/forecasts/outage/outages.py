@@ -168,22 +168,13 @@ def outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Ou
     )
     if not complete and survives is not False:
         because = (*because, f"not every set of nodes was tried: {len(tried):,} of {total:,}")
-    unseen = tuple(
-        dict.fromkeys(
-            (*_unread(question, every, unread), *(w for each in tried for w in each.unseen))
-        )
-    )
+    hidden = (what for each in tried for what in each.unseen)
+    unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *hidden)))
     if survives and question.nodes == () and unread:
         survives = None
+    left, because = capacity(question, found, cluster), because[:_MOST_CAUSES]
     return Outages(
-        question,
-        survives,
-        because[:_MOST_CAUSES],
-        unseen,
-        tuple(found),
-        len(tried),
-        total,
-        capacity(question, found, cluster),
+        question, survives, because, unseen, tuple(found), len(tried), total, capacity=left
     )
 
 
@@ -379,13 +370,8 @@ def _badness(found: Outage) -> tuple[int, int, int, tuple[bool, int, int], tuple
     missing = sum(short.amount for short in found.room.short if short.resource == MEMORY)
     bounded, high, low = time_parts.length(found.slowest)
     slowness = not bounded, -high, -low
-    return (
-        verdict,
-        -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)),
-        -missing,
-        slowness,
-        found.nodes,
-    )
+    down = len(found.having(*NOT_BACK, LossOutcome.UNKNOWN))
+    return verdict, -down, -missing, slowness, found.nodes
 
 
 # --- what can still start -------------------------------------------------------------------------

@@ -66,14 +66,9 @@ class HostSums:
     @property
     def largest(self) -> int:
         """The memory of the largest VM that finds a node now, in bytes."""
-        return max(
-            (
-                free
-                for name, free in self.free[MEMORY].items()
-                if self.free[PODS][name] and self.free[CPU][name]
-            ),
-            default=0,
-        )
+        pods, cpu = self.free[PODS], self.free[CPU]
+        memory = self.free[MEMORY].items()
+        return max((free for name, free in memory if pods[name] and cpu[name]), default=0)
 
 
 @cached
@@ -85,14 +80,8 @@ def host_sums(cluster: Cluster) -> HostSums | None:
         return None
     free = {name: state.free(node) for name, node in hosts.items()}
     return HostSums(
-        {
-            resource: {name: max(0, free[name].get(resource, 0)) for name in hosts}
-            for resource in CAPACITY
-        },
-        {
-            resource: {name: needs.get(name, {}).get(resource, 0) for name in hosts}
-            for resource in CAPACITY
-        },
+        {key: {name: max(0, free[name].get(key, 0)) for name in hosts} for key in CAPACITY},
+        {key: {name: needs.get(name, {}).get(key, 0) for name in hosts} for key in CAPACITY},
     )
 
 

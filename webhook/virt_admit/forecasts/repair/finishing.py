@@ -124,11 +124,7 @@ def _proof(
     unsolved = [left[name] for name in step.solves if name in left]
     if unsolved:
         return Proof.DOES_NOT_FLIP, unsolved[0].reason
-    row = (
-        last.rows.get(ObjectRef(VMI, step.subject.namespace, step.subject.name))
-        if step.subject.kind is VM
-        else None
-    )
+    row = last.rows.get(step.subject._replace(kind=VMI)) if step.subject.kind is VM else None
     if row is not None and row.outcome is VmOutcome.UNKNOWN:
         return Proof.UNKNOWN, row.reason
     if row is not None and row.outcome is VmOutcome.BLOCKS:

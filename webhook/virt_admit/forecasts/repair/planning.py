@@ -92,17 +92,8 @@ def _without_steps(goal: Goal, found: GoalJudgement) -> RepairPlan:
     left = () if found.holds else found.undetermined
     remaining = tuple(RemainingProblem(problem, problem.remedy or _NO_STEP) for problem in left)
     nodes = tuple(sorted(found.drainable))
-    return RepairPlan(
-        goal,
-        found.holds,
-        found.holds,
-        (),
-        left,
-        remaining,
-        found.unseen,
-        nodes,
-        found.notes if found.holds else (),
-    )
+    holds, notes = found.holds, found.notes if found.holds else ()
+    return RepairPlan(goal, holds, holds, (), left, remaining, found.unseen, nodes, notes)
 
 
 class _Planner:
@@ -202,11 +193,8 @@ class _Planner:
             return "its node cannot be read"
         for number in range(1, _MOST_NODES + 1):
             made = added_nodes.step(model, number, self.cluster)
-            tried = judge(
-                self.goal,
-                applied([made], self.current),
-                problem.nodes if self.goal is Goal.DRAIN else (),
-            )
+            nodes = problem.nodes if self.goal is Goal.DRAIN else ()
+            tried = judge(self.goal, applied([made], self.current), nodes)
             if problem.id not in {each.id for each in tried.problems}:
                 return made
         return f"{_MOST_NODES} more nodes like {model.name} would not be enough"
@@ -310,11 +298,8 @@ class _Planner:
         return outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
     def _cluster_needs(self, step: RepairStep, kept: Sequence[RepairStep]) -> bool:
-        tried = judge(
-            self.goal,
-            applied([each for each in kept if each is not step], self.cluster),
-            self.nodes,
-        )
+        without = applied([each for each in kept if each is not step], self.cluster)
+        tried = judge(self.goal, without, self.nodes)
         return tried.holds is not self.last.holds or {each.id for each in tried.problems} != {
             each.id for each in self.last.problems
         }

@@ -72,12 +72,7 @@ LOST: Final = "WebhookLost"
 def on_start(vmi: Object, found: Sequence[SilentWebhook], cluster: Cluster) -> OnStart:
     """Return what the webhooks that do not answer do to the start of a VM."""
     stops = [
-        (
-            each,
-            True
-            if each.everything
-            else webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS),
-        )
+        (each, each.everything or webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS))
         for each in found
     ]
     never = next((each for each, answer in stops if each.lasting and answer), None)
