@@ -219,7 +219,7 @@ class Sequence:
         room = failover_room.room(self.snapshot())
         return [
             name
-            for name in sorted(room.open())
+            for name in sorted(room.by_node())
             if all(room.amounts(key)[name].free >= size[key] for key in (MEMORY, CPU, PODS))
         ]
 

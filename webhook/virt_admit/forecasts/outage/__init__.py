@@ -1,3 +1,1 @@
-"""What the loss of nodes costs: which VMs restart, where and when,
-and what keeps the others down.
-"""
+"""What the loss of nodes costs: which VMs restart, where and when, and what keeps others down."""

@@ -62,9 +62,7 @@ def fates(
 
 
 def _unconfirmed(vm: LostVm, why: str) -> VmRestart:
-    """Return what becomes of a VM whose node no check confirms down:
-    KubeVirt itself may restart it.
-    """
+    """Return what becomes of a VM whose node no check confirms down: KubeVirt may restart it."""
     comes = vm.outcome is LossOutcome.RESTARTS
     return VmRestart(vm.vmi, comes, vm.reason if comes else why)
 

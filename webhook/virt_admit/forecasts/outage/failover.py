@@ -29,13 +29,11 @@ from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.ledger import Role, Shape
-from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources, add
 from virt_admit.model.scheduler.room_totals import RoomView
 
-READS: Final[Reads] = union(
-    failover_demand.READS,
-    dict.fromkeys((CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL), NAME),
-)
+_AUTOSCALERS: Final = (CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL)
+READS: Final[Reads] = union(failover_demand.READS, dict.fromkeys(_AUTOSCALERS, NAME))
 
 _MOST_LOSSES: Final = 8
 """The losses whose VMs are looked at one by one, the heaviest first."""
@@ -112,11 +110,9 @@ def _short_of(
     cluster: Cluster,
     view: RoomView,
 ) -> Shortage | None:
-    wanted, before, pending = (
-        asked.requests[resource],
-        ahead.get(resource, 0),
-        room.pending.get(resource, 0),
-    )
+    wanted = asked.requests[resource]
+    before = ahead.get(resource, 0)
+    pending = room.pending.get(resource, 0)
     margin = wanted + before + pending
     slacks = sorted(
         _slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0]
@@ -159,8 +155,7 @@ def bound(room: Room, loss: RoomLoss, cluster: Cluster) -> dict[str, int]:
         for namespace, name, shape in _returning_on(room, node):
             check_time()
             if not _has_other_node(namespace, name, loss, cluster):
-                for resource, amount in (*shape.requests, (PODS, 1)):
-                    total[resource] = total.get(resource, 0) + amount
+                add(total, {**dict(shape.requests), PODS: 1})
     return total
 
 
@@ -171,9 +166,7 @@ def _returning_on(room: Room, node: str) -> Iterator[tuple[str, str, Shape]]:
 
 
 def _has_other_node(namespace: str, name: str, loss: RoomLoss, cluster: Cluster) -> bool:
-    """Return whether it is certain that a node that is not lost may run a VM,
-    whatever is free there.
-    """
+    """Return whether a node that is not lost may certainly run a VM, whatever is free there."""
     try:
         vmi = cluster.get(VMI, namespace, name)
         return vmi is not None and next(_other_nodes(vmi, loss, cluster), None) is not None
@@ -198,10 +191,7 @@ def _other_nodes(vmi: Object, loss: RoomLoss, cluster: Cluster) -> Iterator[str]
 def grows(cluster: Cluster) -> bool:
     """Return whether an autoscaler may add nodes, or whether that cannot be determined."""
     try:
-        return any(
-            next(iter(cluster.list(kind)), None) is not None
-            for kind in (CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL)
-        )
+        return any(next(iter(cluster.list(kind)), None) is not None for kind in _AUTOSCALERS)
     except Unseen:
         return True
 
@@ -290,9 +280,7 @@ def _places(room: Room, asked: RoomDemand) -> list[str]:
 
 
 def _at_most_as_large(room: Room, node: str, memory: int) -> int:
-    """Return how many VMs of a node start again and request as much memory,
-    without a look at each of them.
-    """
+    """Return how many VMs of a node start again with so much memory, without a look at each."""
     return sum(
         number
         for shape, number in room.ledger.held(node).items()

@@ -28,7 +28,7 @@ from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
 from virt_admit.model.kubevirt.launcher.vm_ledger import Taken, VmLedger
 from virt_admit.model.scheduler.preemption import HIGHEST
-from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources, add
 from virt_admit.model.scheduler.room_totals import RoomView
 
 READS: Final[Reads] = union(vm_ledger.READS, permanent_constraints.READS, quotas.READS)
@@ -166,16 +166,8 @@ def _returns(obj: Object, cluster: Cluster) -> bool:
         "RerunOnFailure",
     ):
         return False
-    return _has_two_nodes(obj, cluster)
-
-
-def _has_two_nodes(obj: Object, cluster: Cluster) -> bool:
-    hosts = (
-        host
-        for host in permanent_constraints.hosts(expand(obj, cluster), cluster)
-        if not host.refusal
-    )
-    return len(tuple(itertools.islice(hosts, 2))) > 1
+    hosts = permanent_constraints.hosts(expand(obj, cluster), cluster)
+    return len(tuple(itertools.islice((host for host in hosts if not host.refusal), 2))) > 1
 
 
 def _view(obj: Object) -> RoomView:
@@ -242,8 +234,7 @@ def run(cluster: Cluster) -> Run:
             continue
         ahead[identity(obj)] = dict(total)
         demands.append(asked)
-        for resource, amount in asked.requests.items():
-            total[resource] = total.get(resource, 0) + amount
+        add(total, asked.requests)
     return Run(ahead, total, tuple(demands))
 
 
@@ -312,27 +303,21 @@ def _of_members(
 
 
 def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
-    """Return what an admitted object asks for and its pods do not show yet; empty:
-    they show all of it.
-    """
+    """Return what an admitted object asks for and its pods do not show yet; empty: nothing."""
     _, namespace, name = start.identity
     if isinstance(start.before, Taken):
         return start.requests if ledger.taken(namespace, name) == start.before else {}
     now = sum(1 for vmi in _members(start.identity, ledger) if ledger.taken(namespace, vmi))
     left = min(start.number, start.number - (now - start.before))
-    return (
-        {key: amount * left // start.number for key, amount in start.requests.items()}
-        if left > 0
-        else {}
-    )
+    if left > 0:
+        return {key: amount * left // start.number for key, amount in start.requests.items()}
+    return {}
 
 
 def ahead_of(
     obj: Object, old: Object | None, asked: RoomDemand, cluster: Cluster
 ) -> list[Resources]:
-    """Return what objects that were admitted a moment ago ask for and their pods do not show
-    yet.
-    """
+    """Return what objects admitted a moment ago ask for and their pods do not show yet."""
     recent = cluster.cached(recent_starts)
     if not recent:
         return []

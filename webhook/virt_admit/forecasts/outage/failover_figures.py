@@ -50,19 +50,13 @@ class FailoverFigures:
     zones: Mapping[str, bool | None]
     """The same for each zone; empty: there are not two."""
     capacity: Mapping[str, int]
-    """What can still start at most with one node lost, by resource; negative: short. Empty:
-    not known.
-    """
+    """What can start at most with one node lost, by resource; negative: short. Empty: not known."""
     without: Mapping[FailoverCause, int]
     """VMs that do not restart after the loss of their node, by cause. Empty: not known."""
     zone_vms: Mapping[str, int]
-    """VMs that do not restart after the loss of their zone. Empty: not known,
-    or there are not two zones.
-    """
+    """VMs that do not restart after the loss of their zone. Empty: not known, or not two zones."""
     seconds: Seconds | None
-    """Until the last VM restarts after the loss of the node where that takes longest. None:
-    no VM restarts.
-    """
+    """Until the last VM restarts after the loss that takes longest. None: no VM restarts."""
     spare_nodes: int | None
     largest: int | None
     """The memory of the largest VM that finds a node now, in bytes. None: not known."""

@@ -23,13 +23,9 @@ class WorstLoss(NamedTuple):
     resource: str
     needed: int
     free: int
-    """On the nodes that are left: on all of them together, or, for a size,
-    in pieces of that size.
-    """
+    """On the nodes that are left: in sum, or, for a size, in pieces of that size."""
     size: int = 0
-    """The size of the VMs of which some find no node, where the sum suffices; 0:
-    the sum is short.
-    """
+    """The size of the VMs of which some find no node although the sum suffices; 0: it is short."""
     vms: int = 0
     """The VMs of this size or larger on the lost nodes."""
     places: int = 0
@@ -76,13 +72,8 @@ def _short(
 
 def _needed(room: Room) -> list[str]:
     """Return the resources that VMs which start again ask for."""
-    return sorted(
-        {
-            name
-            for node in room.ledger.nodes
-            for name in room.ledger.sums(node).by_role.get(Role.RETURNS, {})
-        }
-    )
+    sums = (room.ledger.sums(node).by_role for node in room.ledger.nodes)
+    return sorted({name for by_role in sums for name in by_role.get(Role.RETURNS, {})})
 
 
 def _in_pieces(
@@ -107,12 +98,8 @@ def _in_pieces(
                 )
                 if moving > places:
                     free = sum(each.free for name, each in memory.items() if name not in loss.nodes)
-                    found.append(
-                        (
-                            places - moving,
-                            WorstLoss(loss, MEMORY, weight, free, size, moving, places),
-                        )
-                    )
+                    short = WorstLoss(loss, MEMORY, weight, free, size, moving, places)
+                    found.append((places - moving, short))
                     break
     yield from (each for _, each in sorted(found, key=lambda each: (each[0], str(each[1].loss))))
 

@@ -1,6 +1,4 @@
-"""The largest VM, or the most replicas, that leave enough room:
-tried with the same size that decided.
-"""
+"""The largest VM, or the most replicas, that leave enough room: tried as what decided."""
 
 from __future__ import annotations
 

@@ -117,18 +117,9 @@ class Room:
             missing -= free // memory
         return missing <= 0
 
-    def open(self, view: RoomView = VMS_ALONE) -> Collection[str]:
-        """Return the nodes on which VMs may run,
-        whether or not they are cordoned or Ready at the moment.
-
-        Raises:
-            Unseen: one of them does not report what it offers.
-        """
-        return self.by_node(view)
-
     def by_node(self, view: RoomView = VMS_ALONE) -> ByNode:
-        """Return the amounts of each resource that a node offers or holds,
-        by node on which VMs may run.
+        """Return the amounts of each resource that a node offers or holds, by node on which VMs may
+        run, whether or not it is cordoned or Ready at the moment.
 
         Raises:
             Unseen: a node does not report what it offers.
@@ -233,7 +224,8 @@ class Room:
     def reserve(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> int:
         """Return how much of a resource must stay free."""
         offered = sum(
-            (self.ledger.nodes[name].allocatable or {}).get(resource, 0) for name in self.open(view)
+            (self.ledger.nodes[name].allocatable or {}).get(resource, 0)
+            for name in self.by_node(view)
         )
         return -(-offered * tolerance.reserve // 100)
 

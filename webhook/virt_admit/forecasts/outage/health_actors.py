@@ -60,9 +60,7 @@ class Actor:
     reactivation: Reactivation | None = None
     """What makes it act, if the check itself is changed."""
     begun: str = ""
-    """What goes on already, of a node that is lost: the parts count from now. Empty:
-    it has not acted yet.
-    """
+    """What goes on already, of a lost node: the parts count from now. Empty: no action yet."""
 
     @property
     def at(self) -> Seconds | None:
@@ -74,10 +72,8 @@ class Actor:
         """Why the pods never go, as a sentence about the check."""
         words = {_WAITS: "postpones it", remediation_agents.WITHOUT: "cannot remediate it"}
         own = (word for begin, word in words.items() if self.refuses.startswith(begin))
-        return (
-            f"{self.check} {'can do no more' if self.begun else next(own, 'refuses')}: "
-            f"{self.refuses}"
-        )
+        does = "can do no more" if self.begun else next(own, "refuses")
+        return f"{self.check} {does}: {self.refuses}"
 
     @property
     def certain(self) -> bool:
@@ -86,9 +82,7 @@ class Actor:
 
 
 _WAITS: Final = "it waits for the "
-"""Of ``inactive_reasons.upgrade``: the operator acts after the update of the node,
-or of the cluster.
-"""
+"""Of ``inactive_reasons.upgrade``: the operator acts after the update of node or cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,23 +227,20 @@ def _refusal(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str
     limited = view.budget.refuses(down)
     if limited:
         return limited, view.unread if view.budget.least > 1 else ()
-    unseen = (
-        view.unread
-        if view.budget.most is None or down + len(view.unread) > view.budget.most
-        else ()
-    )
-    if view.budget.most is None:
-        unseen = (*unseen, f"how many nodes {view.title} selects")
-    elif len(view.known_down(loss)) + max(view.counted - len(view.unhealthy), 0) > view.budget.most:
-        unseen = (
-            *unseen,
-            f"which Machines {view.title} counts as unhealthy: its status says {view.counted}",
-        )
+    most = view.budget.most
+    unseen: list[str] = []
+    if most is None or down + len(view.unread) > most:
+        unseen += view.unread
+    if most is None:
+        unseen.append(f"how many nodes {view.title} selects")
+    elif len(view.known_down(loss)) + max(view.counted - len(view.unhealthy), 0) > most:
+        counted = f"its status says {view.counted}"
+        unseen.append(f"which Machines {view.title} counts as unhealthy: {counted}")
     if check.kind is not kinds.NHC:
-        unseen = (*unseen, *filter(None, (view.left.get(machine_owners.title(view.nodes[node])),)))
-    unseen = (*unseen, *filter(None, (view.unsure.get(node),)))
+        unseen.append(view.left.get(machine_owners.title(view.nodes[node]), ""))
+    unseen.append(view.unsure.get(node, ""))
     refuses, unread = _turn(view, node, loss)
-    return refuses, (*unseen, *unread)
+    return refuses, (*filter(None, unseen), *unread)
 
 
 def _turn(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
@@ -267,11 +258,9 @@ def _turn(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str, .
     members = {
         each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects
     }
-    return (
-        control_plane_turn.refusal(node, members, view.unhealthy, loss)
-        if node in members
-        else ("", ())
-    )
+    if node in members:
+        return control_plane_turn.refusal(node, members, view.unhealthy, loss)
+    return "", ()
 
 
 def by_hand(loss: Loss) -> tuple[Part, ...]:
@@ -288,8 +277,6 @@ def evicted(node: str, loss: Loss) -> int | None:
     None: never.
     """
     delay = loss.taint_delay(node)
-    return (
-        None
-        if delay is None
-        else (detection(loss).high or 0) + delay + machine_replacement.TOLERATED
-    )
+    if delay is None:
+        return None
+    return (detection(loss).high or 0) + delay + machine_replacement.TOLERATED

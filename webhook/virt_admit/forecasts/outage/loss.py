@@ -56,9 +56,7 @@ class Quorum(NamedTuple):
     left: int
     """Without those that are down already."""
     kept: bool | None
-    """Whether more than half of them are left. None: nodes that are not Ready, or were not read,
-    decide.
-    """
+    """Whether more than half of them are left. None: nodes not Ready, or not read, decide."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,7 @@ class Loss:
 
     @property
     def stopped(self) -> str:
-        """Why the API stops, so that no controller acts; empty: it goes on,
-        or that is not known.
-        """
+        """Why the API stops, so that no controller acts; empty: it goes on, or it is not known."""
         quorum = self.quorum
         if quorum.kept is not False:
             return ""

@@ -75,9 +75,7 @@ class LostVm:
     fresh: bool = False
     """Whether it comes back without the data of some disks."""
     cause: str = ""
-    """What else than health checks and nodes keeps it from starting:
-    ``DISK`` or that of ``lost_webhooks``.
-    """
+    """What other than checks and nodes keeps it off: ``DISK`` or a cause of ``lost_webhooks``."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
@@ -110,12 +108,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
     except Unseen as unseen:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
     if paused:
-        return Fate(
-            False,
-            LossOutcome.OFF,
-            f"its replica set {paused} is paused",
-            "set its spec.paused to false",
-        )
+        why = f"its replica set {paused} is paused"
+        return Fate(False, LossOutcome.OFF, why, "set its spec.paused to false")
     if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
         return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
     if after.comes and (copied := lost_storage.unfinished(vmi)):
@@ -140,11 +134,9 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
 def start(vmi: Object) -> Part:
     """Return how long a VM takes to start: as its last start took, else an assumed range."""
     took = _last_start(vmi)
-    return (
-        Part("started", *START)
-        if took is None
-        else Part("started", took, max(took + 1, took * 3 // 2))
-    )
+    if took is None:
+        return Part("started", *START)
+    return Part("started", took, max(took + 1, took * 3 // 2))
 
 
 def is_estimated(vmi: Object) -> bool:
@@ -389,9 +381,7 @@ def _doubts(
 
 
 def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
-    """Return why a pod may not start where it is placed, which nothing that places it knows; None:
-    no doubt.
-    """
+    """Return why a pod may not start where it is placed, which no filter knows; None: no doubt."""
     takes = loss.scheduler.accepting(pod).__contains__
     network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(
         pod, loss.scheduler, loss.cluster

@@ -39,13 +39,7 @@ _UNDRAINED: Final = {
 }
 """The annotation of a Machine whose node is not drained."""
 TOLERATED: Final = 300
-"""Seconds that a pod without its own toleration stays on an unreachable node
-(defaulttolerationseconds).
-"""
-_GRACE: Final = 30
-"""Seconds that KubeVirt gives a guest of a VMI without its own grace period
-(DefaultGracePeriodSeconds).
-"""
+"""Seconds that a pod stays on an unreachable node by default (defaulttolerationseconds)."""
 _LAUNCHER_GRACE: Final = 30
 """Seconds that virt-launcher gets in addition (template.go#renderLaunchManifest)."""
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -140,9 +134,7 @@ def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss
 
 
 def _left(machine: Object, loss: Loss) -> int | None:
-    """Return how many seconds the drain of a Machine may still wait; None: without a limit,
-    or it has ended.
-    """
+    """Return the seconds that the drain of a Machine may still wait; None: no limit, or ended."""
     limit, now = machine_drain.ends(machine), clock.now(loss.cluster)
     drained = machine_drain.is_drained(machine) or machine_drain.volume_wait(machine) is not None
     if limit is None or now is None or drained:
@@ -157,15 +149,11 @@ def _age(machine: Object, loss: Loss) -> datetime.timedelta | None:
 _SETTLED: Final = datetime.timedelta(minutes=10)
 """Owners of hooks act within minutes, and volumes of pods that are gone are detached within six."""
 _SLOW: Final = datetime.timedelta(minutes=30)
-"""After that a deletion that nothing is known to hold up takes longer than a drain and the end of
-an instance.
-"""
+"""After that a deletion takes longer than a drain and the end of an instance."""
 
 
 def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | str:
-    """Return how a deletion goes on that has begun:
-    a text where it waits for something without a limit.
-    """
+    """Return how a deletion that has begun goes on: a text where it waits without a limit."""
     if waits := _hook(machine, loss) or _volumes(machine, loss):
         return f"{begun}, and {waits}"
     if hooks := _hooks(machine)[1]:
@@ -197,11 +185,9 @@ def _ending(machine: Object, begun: str, loss: Loss) -> FreedPods:
     """
     age = _age(machine, loss)
     said = machine_drain.condition(machine, "Deleting")["reason"].text
-    return (
-        _freed(f"why {begun}{f' ({said})' if said else ''}")
-        if age is None or age > _SLOW
-        else _freed()
-    )
+    if age is None or age > _SLOW:
+        return _freed(f"why {begun}{f' ({said})' if said else ''}")
+    return _freed()
 
 
 def _freed(*unseen: str) -> FreedPods:
@@ -209,21 +195,15 @@ def _freed(*unseen: str) -> FreedPods:
 
 
 def _hooks(machine: Object) -> tuple[str, tuple[str, ...]]:
-    """Return the hooks that a Machine waits for now,
-    and the step of its deletion before which it does.
-    """
+    """Return the hooks that a Machine waits for now, after the step before which it does."""
     before = machine_drain.holding_hooks(machine)
-    return (
-        ("pre-drain", before)
-        if before
-        else ("pre-terminate", machine_drain.terminating_hooks(machine))
-    )
+    if before:
+        return "pre-drain", before
+    return "pre-terminate", machine_drain.terminating_hooks(machine)
 
 
 def _hook(machine: Object, loss: Loss) -> str:
-    """Return the hooks that a Machine waits for without a limit; empty: none,
-    or their owners may still act.
-    """
+    """Return the hooks that a Machine waits for without a limit; empty: none, or not long yet."""
     (step, hooks), age = _hooks(machine), _age(machine, loss)
     if not hooks or age is None or age < _SETTLED:
         return ""
@@ -247,9 +227,7 @@ def _volumes(machine: Object, loss: Loss) -> str:
 
 
 def remedy(machine: Object | None, node: str, loss: Loss) -> str:
-    """Return what lets the deletion of a Machine end; empty:
-    nothing about the Machine holds it up.
-    """
+    """Return what lets the deletion of a Machine end; empty: nothing of the Machine holds it."""
     if machine is None:
         return ""
     kind = CAPI_MACHINE if kinds.of(machine) is CAPI_MACHINE else MACHINE
@@ -262,14 +240,12 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
             if kind is CAPI_MACHINE
             else ""
         )
-        return (
-            (
+        if held:
+            return (
                 f"{way}let pod {held.pod.full_name} be evicted: "
                 f"{held.remedy[:1].lower()}{held.remedy[1:]}"
             )
-            if held
-            else ""
-        )
+        return ""
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
     if _volumes(machine, loss):
@@ -329,15 +305,11 @@ def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 
 _TAINTED: Final = 300
-"""Seconds in which the node controller deletes a pod whose toleration has ended,
-also where it taints slowly.
-"""
+"""Seconds in which a pod whose toleration has ended is deleted, also where taints come slowly."""
 
 
 def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
-    """Yield the pods for which a drain would wait forever after the loss of a node that reports
-    now.
-    """
+    """Yield the pods for which a drain would wait forever if a node that reports were lost."""
     for pod in _evicted(node, loss):
         if pod.deleted or evicted_pods.is_of_vm(pod) or tolerated(pod, 0) is not None:
             continue
@@ -348,17 +320,13 @@ def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 def _evicted(node: str, loss: Loss) -> Iterator[Object]:
     for pod in entry(loss.cluster, evicted_pods.by_node, node) or ():
-        if (
-            evicted_pods.is_evicted(pod)
-            and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip"
-        ):
+        skipped = pod.labels.get(machine_drain.WAIT_LABEL, "").lower() == "skip"
+        if evicted_pods.is_evicted(pod) and not skipped:
             yield pod
 
 
 def _goes_unhealthy(pod: Object, loss: Loss) -> bool:
-    """Return whether its budget lets a pod go once it is not ready,
-    as all pods of a lost node are.
-    """
+    """Return whether its budget lets a pod go that is not ready, as all of a lost node are."""
     budgets = pod_budgets.selecting(pod, loss.cluster)
     return len(budgets) == 1 and eviction_policy.is_always(budgets[0])
 
@@ -376,9 +344,7 @@ def _held(pod: Object, loss: Loss) -> HeldPod | None:
 
 
 def _held_vm(pod: Object, loss: Loss) -> HeldPod | None:
-    """Return that KubeVirt refuses to evict the pod of a VM; None: it is another pod,
-    or is evicted.
-    """
+    """Return that KubeVirt refuses to evict the pod of a VM; None: another pod, or evicted."""
     name = vm_ledger.vmi_name(pod)
     vmi = next(
         (each for each in loss.vmis(pod.at("spec", "nodeName").text or "") if each.name == name),
@@ -411,15 +377,12 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     if loss.taint_delay(node) is None:
         return None
     stays = [tolerated(vmi, TOLERATED) for vmi in refusing]
-    grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
     ends = [
-        None
-        if seconds is None
-        else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
-        for seconds, period in zip(stays, grace, strict=True)
+        seconds + vmis.grace_seconds(vmi) + _LAUNCHER_GRACE
+        for vmi, seconds in zip(refusing, stays, strict=True)
+        if seconds is not None
     ]
-    known = [end for end in ends if end is not None]
-    return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
+    return detection(loss).low + max(ends) + 1 if len(ends) == len(stays) else None
 
 
 def _perhaps_first(node: str, loss: Loss) -> bool:
@@ -434,9 +397,7 @@ def _perhaps_first(node: str, loss: Loss) -> bool:
 
 
 def _refusing(node: str, loss: Loss) -> tuple[list[Object], list[Object], tuple[str, ...]]:
-    """Return the VMIs of a node whose eviction KubeVirt refuses, those of which that is not known,
-    and why.
-    """
+    """Return the VMIs of a node whose eviction KubeVirt refuses, the unknown ones, and why."""
     refusing: list[Object] = []
     perhaps: list[Object] = []
     unread: dict[str, None] = {}

@@ -105,11 +105,9 @@ class Outage:
         ]
         sizes = [(lost_vms.guest_memory(vmi), requested) for vmi, requested in pods]
         known = [(guest, requested) for guest, requested in sizes if guest and requested]
-        return (
-            sum(guest for guest, _ in known) / sum(requested for _, requested in known)
-            if known
-            else 0.0
-        )
+        if known:
+            return sum(guest for guest, _ in known) / sum(requested for _, requested in known)
+        return 0.0
 
     def having(self, *outcomes: LossOutcome) -> tuple[LostVm, ...]:
         """Return the VMs with one of these outcomes."""
@@ -131,9 +129,7 @@ class Outages:
     total: int
     """The number of sets that the question is about."""
     capacity: dict[str, int | None]
-    """What can still start before the loss leaves too little, by sum; negative: short. None:
-    not known.
-    """
+    """What can start before the loss leaves too little; negative: short. None: not known."""
 
     @property
     def quorum(self) -> Quorum:
@@ -172,22 +168,13 @@ def outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Ou
     )
     if not complete and survives is not False:
         because = (*because, f"not every set of nodes was tried: {len(tried):,} of {total:,}")
-    unseen = tuple(
-        dict.fromkeys(
-            (*_unread(question, every, unread), *(w for each in tried for w in each.unseen))
-        )
-    )
+    hidden = (what for each in tried for what in each.unseen)
+    unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *hidden)))
     if survives and question.nodes == () and unread:
         survives = None
+    left, because = capacity(question, found, cluster), because[:_MOST_CAUSES]
     return Outages(
-        question,
-        survives,
-        because[:_MOST_CAUSES],
-        unseen,
-        tuple(found),
-        len(tried),
-        total,
-        capacity(question, found, cluster),
+        question, survives, because, unseen, tuple(found), len(tried), total, capacity=left
     )
 
 
@@ -248,9 +235,7 @@ def _zone(zone: str, key: str, cluster: Cluster) -> tuple[str, ...]:
 
 
 def _held(name: str, cluster: Cluster) -> int:
-    """Return the memory that the pods of a node request:
-    sets of the fullest nodes are tried first.
-    """
+    """Return the memory that the pods of a node request: the fullest nodes are tried first."""
     return candidates.scheduler(cluster).state.used.get(name, {}).get(MEMORY, 0)
 
 
@@ -362,9 +347,7 @@ def _losing(stranded: Sequence[Stranded], *, certain: bool) -> Iterator[str]:
 
 
 def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:
-    """Return the kinds of which more objects may exist,
-    although every one of them must be known for a yes.
-    """
+    """Return the kinds of which more objects may exist, although a yes rests on all of them."""
     found = (*(gather(cluster.list(kind))[1] for kind in (NODE, POD)), vmis.unread(cluster))
     return tuple(dict.fromkeys(what for what in found if what))
 
@@ -387,13 +370,8 @@ def _badness(found: Outage) -> tuple[int, int, int, tuple[bool, int, int], tuple
     missing = sum(short.amount for short in found.room.short if short.resource == MEMORY)
     bounded, high, low = time_parts.length(found.slowest)
     slowness = not bounded, -high, -low
-    return (
-        verdict,
-        -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)),
-        -missing,
-        slowness,
-        found.nodes,
-    )
+    down = len(found.having(*NOT_BACK, LossOutcome.UNKNOWN))
+    return verdict, -down, -missing, slowness, found.nodes
 
 
 # --- what can still start -------------------------------------------------------------------------
@@ -417,8 +395,6 @@ def capacity(
 
 def amount(resource: str, value: int) -> str:
     """Return an amount for people: ``14Gi of memory``, ``3 pods``."""
-    return (
-        f"{show(resource, value)} {resource}"
-        if resource == PODS
-        else f"{show(resource, value)} of {resource}"
-    )
+    if resource == PODS:
+        return f"{show(resource, value)} {resource}"
+    return f"{show(resource, value)} of {resource}"

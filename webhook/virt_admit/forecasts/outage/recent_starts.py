@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.launcher.vm_ledger import Taken
-from virt_admit.model.scheduler.resources import Resources
+from virt_admit.model.scheduler.resources import Resources, add
 
 SECONDS: Final = 60
 """A VM that has no pod after so long was refused by another webhook, or does not start."""
@@ -39,6 +39,5 @@ def together(first: Resources, requests: Iterable[Resources]) -> dict[str, int]:
     """Return the sum of several requests."""
     total = dict(first)
     for each in requests:
-        for resource, amount in each.items():
-            total[resource] = total.get(resource, 0) + amount
+        add(total, each)
     return total

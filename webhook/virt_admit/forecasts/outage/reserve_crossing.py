@@ -44,9 +44,7 @@ class ReserveCrossing(NamedTuple):
 
 
 def reserve(cluster: Cluster) -> Reserve | None:
-    """Return what is left; None: something cannot be read, there is one node,
-    or an autoscaler may add nodes.
-    """
+    """Return what is left; None: something is unread, there is one node, or nodes may be added."""
     try:
         room = failover_room.room(cluster)
         if room.number() < 2 or failover.grows(cluster):
@@ -66,9 +64,7 @@ def _least(resource: str, room: Room, cluster: Cluster) -> tuple[int, str]:
 
 
 def crossing(before: Reserve, now: Reserve) -> ReserveCrossing | None:
-    """Return that the room ran out between two moments; None: it did not,
-    or it was short before.
-    """
+    """Return that the room ran out between two moments; None: it did not, or it was short."""
     for resource, (left, node) in now.left.items():
         if left < 0 <= before.left[resource][0]:
             return ReserveCrossing(resource, -left, node, now.running - before.running)

@@ -19,7 +19,7 @@ from virt_admit.model.messages import names
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, pack, waits_for_others
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduler.resources import MEMORY, PODS, missing, show
+from virt_admit.model.scheduler.resources import MEMORY, PODS, add, missing, show
 
 
 class Short(NamedTuple):
@@ -221,9 +221,7 @@ class _Search:
         )
 
     def _never(self, items: Sequence[Item]) -> bool:
-        """Return whether pods certainly do not find a place together,
-        and can preempt none that runs.
-        """
+        """Return whether pods certainly find no place together, and can preempt none that runs."""
         if self.loss.preemption.outranks_running(item.pod for item in items):
             return False
         return _packed(items, self.loss).fits is False
@@ -257,9 +255,7 @@ class _Search:
         wanted: dict[str, dict[str, int]] = {}
         for item in every:
             for name in item.nodes:
-                total = wanted.setdefault(name, {})
-                for resource, value in {PODS: 1, **item.pod.requests}.items():
-                    total[resource] = total.get(resource, 0) + value
+                add(wanted.setdefault(name, {}), {PODS: 1, **item.pod.requests})
         if any(item.uncertain for item in every):
             return frozenset()
         free = {name: self.filters.state.free(self.filters.state.nodes[name]) for name in wanted}
@@ -312,12 +308,8 @@ def _unseen(found: SchedulingTarget, loss: Loss) -> Iterable[str]:
 
 
 def _item(found: SchedulingTarget) -> Item:
-    return Item(
-        found.pod,
-        found.placement.candidates,
-        uncertain=not found.placement.is_certain,
-        gone=found.gone,
-    )
+    place = found.placement
+    return Item(found.pod, place.candidates, uncertain=not place.is_certain, gone=found.gone)
 
 
 def _of_pod(pod: Pod, loss: Loss) -> Item:
@@ -353,9 +345,7 @@ def bounds_say_no(items: Sequence[Item], filters: FilterPipeline) -> bool:
 
 
 def _bounds(items: Sequence[Item], filters: FilterPipeline) -> Iterable[Short]:
-    """Yield what the nodes lack together, and the least number of pods without a place,
-    for each resource.
-    """
+    """Yield for each resource what the nodes lack together, and the least pods without a place."""
     reach = sorted({name for item in items for name in item.nodes})
     if any(filters.state.nodes[name].allocatable is None for name in reach):
         return
@@ -385,9 +375,7 @@ def _over_sum(wanted: Sequence[int], free: int) -> int:
 
 
 def _over_slots(wanted: Sequence[int], rooms: Sequence[int]) -> int:
-    """Return how many certainly find no place because so large a size does not fit on single
-    nodes.
-    """
+    """Return how many certainly find no place because single nodes are too small for them."""
     most = 0
     for size in sorted(set(wanted)):
         places = sum(room // size for room in rooms)
@@ -429,11 +417,7 @@ def _least_missing(
     if item.nodes:
         return []
     needed = {PODS: 1, **item.pod.requests}
-    lacks = []
-    for name in filters.accepting(item.pod):
-        node = filters.state.nodes[name]
-        if node.allocatable is not None and name in hosts:
-            lack = list(missing(needed, filters.state.free(node)))
-            if lack:
-                lacks.append(lack)
+    nodes = (filters.state.nodes[name] for name in filters.accepting(item.pod) if name in hosts)
+    free = (filters.state.free(node) for node in nodes if node.allocatable is not None)
+    lacks = (lack for each in free if (lack := list(missing(needed, each))))
     return min(lacks, key=lambda lack: (len(lack), lack[0][1]), default=[])

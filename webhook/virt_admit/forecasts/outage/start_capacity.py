@@ -66,35 +66,22 @@ class HostSums:
     @property
     def largest(self) -> int:
         """The memory of the largest VM that finds a node now, in bytes."""
-        return max(
-            (
-                free
-                for name, free in self.free[MEMORY].items()
-                if self.free[PODS][name] and self.free[CPU][name]
-            ),
-            default=0,
-        )
+        pods, cpu = self.free[PODS], self.free[CPU]
+        memory = self.free[MEMORY].items()
+        return max((free for name, free in memory if pods[name] and cpu[name]), default=0)
 
 
 @cached
 def host_sums(cluster: Cluster) -> HostSums | None:
-    """Return the sums over the nodes on which VMs may start now; None:
-    a node does not report what it offers.
-    """
+    """Return the sums over the nodes on which VMs may start now; None: a node reports no size."""
     state, needs = candidates.scheduler(cluster).state, _needs(cluster)
     hosts = {name: node for name, node in state.nodes.items() if _is_open(node, name in needs)}
     if any(node.allocatable is None for node in hosts.values()):
         return None
     free = {name: state.free(node) for name, node in hosts.items()}
     return HostSums(
-        {
-            resource: {name: max(0, free[name].get(resource, 0)) for name in hosts}
-            for resource in CAPACITY
-        },
-        {
-            resource: {name: needs.get(name, {}).get(resource, 0) for name in hosts}
-            for resource in CAPACITY
-        },
+        {key: {name: max(0, free[name].get(key, 0)) for name in hosts} for key in CAPACITY},
+        {key: {name: needs.get(name, {}).get(key, 0) for name in hosts} for key in CAPACITY},
     )
 
 

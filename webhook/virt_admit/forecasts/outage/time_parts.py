@@ -1,6 +1,4 @@
-"""The parts of the time line from the loss of a node to the restart of its VMs,
-in whole seconds.
-"""
+"""The parts of the time line from the loss of a node to the restart of its VMs, in seconds."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ class Detach(enum.Enum):
 
 
 def length(span: Seconds | None) -> tuple[bool, int, int]:
-    """Return a key that sorts spans by their upper end: none first,
-    those that nothing bounds last.
-    """
+    """Return a key that sorts spans by their upper end: none first, unbounded ones last."""
     return (False, -1, -1) if span is None else (span.high is None, span.high or 0, span.low)
 
 

@@ -32,6 +32,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.lookups import find
+from virt_admit.model.scheduler import volumes
 
 _EVACUATE_CANCEL: Final = "evacuate-cancel"
 
@@ -59,10 +60,9 @@ def _objects(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
         yield from step.predicted
         for copy in step.copies:
             definition = find(cluster, STORAGE_CLASS, "", copy.storage_class)
-            allowed = definition["allowedTopologies"].value if definition is not None else None
-            yield from controllers.copy_objects(
-                copy, find(cluster, PVC, copy.namespace, copy.claim), allowed
-            )
+            terms = volumes.allowed_terms(definition) if definition is not None else []
+            claim = find(cluster, PVC, copy.namespace, copy.claim)
+            yield from controllers.copy_objects(copy, claim, terms)
     predicted = {_subject(obj) for step in steps for obj in step.predicted}
     for subject, obj in patched.items():
         if subject in predicted:
@@ -88,18 +88,11 @@ def _started(vm: Object, steps: Sequence[RepairStep], subject: ObjectRef) -> Obj
         step.subject == subject and step.takes_effect is TakesEffect.RESTART for step in steps
     ):
         return vm
-    kept = [
-        item.value
-        for item in vm.at("status", "conditions").items()
-        if item["type"].text != "RestartRequired"
-    ]
-    return Object({**vm.data, "status": {**vm["status"].map, "conditions": kept}}, vm.namespace)
+    return controllers.without_condition(vm, "RestartRequired")
 
 
 def _kubevirt(hco: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the KubeVirt resource after HyperConverged has written its limits of migrations into
-    it.
-    """
+    """Yield the KubeVirt resource after HyperConverged has written its migration limits into it."""
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     if found is None:
         return

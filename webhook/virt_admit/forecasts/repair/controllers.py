@@ -34,9 +34,8 @@ _OF_THE_VM: Final = (
     "priorityClassName",
     "volumes",
 )
-"""Fields that a VMI has from its VM alone,
-so that what the VM does not have is gone after a restart.
-"""
+"""Fields that a VMI has from its VM alone: what the VM lacks is gone after a restart."""
+_REPORTED: Final = "LiveMigratable"
 _MIGRATION_STATE: Final = ("migrationState", "evacuationNodeName")
 
 
@@ -62,14 +61,13 @@ def copied(vmi: Object, vm: Object, cluster: Cluster) -> Object:
     return reported(changed, vmi, cluster)
 
 
-def copy_objects(found: DiskCopy, source: Object | None, allowed: Any) -> Iterator[Object]:
+def copy_objects(found: DiskCopy, source: Object | None, terms: list[Any]) -> Iterator[Object]:
     """Yield the bound claim and the volume into which a disk is copied.
 
     Args:
         found: the copy.
         source: the old claim.
-        allowed: the ``allowedTopologies`` of the storage class, which the new volume gets as node
-            affinity.
+        terms: the topologies that the storage class allows: the node affinity of the new volume.
     """
     volume = f"pv-{found.namespace}-{found.copy}"
     metadata = {"name": found.copy, "namespace": found.namespace}
@@ -90,7 +88,6 @@ def copy_objects(found: DiskCopy, source: Object | None, allowed: Any) -> Iterat
             "status": {"phase": "Bound", "capacity": {"storage": str(found.size)}},
         }
     )
-    terms = [{"matchExpressions": _expressions(item)} for item in allowed or ()]
     affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if terms else {}
     yield Object(
         {
@@ -100,15 +97,6 @@ def copy_objects(found: DiskCopy, source: Object | None, allowed: Any) -> Iterat
             "spec": {"csi": {"volumeHandle": volume}, "accessModes": ["ReadWriteMany"], **affinity},
         }
     )
-
-
-def _expressions(topology: Any) -> list[dict[str, Any]]:
-    found = topology.get("matchLabelExpressions") if isinstance(topology, dict) else None
-    return [
-        {"key": item.get("key"), "operator": "In", "values": item.get("values")}
-        for item in found or ()
-        if isinstance(item, dict)
-    ]
 
 
 # --- a restart ------------------------------------------------------------------------------------
@@ -158,9 +146,7 @@ def _remove(data: Any, path: tuple[str | int, ...]) -> None:
 
 
 def new_launcher(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return the launcher pod of a VMI after a restart: it keeps its size,
-    and gets the placement of the VMI.
-    """
+    """Return the launcher pod of a VMI after a restart: its size stays, its placement is new."""
     pod = running_launchers.launchers(cluster).on_node(vmi)
     if pod is None:
         return None
@@ -186,9 +172,10 @@ def reported(vmi: Object, before: Object, cluster: Cluster) -> Object:
     """
     published = before.condition("LiveMigratable")["reason"].text or ""
     explained = {
-        reason.name for reason in migratability.assess(_unreported(before), cluster).reasons
+        reason.name
+        for reason in migratability.assess(without_condition(before, _REPORTED), cluster).reasons
     }
-    found = migratability.assess(_unreported(vmi), cluster)
+    found = migratability.assess(without_condition(vmi, _REPORTED), cluster)
     was = before.condition("LiveMigratable")["status"].text
     if found.reasons:
         return _condition(vmi, "False", found.reasons[0].name)
@@ -203,32 +190,26 @@ def _condition(vmi: Object, status: str, reason: str) -> Object:
     found: dict[str, Any] = {"type": "LiveMigratable", "status": status}
     if reason:
         found["reason"] = reason
-    others = [
-        item.value
-        for item in vmi.at("status", "conditions").items()
-        if item["type"].text != "LiveMigratable"
-    ]
+    others = other_conditions(vmi, _REPORTED)
     kept = {key: value for key, value in vmi["status"].map.items() if key not in _MIGRATION_STATE}
     return _with(vmi, status={**kept, "conditions": [*others, found]})
 
 
-def _unreported(vmi: Object) -> Object:
-    kept = [
-        item.value
-        for item in vmi.at("status", "conditions").items()
-        if item["type"].text != "LiveMigratable"
-    ]
-    return _with(vmi, status={**vmi["status"].map, "conditions": kept})
+def other_conditions(obj: Object, name: str) -> list[Any]:
+    """Return the conditions of an object but for one."""
+    found = obj.at("status", "conditions").items()
+    return [item.value for item in found if item["type"].text != name]
+
+
+def without_condition(obj: Object, name: str) -> Object:
+    """Return an object without one of its conditions."""
+    return _with(obj, status={**obj["status"].map, "conditions": other_conditions(obj, name)})
 
 
 def without_mark(vmi: Object) -> Object:
     """Return a VMI whose evacuation was cancelled."""
-    return _with(
-        vmi,
-        status={
-            key: value for key, value in vmi["status"].map.items() if key != "evacuationNodeName"
-        },
-    )
+    status = vmi["status"].map.items()
+    return _with(vmi, status={key: value for key, value in status if key != "evacuationNodeName"})
 
 
 def _with(obj: Object, **fields: Any) -> Object:
@@ -296,12 +277,7 @@ def ended(pod: Object) -> Object:
 
 def asked_again(vmi: Object) -> Object:
     """Return a VMI whose evacuation is asked for since a moment."""
-    kept = [
-        item.value
-        for item in vmi.at("status", "conditions").items()
-        if item["type"].text != "EvictionRequested"
-    ]
-    return _with(vmi, status={**vmi["status"].map, "conditions": kept})
+    return without_condition(vmi, "EvictionRequested")
 
 
 _RECORDED: Final = ("conditions", "phaseTransitionTimestamps")

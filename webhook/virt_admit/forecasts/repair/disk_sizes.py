@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
+from virt_admit.model.lookups import find
 
 READS: Final[Reads] = {
     CDI: ("spec.config.filesystemOverhead", "status.observedVersion"),
@@ -31,9 +32,7 @@ OVERHEAD: Final = "0.06"
 """What CDI adds for the file system to the ``storage`` of a DataVolume, by default."""
 _SHARE: Final = re.compile(r"0(\.\d{1,3})?|1")
 _OF_THE_DISK: Final = Version(1, 63)
-"""The first release of CDI in which the overhead is a share of the disk; before,
-it was one of the claim.
-"""
+"""The first release of CDI whose overhead is a share of the disk; before, of the claim."""
 MINIMUM: Final = "cdi.kubevirt.io/minimumSupportedPvcSize"
 """Annotation of a storage profile."""
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
@@ -71,9 +70,7 @@ def of_claim(copy: DiskCopy, cluster: Cluster) -> int:
             if release >= _OF_THE_DISK
             else of_whole
         )
-    profile = next(
-        (each for each in cluster.known(STORAGE_PROFILE) if each.name == copy.storage_class), None
-    )
+    profile = find(cluster, STORAGE_PROFILE, "", copy.storage_class)
     return max(bytes_, parsed(profile.annotations.get(MINIMUM)) if profile is not None else 0)
 
 

@@ -124,11 +124,7 @@ def _proof(
     unsolved = [left[name] for name in step.solves if name in left]
     if unsolved:
         return Proof.DOES_NOT_FLIP, unsolved[0].reason
-    row = (
-        last.rows.get(ObjectRef(VMI, step.subject.namespace, step.subject.name))
-        if step.subject.kind is VM
-        else None
-    )
+    row = last.rows.get(step.subject._replace(kind=VMI)) if step.subject.kind is VM else None
     if row is not None and row.outcome is VmOutcome.UNKNOWN:
         return Proof.UNKNOWN, row.reason
     if row is not None and row.outcome is VmOutcome.BLOCKS:
@@ -139,9 +135,7 @@ def _proof(
 def _frees(
     solves: Iterable[str], found: Mapping[str, RootProblem], last: GoalJudgement
 ) -> tuple[str, ...]:
-    """Return the nodes that the problems of a step kept,
-    and that can be drained after all steps.
-    """
+    """Return the nodes that the problems of a step kept, and that can be drained in the end."""
     nodes = {node for name in solves if name in found for node in found[name].nodes}
     return tuple(sorted(node for node in nodes if last.drainable.get(node)))
 

@@ -5,6 +5,7 @@ however many VMs show it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.drain import migration_doubts
@@ -30,34 +31,28 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
-NOWHERE: Final = frozenset(
-    (
-        ProblemCause.NO_OTHER_NODE,
-        ProblemCause.NO_NODE_READY,
-        ProblemCause.NO_ROOM,
-        ProblemCause.NO_TARGET,
-        ProblemCause.HOST_MODEL,
-        ProblemCause.CLAIM_BROKEN,
-    )
-)
+NOWHERE: Final = {
+    ProblemCause.NO_OTHER_NODE,
+    ProblemCause.NO_NODE_READY,
+    ProblemCause.NO_ROOM,
+    ProblemCause.NO_TARGET,
+    ProblemCause.HOST_MODEL,
+    ProblemCause.CLAIM_BROKEN,
+}
 """Causes of a VM that no other node takes."""
-FAILING: Final = frozenset(
-    (
-        ProblemCause.MIGRATION_FAILS,
-        ProblemCause.TARGETS_INCOMPATIBLE,
-        ProblemCause.TIMES_OUT,
-        ProblemCause.BLOCKED,
-    )
-)
+FAILING: Final = {
+    ProblemCause.MIGRATION_FAILS,
+    ProblemCause.TARGETS_INCOMPATIBLE,
+    ProblemCause.TIMES_OUT,
+    ProblemCause.BLOCKED,
+}
 """Causes of a VM whose migrations do not end well."""
-POOL: Final = frozenset(
-    (
-        ProblemCause.POOL_PAUSED,
-        ProblemCause.POOL_DEGRADED,
-        ProblemCause.POOL_NODES,
-        ProblemCause.POOL_INVALID,
-    )
-)
+POOL: Final = {
+    ProblemCause.POOL_PAUSED,
+    ProblemCause.POOL_DEGRADED,
+    ProblemCause.POOL_NODES,
+    ProblemCause.POOL_INVALID,
+}
 """Causes of pools that an upgrade does not reach."""
 NOT_SHARED: Final = "ClaimNotShared"
 """The cause of a VM whose claim says ReadWriteMany although its data may be on one node. Drain
@@ -113,29 +108,23 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
         claim = _not_shared(row, cluster)
         if claim:
             reason = f"claim {claim} is a hostPath volume: other nodes may not have its data"
-            own = vmi_subject(row.vmi)
-            yield RootProblem(
-                NOT_SHARED, root(row.vmi), (node.name,), reason, (Witness("", own),), (own,)
-            )
+            yield of_vm(NOT_SHARED, row.vmi, node.name, reason)
         elif (doubt := _doubt(row, cluster)) is not None and doubt.cause in _DOUBTS:
-            own = vmi_subject(row.vmi)
+            found = of_vm(str(doubt.cause), row.vmi, node.name, doubt.reason, doubt.remedy)
             # one limit is raised for all VMs
-            kept = () if doubt.cause == ProblemCause.TIMES_OUT else (own,)
-            yield RootProblem(
-                str(doubt.cause),
-                root(row.vmi),
-                (node.name,),
-                doubt.reason,
-                (Witness("", own),),
-                kept,
-                doubt.remedy,
-            )
+            yield replace(found, vms=()) if doubt.cause == ProblemCause.TIMES_OUT else found
     if node.moving.fits is False and not any(row.placement.certain == () for row in blocking):
         left = ", ".join(sorted(pod.full_name for pod in node.moving.left)[:3])
         subject = ObjectRef(NODE, "", node.name)
         yield RootProblem(
             str(ProblemCause.NO_ROOM), subject, (node.name,), f"no room at the same time for {left}"
         )
+
+
+def of_vm(cause: str, vmi: Object, node: str, reason: str, remedy: str = "") -> RootProblem:
+    """Return a problem of one VM, which its VMI shows."""
+    own = vmi_subject(vmi)
+    return RootProblem(cause, root(vmi), (node,), reason, (Witness("", own),), (own,), remedy)
 
 
 def _of_blocker(blocker: Blocker, node: str) -> RootProblem:
@@ -198,9 +187,7 @@ def _is_unknown(found: ProblemId, cluster: Cluster) -> bool:
 
 
 def _not_shared(row: Forecast, cluster: Cluster) -> str:
-    """Return the claim that KubeVirt takes for shared although its data may be on one node only;
-    empty: none.
-    """
+    """Return the claim that counts as shared although its data may be on one node; empty: none."""
     spec = row.vmi["spec"]
     claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
     try:
@@ -242,9 +229,7 @@ def causes(vmi: Object, cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def limits_owner(cluster: Cluster) -> ObjectRef:
-    """Return the object in which the settings of KubeVirt are written:
-    HyperConverged where it exists.
-    """
+    """Return the object that has the settings of KubeVirt: HyperConverged where it exists."""
     for kind, read in ((HCO, configuration.hyperconverged), (KUBEVIRT, configuration.kubevirt)):
         found = configuration.known_or_none(read, cluster)
         if found is not None:

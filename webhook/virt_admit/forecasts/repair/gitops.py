@@ -13,9 +13,7 @@ _TOOLS: Final = (("Argo CD", _ARGO), ("Flux", _FLUX), ("Helm", _HELM))
 
 
 def hint(obj: Object) -> str:
-    """Return who writes an object, and what to do about it; empty:
-    nothing says that a tool does.
-    """
+    """Return who writes an object, and what to do about it; empty: nothing says a tool does."""
     for tool, keys in _TOOLS:
         if any(key in obj.annotations or key in obj.labels for key in keys):
             return (

@@ -112,14 +112,8 @@ def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
             if (pool.namespace, pool.name) == stop.problem[1:]
         ]
         for subject in named[:1]:
-            yield RootProblem(
-                str(stop.problem.cause),
-                subject,
-                (),
-                stop.reason,
-                (Witness("", subject),),
-                remedy=stop.remedy,
-            )
+            cause, shown = str(stop.problem.cause), (Witness("", subject),)
+            yield RootProblem(cause, subject, (), stop.reason, shown, remedy=stop.remedy)
 
 
 _KINDS: Final[Mapping[str, Kind]] = {

@@ -1,6 +1,4 @@
-"""Steps with the same id as one: two problems may ask for two changes of one object,
-or of one restart.
-"""
+"""Steps with the same id as one: two problems may ask for two changes, or one restart."""
 
 from __future__ import annotations
 

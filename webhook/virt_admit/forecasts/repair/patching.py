@@ -54,9 +54,7 @@ def _operations(obj: Object, edits: Iterable[FieldEdit]) -> Iterable[Patch]:
 
 
 def _addition(data: Any, path: tuple[str | int, ...], value: Any) -> Patch:
-    """Return the operation that adds a value with the containers around it that do not exist
-    yet.
-    """
+    """Return the operation that adds a value with the containers around it that are missing."""
     known = next(
         length for length in range(len(path), -1, -1) if _is_container(_value(data, path[:length]))
     )
@@ -120,9 +118,7 @@ def _tested(obj: Object, operations: list[Patch]) -> tuple[Patch, ...]:
 
 
 def _tested_paths(data: Any, path: Path) -> Iterator[Path]:
-    """Yield what must be as it was: the value itself,
-    and the name of each item of a list around it.
-    """
+    """Yield what must be as it was: the value, and the name of each list item around it."""
     for length, step in enumerate(path[:-1], start=1):
         if isinstance(step, int):
             item = _value(data, path[:length])

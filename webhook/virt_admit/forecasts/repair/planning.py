@@ -32,23 +32,8 @@ from virt_admit.forecasts.repair.repair_plan import (
 from virt_admit.forecasts.repair.vm_options import Option, ways
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import (
-    AUTOSCALER,
-    DATA_VOLUME,
-    DEPLOYMENT,
-    LIMIT_RANGE,
-    MIGRATION_POLICY,
-    NODE,
-    PDB,
-    POOL,
-    PVC,
-    REPLICA_SET,
-    RESOURCE_QUOTA,
-    STATEFUL_SET,
-    VM,
-    VMI,
-)
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
@@ -60,20 +45,21 @@ READS: Final = union(
     disk_sizes.READS,
     dict.fromkeys(
         (
-            VM,
-            POOL,
-            PVC,
-            DATA_VOLUME,
-            RESOURCE_QUOTA,
-            LIMIT_RANGE,
-            MIGRATION_POLICY,
-            PDB,
-            AUTOSCALER,
+            kinds.VM,
+            kinds.POOL,
+            kinds.PVC,
+            kinds.DATA_VOLUME,
+            kinds.RESOURCE_QUOTA,
+            kinds.LIMIT_RANGE,
+            kinds.MIGRATION_POLICY,
+            kinds.PDB,
+            kinds.AUTOSCALER,
         ),
         (),
     ),
     dict.fromkeys(
-        (DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.labels", "metadata.annotations")
+        (kinds.DEPLOYMENT, kinds.STATEFUL_SET, kinds.REPLICA_SET),
+        ("metadata.labels", "metadata.annotations"),
     ),
 )
 """The fields that a plan reads."""
@@ -106,17 +92,8 @@ def _without_steps(goal: Goal, found: GoalJudgement) -> RepairPlan:
     left = () if found.holds else found.undetermined
     remaining = tuple(RemainingProblem(problem, problem.remedy or _NO_STEP) for problem in left)
     nodes = tuple(sorted(found.drainable))
-    return RepairPlan(
-        goal,
-        found.holds,
-        found.holds,
-        (),
-        left,
-        remaining,
-        found.unseen,
-        nodes,
-        found.notes if found.holds else (),
-    )
+    holds, notes = found.holds, found.notes if found.holds else ()
+    return RepairPlan(goal, holds, holds, (), left, remaining, found.unseen, nodes, notes)
 
 
 class _Planner:
@@ -128,13 +105,8 @@ class _Planner:
         wishes: Wishes,
         first: GoalJudgement,
     ) -> None:
-        self.cluster, self.goal, self.nodes, self.wishes, self.first = (
-            cluster,
-            goal,
-            nodes,
-            wishes,
-            first,
-        )
+        self.cluster, self.goal, self.nodes = cluster, goal, nodes
+        self.wishes, self.first = wishes, first
         self.chosen: dict[ObjectRef, list[tuple[Option, tuple[RootProblem, ...]]]] = {}
         """By VMI: the ways chosen, and the problems that each is for."""
         self.shared: dict[str, RepairStep] = {}
@@ -148,20 +120,15 @@ class _Planner:
 
     def plan(self) -> RepairPlan:
         for _ in range(ROUNDS):
-            self.found |= {
-                problem.id: problem
-                for problem in self.last.problems
-                if problem.id not in self.found
-            }
+            self.found = {problem.id: problem for problem in self.last.problems} | self.found
             if not self.last.problems or not self._choose():
                 break
-            self._apply()
+            self._apply(self._steps())
         self._guard()
         chosen = self._steps()
         steps = self._needed(chosen)
         if steps != chosen:
-            self.current = applied(steps, self.cluster)
-            self.last = judge(self.goal, self.current, self.nodes)
+            self._apply(steps)
         return self._result(steps)
 
     # --- choosing ---
@@ -177,7 +144,7 @@ class _Planner:
         return changed
 
     def _for_vm(self, vmi: ObjectRef, own: tuple[RootProblem, ...]) -> bool:
-        running = find(self.current, VMI, vmi.namespace, vmi.name)
+        running = find(self.current, kinds.VMI, vmi.namespace, vmi.name)
         if running is None or all(problem.cause in _SHARED for problem in own):
             return False
         found = ways(running, own, self.current, self.wishes)
@@ -221,16 +188,13 @@ class _Planner:
 
     def _room(self, problem: RootProblem) -> RepairStep | str:
         """Return the fewest nodes like the one that is drained with which its VMs find room."""
-        model = find(self.cluster, NODE, "", problem.nodes[0])
+        model = find(self.cluster, kinds.NODE, "", problem.nodes[0])
         if model is None:
             return "its node cannot be read"
         for number in range(1, _MOST_NODES + 1):
             made = added_nodes.step(model, number, self.cluster)
-            tried = judge(
-                self.goal,
-                applied([made], self.current),
-                problem.nodes if self.goal is Goal.DRAIN else (),
-            )
+            nodes = problem.nodes if self.goal is Goal.DRAIN else ()
+            tried = judge(self.goal, applied([made], self.current), nodes)
             if problem.id not in {each.id for each in tried.problems}:
                 return made
         return f"{_MOST_NODES} more nodes like {model.name} would not be enough"
@@ -245,8 +209,8 @@ class _Planner:
                 every += finishing.solving(option.steps, own)
         return finishing.ordered(prerequisites.added(merged(every), self.cluster))
 
-    def _apply(self) -> None:
-        self.current = applied(self._steps(), self.cluster)
+    def _apply(self, steps: Sequence[RepairStep]) -> None:
+        self.current = applied(steps, self.cluster)
         self.last = judge(self.goal, self.current, self.nodes)
 
     # --- what must never happen ---
@@ -268,7 +232,7 @@ class _Planner:
                 self._drop([problem.id for problem in own])
             else:
                 return
-            self._apply()
+            self._apply(self._steps())
 
     def _worse(self) -> list[str]:
         return [
@@ -294,7 +258,7 @@ class _Planner:
         moving = {
             step.id
             for step in steps
-            if step.subject.kind is VM and unfinished(step.subject, self.cluster)
+            if step.subject.kind is kinds.VM and unfinished(step.subject, self.cluster)
         }
         before = (
             applied([step for step in steps if step.id not in moving], self.cluster)
@@ -306,7 +270,7 @@ class _Planner:
         for step in reversed(steps):
             if step.id.startswith((prerequisites.PREFIX, disk_copies.AFTER)):
                 continue
-            if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
+            if step.subject.kind is kinds.VM and self.goal is not Goal.OUTAGE:
                 # a restart ends migrations
                 needed = self._vm_needs(step, kept, before if step.id in moving else final)
             elif left_out < _MOST_LEFT_OUT:
@@ -327,18 +291,15 @@ class _Planner:
         """
         own = [each for each in kept if each.subject == step.subject and each is not step]
         partial = applied(own, self.cluster)
-        vmi = find(partial, VMI, step.subject.namespace, step.subject.name)
+        vmi = find(partial, kinds.VMI, step.subject.namespace, step.subject.name)
         if vmi is None:
             return True
         outcome = vm_outcomes.forecast(vmi, _As(partial, final)).outcome
         return outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
     def _cluster_needs(self, step: RepairStep, kept: Sequence[RepairStep]) -> bool:
-        tried = judge(
-            self.goal,
-            applied([each for each in kept if each is not step], self.cluster),
-            self.nodes,
-        )
+        without = applied([each for each in kept if each is not step], self.cluster)
+        tried = judge(self.goal, without, self.nodes)
         return tried.holds is not self.last.holds or {each.id for each in tried.problems} != {
             each.id for each in self.last.problems
         }
@@ -387,6 +348,4 @@ _SHARED: Final = frozenset(
 )
 """Causes at objects that several VMs share, although VMs show them."""
 _AFTER_VMS: Final = frozenset((ProblemCause.NO_ROOM,))
-"""Causes that are repaired only when no VM can be repaired any more:
-room depends on what the VMs do.
-"""
+"""Causes that are repaired when no VM can be any more: room depends on what VMs do."""

@@ -15,19 +15,8 @@ from typing import Final
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.placement import quotas
-from virt_admit.forecasts.repair import disk_sizes, queries
+from virt_admit.forecasts.repair import disk_sizes, queries, repair_plan
 from virt_admit.forecasts.repair.found_problems import limits_owner
-from virt_admit.forecasts.repair.repair_plan import (
-    Command,
-    Cost,
-    CostClass,
-    DiskCopy,
-    FieldEdit,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-)
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -40,13 +29,15 @@ ROLLOUT: Final = ("spec", "configuration", "vmRolloutStrategy")
 _COPY_LABEL: Final = "virt-admit.io/copy"
 
 
-def added(steps: Sequence[RepairStep], cluster: Cluster) -> list[RepairStep]:
+def added(
+    steps: Sequence[repair_plan.RepairStep], cluster: Cluster
+) -> list[repair_plan.RepairStep]:
     """Return the steps with those that copies need, and with the ids of these in ``needs``."""
     result = [step for step in steps if not step.copies]
     copying = [step for step in steps if step.copies]
     general = list(_general(cluster)) if copying else []
     used: Counter[tuple[str, str]] = Counter()
-    quota_steps: dict[str, RepairStep] = {}
+    quota_steps: dict[str, repair_plan.RepairStep] = {}
     for step in copying:
         raised = list(_quotas(step.copies, used, cluster))
         quota_steps |= {each.id: each for each in raised}
@@ -60,45 +51,35 @@ def added(steps: Sequence[RepairStep], cluster: Cluster) -> list[RepairStep]:
     return [*general, *quota_steps.values(), *result]
 
 
-def _general(cluster: Cluster) -> Iterator[RepairStep]:
+def _general(cluster: Cluster) -> Iterator[repair_plan.RepairStep]:
     subject = limits_owner(cluster)
-    found = next(
-        (obj for obj in cluster.known(subject.kind) if obj.full_name == subject.full_name), None
-    )
+    found = find(cluster, *subject)
     if found is not None and workload_updates.LIVE_MIGRATE not in workload_updates.methods(found):
         field = workload_updates.listed(found)
         value = [*(item.value for item in field.items()), workload_updates.LIVE_MIGRATE]
         risk = "KubeVirt also migrates VMs with an outdated launcher"
-        yield _setting(
-            subject,
-            "methods",
-            "add LiveMigrate to workloadUpdateMethods",
-            FieldEdit(tuple(field.path), value),
-            risk,
-        )
+        edit = repair_plan.FieldEdit(tuple(field.path), value)
+        yield _setting(subject, "methods", "add LiveMigrate to workloadUpdateMethods", edit, risk)
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     if kubevirt is not None and kubevirt.at(*ROLLOUT).text == "Stage":
         risk = (
             "changes that were staged for VMs with this strategy may take effect at once: look at "
             "RestartRequired"
         )
-        owner = ObjectRef.of(KUBEVIRT, kubevirt)
-        yield _setting(
-            owner,
-            "rollout",
-            "set vmRolloutStrategy LiveUpdate",
-            FieldEdit(ROLLOUT, "LiveUpdate"),
-            risk,
-        )
+        owner = repair_plan.ObjectRef.of(KUBEVIRT, kubevirt)
+        edit = repair_plan.FieldEdit(ROLLOUT, "LiveUpdate")
+        yield _setting(owner, "rollout", "set vmRolloutStrategy LiveUpdate", edit, risk)
 
 
-def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: str) -> RepairStep:
-    return RepairStep(
+def _setting(
+    subject: repair_plan.ObjectRef, name: str, title: str, edit: repair_plan.FieldEdit, risk: str
+) -> repair_plan.RepairStep:
+    return repair_plan.RepairStep(
         id=f"{PREFIX}{name}",
-        stage=PlanStage.SETTINGS,
+        stage=repair_plan.PlanStage.SETTINGS,
         title=title,
         subject=subject,
-        changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
+        changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PATCH, (edit,)),),
         verify=(queries.check("the setting is written", subject, [edit]),),
         risk=risk,
     )
@@ -108,8 +89,8 @@ def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: s
 
 
 def _quotas(
-    copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster: Cluster
-) -> Iterator[RepairStep]:
+    copies: Iterable[repair_plan.DiskCopy], used: Counter[tuple[str, str]], cluster: Cluster
+) -> Iterator[repair_plan.RepairStep]:
     """Yield a step for each quota that the copies so far do not fit into.
 
     ``used`` has what they take, by quota.
@@ -122,7 +103,7 @@ def _quotas(
         for name, more in _usage(found, cluster).items():
             used[quota.full_name, name] += more
         edits = [
-            FieldEdit(("spec", "hard", name), disk_sizes.quantity(needed))
+            repair_plan.FieldEdit(("spec", "hard", name), disk_sizes.quantity(needed))
             for name, limit in sorted(hard.items())
             if used[quota.full_name, name]
             and (needed := _used(quota, name) + used[quota.full_name, name]) > limit
@@ -131,8 +112,10 @@ def _quotas(
             yield _raised(quota, edits, hard)
 
 
-def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> RepairStep:
-    subject = ObjectRef.of(RESOURCE_QUOTA, quota)
+def _raised(
+    quota: Object, edits: list[repair_plan.FieldEdit], hard: Mapping[str, int]
+) -> repair_plan.RepairStep:
+    subject = repair_plan.ObjectRef.of(RESOURCE_QUOTA, quota)
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     more = max(
         (
@@ -142,13 +125,13 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
         ),
         default=0,
     )
-    return RepairStep(
+    return repair_plan.RepairStep(
         id=f"{PREFIX}quota:{subject.full_name}",
-        stage=PlanStage.QUOTAS,
+        stage=repair_plan.PlanStage.QUOTAS,
         title=f"raise {words}",
         subject=subject,
-        cost=Cost(CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
-        changes=(ObjectChange(subject, Command.PATCH, tuple(edits)),),
+        cost=repair_plan.Cost(repair_plan.CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
+        changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PATCH, tuple(edits)),),
         verify=(queries.in_force(subject, edits),),
         risk=(
             "the tenant keeps the old disks until its owner removes them; the limit can be set "
@@ -157,7 +140,7 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
     )
 
 
-def _usage(copies: Iterable[DiskCopy], cluster: Cluster) -> Mapping[str, int]:
+def _usage(copies: Iterable[repair_plan.DiskCopy], cluster: Cluster) -> Mapping[str, int]:
     """Return what a quota counts for new claims."""
     counted: Counter[str] = Counter()
     for copy in copies:
@@ -180,7 +163,7 @@ def _used(quota: Object, name: str) -> int:
 # --- time -----------------------------------------------------------------------------------------
 
 
-def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
+def _policy(step: repair_plan.RepairStep, cluster: Cluster) -> Iterator[repair_plan.RepairStep]:
     """Yield the migration policy without which a copy never ends:
     its limit is memory and disks × seconds per GiB.
     """
@@ -194,7 +177,7 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
     seconds = -(-disk_sizes.GIB * 3 // (int(bandwidth) * 2 or 1))
     name = f"virt-admit-copy-{step.subject.namespace}-{step.subject.name}"[:63].rstrip("-.")
     label = {_COPY_LABEL: step.subject.name[:63].rstrip("-.")}
-    policy = ObjectRef(MIGRATION_POLICY, "", name)
+    policy = repair_plan.ObjectRef(MIGRATION_POLICY, "", name)
     manifest = {
         "apiVersion": MIGRATION_POLICY.api_version,
         "kind": MIGRATION_POLICY.kind,
@@ -207,16 +190,16 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
             },
         },
     }
-    own = ObjectRef(VMI, step.subject.namespace, step.subject.name)
-    edit = FieldEdit(("metadata", "labels", _COPY_LABEL), label[_COPY_LABEL])
-    yield RepairStep(
+    own = repair_plan.ObjectRef(VMI, step.subject.namespace, step.subject.name)
+    edit = repair_plan.FieldEdit(("metadata", "labels", _COPY_LABEL), label[_COPY_LABEL])
+    yield repair_plan.RepairStep(
         id=f"{PREFIX}time:{step.subject.full_name}",
-        stage=PlanStage.SETTINGS,
+        stage=repair_plan.PlanStage.SETTINGS,
         title=f"allow its copy {seconds} seconds for each GiB",
         subject=policy,
         changes=(
-            ObjectChange(policy, Command.APPLY, manifest=manifest),
-            ObjectChange(own, Command.PATCH, (edit,)),
+            repair_plan.ObjectChange(policy, repair_plan.Command.APPLY, manifest=manifest),
+            repair_plan.ObjectChange(own, repair_plan.Command.PATCH, (edit,)),
         ),
         verify=(queries.check("the VMI has the label", own, [edit]),),
     )

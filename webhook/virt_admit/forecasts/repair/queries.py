@@ -92,9 +92,7 @@ def printed(value: Any) -> str:
 
 
 def _fields(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of maps and of items with names one by one:
-    controllers add others to them.
-    """
+    """Yield the fields of maps and of named items one by one: controllers add others to them."""
     if isinstance(value, dict) and value:
         for key, below in value.items():
             yield from _fields(f"{place}{_key(key)}", below)

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import node_local_volumes, storage
 from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS, SHARED
+from virt_admit.model.lookups import find
 
 READS: Final[Reads] = {STORAGE_CLASS: (), STORAGE_PROFILE: ()}
 
@@ -68,9 +69,7 @@ def _shared(cluster: Cluster, volume_mode: str) -> Iterator[SharedClass]:
     """Yield the classes with ReadWriteMany, each with its best volume mode."""
     for profile in cluster.known(STORAGE_PROFILE):
         name = profile.at("status", "storageClass").text or profile.name
-        definition = next(
-            (each for each in cluster.known(STORAGE_CLASS) if each.name == name), None
-        )
+        definition = find(cluster, STORAGE_CLASS, "", name)
         if definition is not None and not _reaches_two_nodes(definition, cluster):
             continue
         modes = [

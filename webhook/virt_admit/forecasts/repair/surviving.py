@@ -26,9 +26,7 @@ QUORUM: Final = "QuorumLost"
 
 
 def survival(cluster: Cluster) -> tuple[Outages, dict[str, bool | None], tuple[RootProblem, ...]]:
-    """Return the answer, whether the loss of each node is survived,
-    and what keeps it from being.
-    """
+    """Return the answer, whether each node's loss is survived, and what keeps it from being."""
     found = outages(Question(worst=1), cluster)
     nodes: dict[str, bool | None] = dict.fromkeys(
         (node.name for node in gather(cluster.list(NODE))[0]), True
@@ -63,11 +61,8 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
             yield _of_node(str(ProblemCause.NO_ROOM), node, row.reason, row.remedy)
     for disk, lost in outage.stranded:
         if lost.certain:
-            own, root = found_problems.vmi_subject(disk.vmi), found_problems.root(disk.vmi)
-            shown = (Witness("", own),)
-            yield RootProblem(
-                lost_vms.DISK, root, (outage.nodes[0],), lost.reason, shown, (own,), lost.remedy
-            )
+            why, way = lost.reason, lost.remedy
+            yield found_problems.of_vm(lost_vms.DISK, disk.vmi, node.name, why, way)
 
 
 def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProblem:
@@ -75,8 +70,4 @@ def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProbl
 
 
 def _of_vm(cause: str, row: LostVm) -> RootProblem:
-    own = found_problems.vmi_subject(row.vmi)
-    root = found_problems.root(row.vmi)
-    return RootProblem(
-        cause, root, (row.node,), row.reason, (Witness("", own),), (own,), row.remedy
-    )
+    return found_problems.of_vm(cause, row.vmi, row.node, row.reason, row.remedy)

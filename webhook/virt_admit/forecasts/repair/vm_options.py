@@ -74,10 +74,8 @@ class Option:
 
     def rank(self, wishes: Wishes) -> tuple[int | str, ...]:
         """Return the key by which the best way is chosen."""
-        downtime, copied = (
-            sum(one.cost.downtime for one in self.steps),
-            sum(one.cost.gib for one in self.steps),
-        )
+        downtime = sum(one.cost.downtime for one in self.steps)
+        copied = sum(one.cost.gib for one in self.steps)
         touched = sum(len(step.changes) for step in self.steps)
         decisions = sum(step.cost.kind is CostClass.DECISION for step in self.steps)
         if wishes.may_restart is not None and decisions:
@@ -373,9 +371,7 @@ _OF_CPU: Final = ("host model ", "CPU feature ")
 
 
 def _waits_for_cpu(why: str) -> bool:
-    """Return whether another CPU model may open a node:
-    nothing else that lasts keeps the VM off it.
-    """
+    """Return whether another CPU model may open a node: nothing else that lasts refuses the VM."""
     others = [cause for cause in why.split("; ") if not cause.startswith(_OF_CPU)]
     return others != why.split("; ") and not any(map(_outlasts, others))
 
@@ -393,11 +389,9 @@ def _nowhere_to_start(vmi: Object, cluster: Cluster) -> str:
     """
     target = candidates.target(vmi, cluster, moves=False)
     problem = no_target.reason(target, cluster, moves=False)
-    return (
-        problem.reason
-        if problem is not None and not no_target.is_lasting(target, vmi, cluster)
-        else ""
-    )
+    if problem is not None and not no_target.is_lasting(target, vmi, cluster):
+        return problem.reason
+    return ""
 
 
 def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Iterator[Option]:

@@ -55,37 +55,26 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
         takes_effect=TakesEffect.RESTART,
         changes=(*patches, ObjectChange(subject, Command.VIRTCTL, arguments=commands)),
         preconditions=(
-            StepCheck(
-                "no migration or copy of it runs",
-                (
-                    "get",
-                    "vmi",
-                    vm.name,
-                    "-n",
-                    subject.namespace,
-                    "-o=jsonpath={.status.migratedVolumes}",
-                ),
-            ),
+            StepCheck("no migration or copy of it runs", _status("vmi", vm, "migratedVolumes")),
         ),
         verify=(
-            StepCheck(
-                "the VM has no RestartRequired",
-                _condition("vm", vm, "RestartRequired"),
-            ),
-            StepCheck(
-                "the VM is ready",
-                ("get", "vm", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.ready}"),
-                "true",
-            ),
+            _needs_no_restart(vm),
+            StepCheck("the VM is ready", _status("vm", vm, "ready"), "true"),
         ),
         risk="; ".join(dict.fromkeys(change.risk for change in changes if change.risk)),
         alternatives=tuple(one for change in changes for one in change.alternatives),
     )
 
 
-def _condition(resource: str, vm: Object, kind: str) -> tuple[str, ...]:
-    path = f"-o=jsonpath={{.status.conditions[?(@.type=='{kind}')].status}}"
-    return ("get", resource, vm.name, "-n", vms.namespace_of(vm), path)
+def _status(resource: str, obj: Object, field: str) -> tuple[str, ...]:
+    """Return the arguments of ``kubectl`` that read a field of the status."""
+    path = f"-o=jsonpath={{.status.{field}}}"
+    return "get", resource, obj.name, "-n", vms.namespace_of(obj), path
+
+
+def _needs_no_restart(vm: Object) -> StepCheck:
+    field = "conditions[?(@.type=='RestartRequired')].status"
+    return StepCheck("the VM has no RestartRequired", _status("vm", vm, field))
 
 
 def accepted(
@@ -124,19 +113,7 @@ def unmark(vmi: Object, vm: Object) -> RepairStep:
         changes=(
             ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),
         ),
-        verify=(
-            StepCheck(
-                "the mark is gone",
-                (
-                    "get",
-                    VMI.resource,
-                    vmi.name,
-                    "-n",
-                    subject.namespace,
-                    "-o=jsonpath={.status.evacuationNodeName}",
-                ),
-            ),
-        ),
+        verify=(StepCheck("the mark is gone", _status(VMI.resource, vmi, "evacuationNodeName")),),
     )
 
 
@@ -162,9 +139,7 @@ def widened(
         subject=subject,
         takes_effect=TakesEffect.LIVE,
         changes=(ObjectChange(subject, Command.PATCH, widening.edits),),
-        preconditions=(
-            StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),
-        ),
+        preconditions=(_needs_no_restart(vm),),
         risk=risk,
     )
 

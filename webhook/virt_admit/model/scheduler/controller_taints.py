@@ -38,9 +38,7 @@ _OWNERS: Final[Mapping[str, str]] = {
 }
 """By the beginning of the key."""
 MEDIK8S: Final = ("medik8s.io/", "remediation.medik8s.io/")
-"""How the keys of the operators of medik8s begin.
-The second one is that of remediators released since 2026.
-"""
+"""How the keys of medik8s begin: the second one of remediators released since 2026."""
 _AGENT: Final = "/agent-not-ready"
 """The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
 _AGENTS: Final[Mapping[str, str]] = {"cni.istio.io/not-ready": "istio.io"}

@@ -44,9 +44,7 @@ class FilterPipeline:
     state: SchedulerSnapshot
     volumes: Volumes
     unseen: tuple[str, ...] = ()
-    """Kinds of which there may be more objects than are known, such as pods:
-    no node certainly accepts a pod.
-    """
+    """Kinds of which more objects may exist, such as pods: no node certainly accepts a pod."""
     complete: bool = True
     """Whether every node of the cluster is known."""
     most_terms: int = MOST_TERMS
@@ -63,9 +61,7 @@ class FilterPipeline:
     """What ``accepts`` was asked last, with the generation of the state."""
     _limited: bool | None = None
     _before: FilterPipeline | None = None
-    """The filters over the cluster before it lost nodes.
-    What labels decide is derived from theirs.
-    """
+    """The filters before the cluster lost nodes: what labels decide is derived from theirs."""
 
     def fork(self, state: SchedulerSnapshot | None = None) -> FilterPipeline:
         """Return the same filters over a copy of the state to try placements on,
@@ -77,9 +73,7 @@ class FilterPipeline:
         return found
 
     def without_pods(self, pods: Iterable[Pod]) -> FilterPipeline:
-        """Return the filters over the cluster without these pods;
-        the same ones if there are none.
-        """
+        """Return the filters over the cluster without these pods; the same if there are none."""
         gone = list(pods)
         if not gone:
             return self
@@ -175,9 +169,7 @@ class FilterPipeline:
         )
 
     def _doubtful(self, demand: _Demand) -> Iterable[str]:
-        """Return the nodes that may refuse the pod for more than labels and taints:
-        all of those that do.
-        """
+        """Return all nodes that may refuse the pod for more than labels and taints."""
         nodes = self.state.nodes
         if demand.fault:
             return nodes
@@ -222,13 +214,11 @@ class FilterPipeline:
         refusing: set[str] = set()
         for claim in claims:
             refusing |= self._out_of_reach(claim)
-        return (
-            ()
-            if fault
-            else tuple(name for name in accepting if name not in refusing)
-            if refusing
-            else accepting
-        )
+        if fault:
+            return ()
+        if refusing:
+            return tuple(name for name in accepting if name not in refusing)
+        return accepting
 
     def claim_fault(self, pod: Pod) -> str:
         """Return why no node can take a pod now because of its claims: one is lost, say; empty:
@@ -237,9 +227,7 @@ class FilterPipeline:
         return self._claims(pod, ())[1]
 
     def accepts(self, pod: Pod, name: str, gone: Sequence[Pod] = ()) -> bool:
-        """Return whether one node certainly takes the pod,
-        the pods that were bound meanwhile included.
-        """
+        """Return whether one node certainly takes the pod, next to pods bound meanwhile."""
         last = self._last
         if (
             last is None
@@ -271,17 +259,13 @@ class FilterPipeline:
 
     @property
     def limits_volumes(self) -> bool:
-        """Whether some node limits the number of volumes;
-        pods that are bound do not change that.
-        """
+        """Whether some node limits the number of volumes, which bound pods do not change."""
         if self._limited is None:
             self._limited = self._index.limited
         return self._limited
 
     def is_simple(self, pod: Pod) -> bool:
-        """Return whether labels and room alone decide where the pod can go,
-        whatever other pods are placed.
-        """
+        """Return whether labels and room alone decide where the pod can go, whatever others do."""
         state = self.state
         repelled = any(label in state.repelling for label in labels_of(pod))
         limited = pod.claims and (self.limits_volumes or self._has_exclusive_claim(pod))
@@ -407,9 +391,7 @@ class FilterPipeline:
     # --- volumes
 
     def _claims(self, pod: Pod, gone: Sequence[Pod]) -> tuple[tuple[Claim, ...], str, list[str]]:
-        """Return the claims of a pod, why no node can take it because of them,
-        and what could not be read.
-        """
+        """Return the claims of a pod, why they leave no node to it, and what could not be read."""
         claims: list[Claim] = []
         unseen: list[str] = []
         fault = pod.fault

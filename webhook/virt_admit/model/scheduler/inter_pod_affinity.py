@@ -28,9 +28,7 @@ class InterPodAffinity:
     avoided: Mapping[Domain, str]
     """Domains that the pod's own anti-affinity closes, each with a pod that is there."""
     attracted: tuple[tuple[PodTerm, frozenset[str]], ...]
-    """Each required affinity term with the values of its topology key where a pod is that it
-    demands.
-    """
+    """Each required affinity term with the values of its topology key where such a pod is."""
     first_of_its_group: bool
 
     def refusals(self, labels: Mapping[str, Any]) -> Iterator[str]:

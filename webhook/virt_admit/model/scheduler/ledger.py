@@ -42,9 +42,7 @@ _IN_USE: Final = 1_000
 
 
 class _Derived(NamedTuple):
-    """A ``Follower`` with the generation that it has followed,
-    and the one at which it was read last.
-    """
+    """A ``Follower`` with the generation that it has followed, and that of its last reading."""
 
     generation: int
     read_at: int
@@ -108,9 +106,7 @@ class NodeSums(NamedTuple):
 
     by_role: Mapping[Role, Resources]
     preemptible: Mapping[int, Mapping[Role, Resources]]
-    """The pods that are not VMs which return, by their priority:
-    VMs of a higher one may take their place.
-    """
+    """The pods that are not returning VMs, by priority: VMs of a higher one may replace them."""
     highest: int | None
     """The highest priority of a VM that returns; None: there is none."""
     tolerant: bool
@@ -169,9 +165,7 @@ class Ledger:
         self._note(node)
 
     def _note(self, node: str) -> None:
-        """Record a change, after it was made: a reader that takes the generation first never misses
-        one.
-        """
+        """Record a change, after it was made: who reads the generation first never misses one."""
         first, changed = self._log
         changed.append(node)
         if len(changed) > _MOST_CHANGES:
@@ -199,9 +193,7 @@ class Ledger:
         return found
 
     def keep_up(self) -> None:
-        """Let what was read not long ago follow the changes now,
-        so that the next reader does not wait for it.
-        """
+        """Let what was read not long ago follow the changes now: the next reader does not wait."""
         generation = self.generation
         for key in tuple(self._derived):
             known = self._derived.pop(key, None)

@@ -19,9 +19,7 @@ _NOT_READY: Final = tuple(
 )
 """What the node lifecycle controller sooner or later puts on a node that is not Ready."""
 _TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", *MEDIK8S)
-"""Prefixes of taints that a cordon, a drain,
-a maintenance or a remediation puts on a node for a while.
-"""
+"""Prefixes of taints that a cordon, drain, maintenance or remediation sets for a while."""
 
 
 def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:

@@ -25,9 +25,7 @@ NAME_FIELD: Final = "metadata.name"
 
 
 class Term(NamedTuple):
-    """One alternative of a node selector: requirements on the node's labels and name that must all
-    hold.
-    """
+    """One alternative of a node selector: requirements on labels and name that must all hold."""
 
     labels: frozenset[Requirement]
     fields: frozenset[Requirement]
@@ -61,19 +59,15 @@ class NodeSelector(NamedTuple):
     errors: tuple[Error, ...] = ()
 
     def matches(self, name: str, labels: object) -> bool:
-        """Whether a pod with this selector may be scheduled to a node with this name and these
-        labels.
-        """
+        """Whether a pod with this selector may go to a node with this name and these labels."""
         return not self.errors and any(term.matches(name, labels) for term in self.terms)
 
 
 def name_error(name: object) -> str | None:
     """Return what is wrong with the name of a node, or None."""
-    return (
-        None
-        if isinstance(name, str) and is_dns_name(name)
-        else f"{show(name)} is not the name of a node"
-    )
+    if isinstance(name, str) and is_dns_name(name):
+        return None
+    return f"{show(name)} is not the name of a node"
 
 
 def parse_node_selector(selector: object) -> NodeSelector:

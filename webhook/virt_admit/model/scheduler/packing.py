@@ -1,6 +1,4 @@
-"""Whether several pods find room at the same time: first fit decreasing,
-then a bounded exact search.
-"""
+"""Whether several pods find room together: first fit decreasing, then a bounded search."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ class Item:
 
 
 def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
-    """Return whether all pods find a place at the same time,
-    in addition to all that run already.
-    """
+    """Return whether all pods find a place at the same time, besides all that run already."""
     if not items:
         return Packing(True, {})
     ordered = sorted(items, key=lambda item: _size(item, scheduler), reverse=True)
@@ -103,10 +99,9 @@ def _search(
     free = [replace(item, pod=_without_others(item.pod)) for item in items]
     search = _Search(scheduler, STEPS)
     found = search.run(sorted(free, key=lambda item: len(item.nodes)))
-    if found is None or not open_later:
-        return (True if found is not None else None if search.steps <= 0 else False), found
-    search = _Search(scheduler, STEPS // 10, any_order=True)
-    found = search.run(sorted(items, key=lambda item: len(item.nodes)))
+    if found is not None and open_later:
+        search = _Search(scheduler, STEPS // 10, any_order=True)
+        found = search.run(sorted(items, key=lambda item: len(item.nodes)))
     return (True if found is not None else None if search.steps <= 0 else False), found
 
 
@@ -163,9 +158,7 @@ def _first_fit(
 
 
 def _takes(scheduler: FilterPipeline, item: Item, name: str) -> bool:
-    """Return whether a node among a pod's candidates still takes it,
-    after other pods were placed.
-    """
+    """Return whether a candidate of a pod still takes it, after other pods were placed."""
     check_time()
     state, pod = scheduler.state, item.pod
     if any(True for _ in missing({PODS: 1, **pod.requests}, state.free(state.nodes[name]))):
@@ -185,9 +178,7 @@ class _Search:
         """The most pods that were placed at the same time."""
 
     def run(self, items: Sequence[Item]) -> dict[str, str] | None:
-        """Return a node for each pod, or None if there is none or the search was given up
-        (``steps`` is 0).
-        """
+        """Return a node for each pod; None: there is none, or ``steps`` ran out."""
         return self.placed if self._descend(items) else None
 
     def _descend(self, items: Sequence[Item]) -> bool:

@@ -1,6 +1,4 @@
-"""Where one pod could go: the nodes that accept it, those that refuse it,
-and those that could not be judged.
-"""
+"""Where one pod could go: the nodes that accept it, that refuse it, and the unjudged ones."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from typing import NamedTuple
 
 
 class ByLabels(NamedTuple):
-    """The nodes by what their names, labels and taints decide;
-    shared by all pods that demand the same.
-    """
+    """The nodes by what names, labels and taints decide; shared by pods that demand the same."""
 
     accepting: tuple[str, ...]
     """Sorted."""
@@ -31,21 +27,15 @@ class Placement:
     without: str = ""
     """The node that is left out: the one that the pod is on."""
     judged: Mapping[str, str | None] = field(default_factory=dict)
-    """Nodes where more than labels and taints decides: all causes; empty: accepted; None:
-    undetermined.
-    """
+    """Nodes where more than labels decides: all causes; empty: accepted; None: undetermined."""
     unseen: tuple[str, ...] = ()
     """What could not be read. No node certainly accepts the pod then."""
     complete: bool = True
     """Whether every node of the cluster is known."""
     preempting: str = ""
-    """A node that would take the pod without its pods of lower priority,
-    where no node takes it as it is.
-    """
+    """A node that takes the pod if its pods of lower priority go, where none takes it now."""
     guessed: bool = False
-    """Whether more than labels and taints refuse the pod only by what could not be read,
-    such as its requests.
-    """
+    """Whether only what could not be read, such as its requests, refuses the pod besides labels."""
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -94,7 +84,5 @@ class Placement:
 
     @property
     def certain(self) -> tuple[str, ...] | None:
-        """The candidates, or None if some node could not be judged,
-        or may be one after preemption.
-        """
+        """The candidates, or None if a node is not judged, or may be one after preemption."""
         return self.candidates if self.is_certain else None

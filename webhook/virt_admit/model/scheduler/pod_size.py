@@ -56,9 +56,7 @@ class PodSize(NamedTuple):
     init: tuple[Container, ...] = ()
     overhead: Resources = MappingProxyType({})
     summed: bool = False
-    """The amounts are those of the whole pod, not of each container:
-    the webhook keeps pods this way.
-    """
+    """The amounts are of the whole pod, not of each container: the webhook keeps pods so."""
 
     @property
     def every(self) -> tuple[Container, ...]:
@@ -89,9 +87,7 @@ class PodSize(NamedTuple):
 
 
 def read(spec: Field) -> PodSize:
-    """Return the size of a pod with this spec,
-    without resources that are set for the pod as a whole.
-    """
+    """Return the size of a pod with this spec, without resources set for the whole pod."""
     return PodSize(
         tuple(_container(item) for item in spec["containers"].items()),
         tuple(_container(item, is_sidecar(item)) for item in spec["initContainers"].items()),

@@ -111,19 +111,15 @@ def too_many_for_nodes(full_name: str, count: int) -> Unsearched:
 
 
 def too_many_constraints(full_name: str, count: int, most: int) -> Unsearched:
-    """Return that the topology spread constraints of a pod, which concern no other pod,
-    are too many.
-    """
+    """Return that the spread constraints of a pod, which concern no other pod, are too many."""
     what = f"the topology spread of pods: {full_name} has {count:,} constraints{_beyond(most)}"
     return Unsearched(what, frozenset())
 
 
 def _beyond(most: int) -> str:
-    return (
-        f"; more than {most:,} are {NOT_SEARCHED}"
-        if most
-        else f", {NOT_SEARCHED} because there are too many in all"
-    )
+    if most:
+        return f"; more than {most:,} are {NOT_SEARCHED}"
+    return f", {NOT_SEARCHED} because there are too many in all"
 
 
 def _different(affinity: Field) -> list[Field]:

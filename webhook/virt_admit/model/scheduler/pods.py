@@ -1,6 +1,4 @@
-"""Pods as kube-scheduler sees them: what they demand of a node and of other pods,
-and what they hold.
-"""
+"""Pods as kube-scheduler sees them: what they demand of nodes and pods, and what they hold."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One topology spread constraint that forbids scheduling
-    (``whenUnsatisfiable: DoNotSchedule``).
-    """
+    """A topology spread constraint with ``whenUnsatisfiable: DoNotSchedule``."""
 
     topology_key: str
     selector: Selector | None
@@ -60,9 +56,7 @@ class Pod:
     node_affinity: NodeSelector | None = None
     """None: every node matches."""
     forbidden_labels: tuple[str, ...] = ()
-    """Keys of labels that the node must not have:
-    what KubeVirt adds to every term of the node affinity.
-    """
+    """Keys of labels that the node must not have: KubeVirt adds them to every affinity term."""
     tolerations: Any = None
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
@@ -72,9 +66,7 @@ class Pod:
     claims: tuple[str, ...] = ()
     """Names of the claims that it mounts."""
     fault: str = ""
-    """Why no node takes it now, whatever it demands: what it names does not exist; empty:
-    nothing.
-    """
+    """Why no node takes it now: what it names does not exist; empty: nothing."""
     terminating: bool = False
     priority: int = 0
     """``spec.priority``, which the API server sets from the PriorityClass;
@@ -102,23 +94,14 @@ class Pod:
         return tuple(each for each in selectors if each is not None)
 
     def with_most(self, terms: int) -> Pod:
-        """Return the pod, whose affinity or topology spread is not searched if it has more terms
-        than that.
-        """
+        """Return the pod; its affinity or topology spread is not searched with more terms."""
         if len(self.spread) > terms:
-            return replace(
-                self,
-                spread=(),
-                unsearched=too_many_constraints(self.full_name, len(self.spread), terms),
-            )
+            many = too_many_constraints(self.full_name, len(self.spread), terms)
+            return replace(self, spread=(), unsearched=many)
         if len(self.affinity) + len(self.anti_affinity) <= terms:
             return self
-        return replace(
-            self,
-            affinity=(),
-            anti_affinity=(),
-            unsearched=too_many(self.full_name, self.terms, terms),
-        )
+        many = too_many(self.full_name, self.terms, terms)
+        return replace(self, affinity=(), anti_affinity=(), unsearched=many)
 
     def with_few_demands(self) -> Pod:
         """Return the pod.

@@ -23,9 +23,7 @@ from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 
 HIGHEST: Final = 2**31 - 1
-"""The priority of a pod whose priority is not known, as one that preempts:
-no pod has a higher one.
-"""
+"""The priority, as of one that preempts, where it is not known: no pod has a higher one."""
 LOWEST: Final = -(2**31)
 """The priority of a pod whose priority is not known, as one that is preempted."""
 
@@ -52,9 +50,7 @@ class Preemption:
         return replace(placement, preempting=node) if node else placement
 
     def nodes(self, pod: Pod, placement: Placement, gone: Sequence[Pod] = ()) -> Iterator[str]:
-        """Yield the nodes that refuse the pod,
-        but would take it without their pods of lower priority.
-        """
+        """Yield the nodes that refuse the pod only for their pods of lower priority."""
         if not _outranks(pod, self._lowest):
             return
         emptied = self._emptied(pod.priority)
@@ -129,9 +125,7 @@ def _outranks(pod: Pod, lowest: int) -> bool:
 
 
 def _relaxed(item: Item, emptied: FilterPipeline) -> Item:
-    """Return an item without what other pods could open to it,
-    and with the nodes that take it then.
-    """
+    """Return an item without what other pods could open to it, and with the nodes left then."""
     pod = replace(item.pod, affinity=(), spread=())
     placement = emptied.place(pod, without=item.source, gone=item.gone)
     return replace(item, pod=pod, nodes=placement.candidates, uncertain=not placement.is_certain)

@@ -107,11 +107,9 @@ def show(resource: str, value: int) -> str:
         for size, suffix in _BINARY:
             if value >= size:
                 tenths = -(-value * 10 // size)
-                return (
-                    f"{tenths // 10}{suffix}"
-                    if tenths % 10 == 0
-                    else f"{tenths // 10}.{tenths % 10}{suffix}"
-                )
+                if tenths % 10 == 0:
+                    return f"{tenths // 10}{suffix}"
+                return f"{tenths // 10}.{tenths % 10}{suffix}"
     return str(value)
 
 
@@ -193,13 +191,9 @@ def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
             for item in spec["containers"].items()
         ),
         (
-            (
-                container_requests(
-                    item, started.get(item["name"].text) if is_sidecar(item) else None
-                ),
-                is_sidecar(item),
-            )
+            (container_requests(item, started.get(item["name"].text) if sidecar else None), sidecar)
             for item in spec["initContainers"].items()
+            for sidecar in (is_sidecar(item),)
         ),
     )
     of_pod = amounts(spec.at("resources", "requests").map)

@@ -72,9 +72,7 @@ class RoomIndex:
         return bool(self._limits)
 
     def short_of(self, requests: Resources) -> set[str]:
-        """Return the nodes with less room than requested,
-        and those that do not say how much they have.
-        """
+        """Return the nodes with less room than requested, and those whose room is not known."""
         return self.lacking(requests) | self._silent
 
     def lacking(self, requests: Resources) -> set[str]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.scheduler.ledger import Ledger, NodeSums, Role
-from virt_admit.model.scheduler.resources import MEMORY
+from virt_admit.model.scheduler.resources import MEMORY, add
 
 
 class RoomView(NamedTuple):
@@ -89,9 +89,7 @@ class RoomSums:
 
     @property
     def by_node(self) -> tuple[RoomTotals, ByNode]:
-        """The same with the amounts of every node:
-        copying them takes as long as there are nodes.
-        """
+        """The same with the amounts of every node: their copy takes as long as there are nodes."""
         return self.totals, dict(self._nodes)
 
     def copy(self) -> RoomSums:
@@ -173,14 +171,12 @@ def _amounts(name: str, ledger: Ledger, view: RoomView) -> Mapping[str, Amounts]
         return {}
     needs = dict(sums.by_role.get(Role.RETURNS, {}))
     if view.everything:
-        for resource, amount in sums.by_role.get(Role.CONTROLLED, {}).items():
-            needs[resource] = needs.get(resource, 0) + amount
+        add(needs, sums.by_role.get(Role.CONTROLLED, {}))
     free = dict(node.allocatable)
     for amounts in sums.by_role.values():
         for resource, amount in amounts.items():
             free[resource] = free.get(resource, 0) - amount
-    for resource, amount in _preemptible(sums, view).items():
-        free[resource] += amount
+    add(free, _preemptible(sums, view))
     return {
         resource: Amounts(max(0, amount), needs.get(resource, 0))
         for resource, amount in free.items()
@@ -195,8 +191,7 @@ def _preemptible(sums: NodeSums, view: RoomView) -> Mapping[str, int]:
     for priority, by_role in sums.preemptible.items():
         for role, amounts in by_role.items() if priority < view.highest else ():
             if not (view.everything and role is Role.CONTROLLED):
-                for resource, amount in amounts.items():
-                    found[resource] = found.get(resource, 0) + amount
+                add(found, amounts)
     return found
 
 

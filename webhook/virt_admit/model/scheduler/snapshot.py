@@ -23,9 +23,7 @@ class Node:
     """Those that keep pods off: ``NoSchedule`` and ``NoExecute``."""
     cordoned: bool = False
     ready: bool = True
-    """Whether its condition Ready is not False or Unknown:
-    the node lifecycle controller taints it then.
-    """
+    """Whether its condition Ready is not False or Unknown, for which it gets a taint."""
     allocatable: Resources | None = None
     """None: the node does not report it, or the size of a pod on it is not known."""
 
@@ -102,9 +100,7 @@ class SchedulerSnapshot:
     by_label: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
     """Pods by their labels, by the keys of these, and all under None; without those bound later."""
     bound_later: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
-    """The pods that ``bind`` added, likewise. They are few,
-    and ``by_label`` has tuples of all pods.
-    """
+    """The pods that ``bind`` added, likewise: few, while ``by_label`` has tuples of all pods."""
     repelling: dict[Label | None, dict[PodTerm, tuple[Pod, ...]]] = field(default_factory=dict)
     """The terms of required anti-affinities, by a label that they demand of the pods that they
     repel, each with the pods that have it. Inner maps are never changed in place.
@@ -114,17 +110,13 @@ class SchedulerSnapshot:
     generation: int = 0
     """Grows with every change."""
     lowest: dict[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
-    """Pods of a node with their lowest priority, as they were when it was asked for;
-    shared by all copies.
-    """
+    """Pods of a node with their lowest priority, as when it was asked; shared by all copies."""
 
     @classmethod
     def of(
         cls, nodes: Iterable[Node], pods: Iterable[Pod], namespaces: Mapping[str, Mapping[str, str]]
     ) -> SchedulerSnapshot:
-        """Return the state of these nodes and pods;
-        pods on unknown nodes count for affinity nowhere.
-        """
+        """Return the state of these nodes and pods; affinity ignores pods on unknown nodes."""
         bound_pods = list(pods)
         unsized = {pod.node for pod in bound_pods if not pod.sized}
         known = (
@@ -253,9 +245,7 @@ class SchedulerSnapshot:
             yield from self.bound_later.get(label, ())
 
     def comparisons(self, pod: Pod) -> int:
-        """Return how many pods and terms must be looked at to know where other pods let the pod
-        go.
-        """
+        """Return how many pods and terms decide where other pods let the pod go."""
         selecting = [label for each in pod.pod_selectors for label in anchors(each)]
         own = sum(
             len(pods.get(label, ()))

@@ -34,9 +34,7 @@ def unread_links(
 
 
 def may_be_repelled(pod: Pod, state: SchedulerSnapshot) -> bool:
-    """Return whether the labels of the pod's own namespace decide if other pods repel it,
-    and were not read.
-    """
+    """Return whether unread labels of the pod's namespace decide if other pods repel it."""
     if pod.namespace in state.namespaces:
         return False
     return any(term.namespace_selector is not None for term in _repelling(pod, state))

@@ -11,16 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes import kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import (
-    CSI_CAPACITY,
-    CSI_DRIVER,
-    CSI_NODE,
-    PV,
-    PVC,
-    STORAGE_CLASS,
-)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
@@ -30,7 +22,7 @@ from virt_admit.model.scheduler.resources import MEMORY, amount, show
 
 _SELECTED: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = {
-    PVC: (
+    kinds.PVC: (
         f"metadata.annotations.{_SELECTED}",
         "spec.accessModes",
         "spec.resources.requests.storage",
@@ -38,7 +30,7 @@ READS: Final[Reads] = {
         "spec.volumeName",
         "status.phase",
     ),
-    PV: (
+    kinds.PV: (
         "metadata.labels",
         "spec.claimRef.uid",
         "spec.csi.driver",
@@ -46,10 +38,10 @@ READS: Final[Reads] = {
         "spec.nodeAffinity",
         "spec.storageClassName",
     ),
-    STORAGE_CLASS: ("allowedTopologies", "provisioner", "volumeBindingMode"),
-    CSI_DRIVER: ("spec.storageCapacity",),
-    CSI_CAPACITY: ("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
-    CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
+    kinds.STORAGE_CLASS: ("allowedTopologies", "provisioner", "volumeBindingMode"),
+    kinds.CSI_DRIVER: ("spec.storageCapacity",),
+    kinds.CSI_CAPACITY: ("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
+    kinds.CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
 }
 """What decides which nodes can mount the volumes of a pod."""
 
@@ -257,7 +249,7 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
         Unseen: the claim or its volume cannot be read, or kube-scheduler chooses a node and a
             volume together.
     """
-    found = cluster.get(PVC, namespace, name)
+    found = cluster.get(kinds.PVC, namespace, name)
     if found is None:
         return Claim(name, f"claim {name} does not exist")
     fault = _fault(found)
@@ -272,7 +264,7 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
         return Claim(name, fault or f"claim {name} is not bound")
     if fault:
         return _faulty(found, fault, volume_name, cluster)
-    volume = cluster.get(PV, "", volume_name)
+    volume = cluster.get(kinds.PV, "", volume_name)
     if volume is None:
         return Claim(name, f"claim {name} is bound to volume {volume_name}, which does not exist")
     return _bound(found, volume)
@@ -283,7 +275,7 @@ def _faulty(found: Object, fault: str, volume_name: str, cluster: Cluster) -> Cl
 
     Pods that run with it still attach its volume (csi.go#getCSIDriverInfo).
     """
-    volume = find(cluster, PV, "", volume_name)
+    volume = find(cluster, kinds.PV, "", volume_name)
     if volume is None:
         return Claim(found.name, fault)
     return replace(_bound(found, volume), fault=fault, node_affinity=None, zones=())
@@ -307,12 +299,10 @@ def _waits_for_pod(found: Object, cluster: Cluster) -> Object | None:
         Unseen: its StorageClass cannot be read.
     """
     name = found.at("spec", "storageClassName").text
-    chosen = cluster.get(STORAGE_CLASS, "", name) if name else None
-    return (
-        chosen
-        if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer"
-        else None
-    )
+    chosen = cluster.get(kinds.STORAGE_CLASS, "", name) if name else None
+    if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer":
+        return chosen
+    return None
 
 
 def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorage | None:
@@ -325,7 +315,7 @@ def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorag
     driver = chosen["provisioner"].text or ""
     size = amount(MEMORY, found.at("spec", "resources", "requests", "storage").value)
     known = (
-        cluster.get(CSI_DRIVER, "", driver)
+        cluster.get(kinds.CSI_DRIVER, "", driver)
         if driver and size and not found.annotations.get(_SELECTED)
         else None
     )
@@ -337,28 +327,28 @@ def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorag
     capacities, blind = cluster.cached(_capacities)
     if unread or blind:
         raise Unseen(unread or blind)
-    terms = [
-        {"matchExpressions": _expressions(term)} for term in chosen["allowedTopologies"].items()
-    ]
+    terms = allowed_terms(chosen)
     allowed = parse_node_selector({"nodeSelectorTerms": terms}) if terms else None
     return FreeStorage(
         driver, chosen.name, size, allowed, capacities.get(chosen.name, StorageOffers())
     )
 
 
-def _expressions(term: Field) -> list[dict[str, Any]]:
-    labels = term["matchLabelExpressions"].items()
+def allowed_terms(storage_class: Object) -> list[dict[str, Any]]:
+    """Return the topologies that a StorageClass allows, as terms of a node selector."""
     return [
-        {"key": each["key"].value, "operator": "In", "values": each["values"].value}
-        for each in labels
+        {"matchExpressions": [_expression(each) for each in term["matchLabelExpressions"].items()]}
+        for term in storage_class["allowedTopologies"].items()
     ]
 
 
+def _expression(demand: Field) -> dict[str, Any]:
+    return {"key": demand["key"].value, "operator": "In", "values": demand["values"].value}
+
+
 def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:
-    """Return the StorageClasses with a volume that no claim has been bound to,
-    and what could not be read.
-    """
-    volumes, unread = gather(cluster.list(PV))
+    """Return the StorageClasses with a volume bound to no claim, and what could not be read."""
+    volumes, unread = gather(cluster.list(kinds.PV))
     free = (each for each in volumes if not each.at("spec", "claimRef", "uid").text)
     return frozenset(each.at("spec", "storageClassName").text or "" for each in free), unread
 
@@ -366,7 +356,7 @@ def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:
 def _capacities(cluster: Cluster) -> tuple[Mapping[str, StorageOffers], str]:
     """Return what the CSIStorageCapacities of each StorageClass say, and what could not be read."""
     found: dict[str, list[tuple[Selector, int]]] = {}
-    listed, unread = gather(cluster.list(CSI_CAPACITY))
+    listed, unread = gather(cluster.list(kinds.CSI_CAPACITY))
     for each in listed:
         most = each["maximumVolumeSize"] if each["maximumVolumeSize"].present else each["capacity"]
         if each["nodeTopology"].is_map and most.present:
@@ -421,7 +411,7 @@ def limits(cluster: Cluster, node: str) -> Mapping[str, int]:
     Raises:
         Unseen: the CSINode cannot be read.
     """
-    found = cluster.get(CSI_NODE, "", node)
+    found = cluster.get(kinds.CSI_NODE, "", node)
     if found is None:
         return {}
     counts = {

@@ -54,9 +54,7 @@ def freed(
 
 
 def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach:
-    """Return how the remediator frees volumes: by the out-of-service taint,
-    or by deleting pods alone.
-    """
+    """Return how the remediator frees volumes: by the out-of-service taint, or by deleting pods."""
     try:
         template = step.template(cluster) if step is not None else None
     except Unseen:
@@ -78,11 +76,5 @@ def machine_of(view: WatchingCheck, node: str, cluster: Cluster) -> Object | Non
     """Return the Machine of a node; None: it is not known."""
     if view.watch.check.kind is not kinds.NHC:
         return view.nodes.get(node)
-    return next(
-        (
-            each
-            for each in cluster.known(kinds.MACHINE)
-            if machine_nodes.node_name(each, cluster) == node
-        ),
-        None,
-    )
+    known = cluster.known(kinds.MACHINE)
+    return next((each for each in known if machine_nodes.node_name(each, cluster) == node), None)

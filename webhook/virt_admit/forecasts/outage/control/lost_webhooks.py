@@ -72,12 +72,7 @@ LOST: Final = "WebhookLost"
 def on_start(vmi: Object, found: Sequence[SilentWebhook], cluster: Cluster) -> OnStart:
     """Return what the webhooks that do not answer do to the start of a VM."""
     stops = [
-        (
-            each,
-            True
-            if each.everything
-            else webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS),
-        )
+        (each, each.everything or webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS))
         for each in found
     ]
     never = next((each for each, answer in stops if each.lasting and answer), None)
@@ -101,9 +96,7 @@ def silent(loss: Loss) -> tuple[SilentWebhook, ...]:
 
 
 def unread(cluster: Cluster) -> str:
-    """Return what could not be read if more webhooks may exist than are known,
-    else an empty text.
-    """
+    """Return what could not be read if more webhooks may exist than are known, else empty."""
     return cluster.cached(webhook_reach.critical).unseen
 
 
@@ -165,9 +158,7 @@ def _lost(webhook: Webhook, pods: Sequence[Object], loss: Loss) -> Iterator[Sile
 
 
 def _control(webhook: Webhook, loss: Loss) -> bool | None:
-    """Return whether a webhook gets a request without which Kubernetes replaces no pod of a lost
-    node.
-    """
+    """Return whether a webhook gets a request without which no pod of a lost node is replaced."""
     space = loss.cluster.cached(webhook_reach.namespace_labels)
     answers = {
         webhook_requests.gets(

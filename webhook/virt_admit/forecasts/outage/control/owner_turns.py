@@ -196,10 +196,8 @@ def _unstable(control: Object, wanted: versions.Version, cluster: Object | None)
 
 def _pending(control: Object, cluster: Object) -> str:
     """Return that a topology wants another version of a control plane; empty: it does not."""
-    topology, own = (
-        cluster.at("spec", "topology", "version").text,
-        control.at("spec", "version").text,
-    )
+    topology = cluster.at("spec", "topology", "version").text
+    own = control.at("spec", "version").text
     step = cluster.annotations.get("topology.internal.cluster.x-k8s.io/upgrade-step")
     return (
         f"waits for its upgrade to {topology}" if topology and own not in {topology, step} else ""
@@ -314,11 +312,9 @@ def _replaced(machine: Object) -> tuple[str, datetime | None, int]:
     found = data if isinstance(data, dict) else {}
     name, since, retries = found.get("machine"), found.get("timestamp"), found.get("retryCount")
     count = retries if isinstance(retries, int) else 0
-    return (
-        (name, clock.instant(since), count)
-        if isinstance(name, str) and isinstance(since, str)
-        else ("", None, 0)
-    )
+    if isinstance(name, str) and isinstance(since, str):
+        return name, clock.instant(since), count
+    return "", None, 0
 
 
 def _retries(control: Object) -> tuple[int, int, int | None]:

@@ -54,9 +54,7 @@ def waits(vmi: Object, detached: Part, cluster: Cluster) -> tuple[Part, ...]:
 
 
 def _backoff(vmi: Object, cluster: Cluster) -> Part | None:
-    """Return the wait after a VMI that is lost before its guest ever ran:
-    to KubeVirt its start has failed.
-    """
+    """Return the wait after a VMI lost before its guest ever ran: a failed start to KubeVirt."""
     if vmi.at("status", "phase").text == "Running" or migrations.entered(vmi, "Running"):
         return None
     try:
@@ -95,10 +93,8 @@ def with_kubevirt(vmi: Object, coverage: NodeCoverage, detached: Part, loss: Los
 def _replica_set(vmi: Object, node: str, loss: Loss, *, held: bool) -> Actor | None:
     """A replica set no longer counts a VMI whose pod is marked for deletion, and makes another."""
     name = vmis.owner(vmi, VMIRS.kind)
-    delay, tolerated = (
-        loss.taint_delay(node),
-        machine_replacement.tolerated(vmi, machine_replacement.TOLERATED),
-    )
+    delay = loss.taint_delay(node)
+    tolerated = machine_replacement.tolerated(vmi, machine_replacement.TOLERATED)
     if name is None or held or delay is None or tolerated is None:
         return None
     parts = detection(loss), Part(MARKED, tolerated, tolerated + delay)

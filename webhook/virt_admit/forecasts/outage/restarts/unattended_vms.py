@@ -1,6 +1,4 @@
-"""VMs of a lost node for which no health check acts: why they do not restart,
-and what would restart them.
-"""
+"""VMs of a lost node for which no health check acts: why they stay down, and the remedy."""
 
 from __future__ import annotations
 
@@ -33,10 +31,8 @@ def why_and_remedy(
     if fence_taints.fence_command(node) not in acting:
         way = f"{acting}; or, {_by_hand(node, loss.cluster)}"
     if bound:
-        why, way = (
-            f"{why}; and no other node can run it: {bound}",
-            f"{lost_storage.elsewhere(pod, loss)}, and {acting}",
-        )
+        why = f"{why}; and no other node can run it: {bound}"
+        way = f"{lost_storage.elsewhere(pod, loss)}, and {acting}"
     elif full := room.nowhere.get(pod.full_name, ""):
         why = f"{why}; and no node takes it: {full}"
         way = f"{start_doubts.opens(full, pod.fault, loss.cluster)}, and {acting}"

@@ -33,10 +33,8 @@ def stopped(ceph: Object, cluster: Cluster) -> StoppedCeph | None:
 
     Rook says when the health as a whole has changed, not since when a check fails.
     """
-    found, codes = (
-        refusing_storage.of_ceph(ceph, files=False),
-        refusing_storage.refusals(ceph, files=False),
-    )
+    found = refusing_storage.of_ceph(ceph, files=False)
+    codes = refusing_storage.refusals(ceph, files=False)
     full = refusing_storage.is_full(ceph)
     changed = ceph.at("status", "ceph", "lastChanged").text
     age = clock.since(changed, cluster)

@@ -65,9 +65,7 @@ def is_of_ceph(disk: Disk) -> bool:
 
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
-    """Return why a volume of Ceph cannot be used after a loss; None: it can,
-    or nothing says that it cannot.
-    """
+    """Return why a volume of Ceph cannot be used after a loss; None: nothing says that."""
     key = "ceph", disk.driver, disk.cluster, disk.pool
     if key not in loss.memo:
         loss.memo[key] = _lost(disk, loss)
@@ -98,20 +96,14 @@ def touched(loss: Loss) -> Iterator[Disk]:
 def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
     """Return the disks of all known VMIs on Ceph by driver, Ceph cluster and pool."""
     found: dict[tuple[str, str, str], list[Disk]] = {}
-    for disk in (
-        each
-        for some in cluster.cached(disks.by_volume).values()
-        for each in some
-        if is_of_ceph(each)
-    ):
+    every = (disk for some in cluster.cached(disks.by_volume).values() for disk in some)
+    for disk in filter(is_of_ceph, every):
         found.setdefault((disk.driver, disk.cluster, disk.pool), []).append(disk)
     return found
 
 
 def _cluster_of(disk: Disk, cluster: Cluster) -> Object | None:
-    """Return the CephCluster of a volume: Rook names it by its namespace,
-    and a cluster has mostly one.
-    """
+    """Return the CephCluster of a volume: Rook names its namespace, where there is mostly one."""
     known = cluster.known(CEPH_CLUSTER)
     named = [each for each in known if each.namespace == disk.cluster]
     return named[0] if named else known[0] if len(known) == 1 and not disk.cluster else None
@@ -137,11 +129,8 @@ def _quorum(ceph: Object, loss: Loss) -> DiskLoss | None:
     )
     reason = f"Ceph stops without a majority of its monitors: {left}"
     if len(up) > len(monitors) // 2:
-        return DiskLoss(
-            f"{reason}, and CephCluster {ceph.name} wants {wanted}",
-            _remedy(ceph, down, monitors),
-            certain=False,
-        )
+        why = f"{reason}, and CephCluster {ceph.name} wants {wanted}"
+        return DiskLoss(why, _remedy(ceph, down, monitors), certain=False)
     if len(up) + len(returning) > len(monitors) // 2:
         again = names(sorted(each.name for each in returning))
         return DiskLoss(

@@ -36,10 +36,8 @@ def lost(disk: Disk, namespace: str, loss: Loss) -> DiskLoss | None:
         return None
     domain = pool.at("spec", "failureDomain").text or "host"
     osds = list(_osds(namespace, domain, loss.cluster))
-    domains, hit = (
-        {where for _, where in osds},
-        {where for node, where in osds if node in loss.lost},
-    )
+    domains = {where for _, where in osds}
+    hit = {where for node, where in osds if node in loss.lost}
     copies, needed = min(size, len(domains)), size - size // 2
     left = copies - min(len(hit), copies)
     if not hit or left >= needed:

@@ -59,9 +59,7 @@ class Disk(NamedTuple):
 
 
 def of_claims(vmi: Object, claims: Sequence[str], cluster: Cluster) -> Iterator[Disk]:
-    """Yield the disks behind claims of a VM; those that are not bound, or cannot be read,
-    are left out.
-    """
+    """Yield the disks behind claims of a VM, without those that are not bound or not read."""
     namespace = vms.namespace_of(vmi)
     for name in dict.fromkeys(claims):
         claim = find(cluster, PVC, namespace, name)

@@ -30,9 +30,7 @@ DRIVER: Final = "driver.longhorn.io"
 
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
-    """Return why a volume cannot be used after a loss; None: it can,
-    or nothing says that it cannot.
-    """
+    """Return why a volume cannot be used after a loss; None: nothing says that."""
     copies = loss.cluster.cached(longhorn_copies.by_volume).get(disk.handle, ())
     healthy = [each for each in copies if longhorn_copies.is_healthy(each)]
     if any(_node(each) not in loss.lost for each in healthy):

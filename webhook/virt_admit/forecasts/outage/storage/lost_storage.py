@@ -25,9 +25,7 @@ Stranded = tuple[Disk, DiskLoss]
 
 
 def of(vmi: Object, claims: Sequence[str], loss: Loss) -> DiskLoss | None:
-    """Return why a VM of a lost node has no disk to start with, what is certain first; None:
-    nothing says so.
-    """
+    """Return why a VM of a lost node has no disk, what is certain first; None: nothing says so."""
     found = [
         each
         for disk in disks.of_claims(vmi, claims, loss.cluster)
@@ -45,11 +43,9 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
 def unfinished(vmi: Object) -> str:
     """Return that a VM would not start as its disks are being copied; empty: they are not."""
     words = migrations.copy_words(vmi)
-    return (
-        f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy"
-        if words
-        else ""
-    )
+    if words:
+        return f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy"
+    return ""
 
 
 def recovery(vmi: Object) -> str:

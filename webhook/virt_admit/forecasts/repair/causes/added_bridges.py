@@ -7,17 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.repair.repair_plan import (
-    Command,
-    Cost,
-    CostClass,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-    StepCheck,
-    TakesEffect,
-)
+from virt_admit.forecasts.repair import repair_plan
 from virt_admit.model import node_bridges
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -28,7 +18,7 @@ _OFFERED = "1k"
 """What a marker offers of each bridge (kubevirt/bridge-marker:pkg/marker)."""
 
 
-def steps(target: SchedulingTarget, cluster: Cluster) -> Iterator[RepairStep]:
+def steps(target: SchedulingTarget, cluster: Cluster) -> Iterator[repair_plan.RepairStep]:
     """Yield the step for the first node that lacks nothing but a bridge.
 
     Another one may fail for the same policy.
@@ -52,21 +42,21 @@ def _is_bridge(why: str) -> bool:
     return bool(node_bridges.bridge(resource)) and rest.endswith(" missing") and "; " not in rest
 
 
-def _step(node: Object, resource: str, words: str) -> RepairStep:
-    subject = ObjectRef.of(NODE, node)
+def _step(node: Object, resource: str, words: str) -> repair_plan.RepairStep:
+    subject = repair_plan.ObjectRef.of(NODE, node)
     status = node["status"].map
     allocatable = {**node.at("status", "allocatable").map, resource: _OFFERED}
     path = resource.replace(".", "\\.")
-    return RepairStep(
+    return repair_plan.RepairStep(
         id=f"bridge:{resource}:{node.name}",
-        stage=PlanStage.ROOM,
+        stage=repair_plan.PlanStage.ROOM,
         title=words,
         subject=subject,
-        cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.PERSON,
-        changes=(ObjectChange(subject, Command.PERSON, text=words),),
+        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        takes_effect=repair_plan.TakesEffect.PERSON,
+        changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PERSON, text=words),),
         verify=(
-            StepCheck(
+            repair_plan.StepCheck(
                 "the node offers the bridge",
                 ("get", "node", node.name, f"-o=jsonpath={{.status.allocatable.{path}}}"),
             ),

@@ -7,17 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from virt_admit.forecasts.repair.repair_plan import (
-    Command,
-    Cost,
-    CostClass,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-    RootProblem,
-    StepCheck,
-)
+from virt_admit.forecasts.repair import repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, NODE, SNR_TEMPLATE
 
@@ -26,7 +16,7 @@ _PHASE: Final = ("get", NHC.resource, _NAME, "-o=jsonpath={.status.phase}")
 _WORKER: Final = "node-role.kubernetes.io/worker"
 
 
-def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
+def step(problem: repair_plan.RootProblem, cluster: Cluster) -> repair_plan.RepairStep | str:
     """Return the step that makes a health check for worker nodes, or why that is not the repair."""
     templates = [obj for kind in (SNR_TEMPLATE, FAR_TEMPLATE) for obj in cluster.known(kind)]
     if not templates:
@@ -38,7 +28,7 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     if node is None or _WORKER not in node.labels:
         return "its node is not a worker: choose the nodes that a health check watches"
     template = templates[0]
-    subject = ObjectRef(NHC, "", _NAME)
+    subject = repair_plan.ObjectRef(NHC, "", _NAME)
     reference = {
         "apiVersion": template.api_version,
         "kind": template.kind,
@@ -59,13 +49,13 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
             "unhealthyConditions": conditions,
         },
     }
-    return RepairStep(
+    return repair_plan.RepairStep(
         id=f"health-check:{_NAME}",
-        stage=PlanStage.SETTINGS,
+        stage=repair_plan.PlanStage.SETTINGS,
         title=f"let a NodeHealthCheck watch the workers, with {template.kind} {template.name}",
         subject=subject,
-        cost=Cost(CostClass.DECISION),
-        changes=(ObjectChange(subject, Command.APPLY, manifest=manifest),),
-        verify=(StepCheck("the health check is enabled", _PHASE, "Enabled"),),
+        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        changes=(repair_plan.ObjectChange(subject, repair_plan.Command.APPLY, manifest=manifest),),
+        verify=(repair_plan.StepCheck("the health check is enabled", _PHASE, "Enabled"),),
         risk="a node that does not report for 5 minutes is remediated: its VMs restart elsewhere",
     )

@@ -5,42 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_admit.forecasts.repair.repair_plan import (
-    Command,
-    Cost,
-    CostClass,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-    TakesEffect,
-)
+from virt_admit.forecasts.repair import repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
 
 _HOST: Final = "kubernetes.io/hostname"
+_PASSING: Final = ("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S)
 _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
-def step(model: Object, number: int, cluster: Cluster) -> RepairStep:
+def step(model: Object, number: int, cluster: Cluster) -> repair_plan.RepairStep:
     """Return the step that adds so many nodes like one that exists,
     without its local volumes and devices.
     """
-    subject = ObjectRef(NODE, "", model.name)
+    subject = repair_plan.ObjectRef(NODE, "", model.name)
     title = f"add {count(number, 'node')} like {model.name}"
     made = [made for index in range(1, number + 1) for made in _clone(model, index, cluster)]
-    return RepairStep(
+    return repair_plan.RepairStep(
         id=f"add-nodes:{model.name}",
-        stage=PlanStage.ROOM,
+        stage=repair_plan.PlanStage.ROOM,
         title=title,
         subject=subject,
-        cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.PERSON,
-        changes=(ObjectChange(subject, Command.PERSON, text=f"{title} with its size and labels"),),
+        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        takes_effect=repair_plan.TakesEffect.PERSON,
+        changes=(
+            repair_plan.ObjectChange(
+                subject, repair_plan.Command.PERSON, text=f"{title} with its size and labels"
+            ),
+        ),
         risk="its local volumes and devices are not part of the new nodes",
         predicted=tuple(made),
     )
@@ -59,9 +56,7 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
     lasting = [
         taint.value
         for taint in model.at("spec", "taints").items()
-        if not (taint["key"].text or "").startswith(
-            ("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S)
-        )
+        if not (taint["key"].text or "").startswith(_PASSING)
     ]
     status = dict(model["status"].map)
     if isinstance(status.get("allocatable"), dict):
@@ -79,7 +74,7 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
             "status": status,
         }
     )
-    csi = next((found for found in cluster.known(CSI_NODE) if found.name == model.name), None)
+    csi = find(cluster, CSI_NODE, "", model.name)
     if csi is not None:
         yield Object({**csi.data, "metadata": {"name": name}})
 

@@ -76,9 +76,7 @@ def _is_asked(pod: Object) -> bool:
 
 
 def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> RepairStep | str:
-    """Let pods go that are not ready, if that empties the nodes and they do not become ready by
-    themselves.
-    """
+    """Let pods go that are not ready and do not become so, if that empties the nodes."""
     well = [pod.name for pod in here if not eviction_policy.is_unready(pod)]
     passing = [pod.name for pod in here if not _is_broken(pod, cluster)]
     if well or passing or not eviction_policy.may_exist(cluster):
@@ -104,9 +102,7 @@ def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> R
 
 
 def _is_broken(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a pod does not become ready by itself,
-    as far as its containers and its age say so.
-    """
+    """Return whether a pod stays not ready, as far as its containers and its age say so."""
     if pod_starts.failure(pod, cluster):
         return True
     age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
@@ -160,9 +156,7 @@ def _more_pods(
 
 
 def _other_policy(budget: ObjectRef) -> Alternative:
-    """Return what its owner may decide: one pod is away during an eviction,
-    also if it is the only one.
-    """
+    """Return what its owner may decide: one pod, even the only one, is away during an eviction."""
     why = "its pods may be down while one is evicted, which their owner decides"
     return Alternative(
         f"{pod_counts.ONE_AT_A_TIME} in {budget}", CostClass.DECISION, why, decision=True
@@ -170,9 +164,7 @@ def _other_policy(budget: ObjectRef) -> Alternative:
 
 
 def _scaled(found: PodOwner, more: int) -> tuple[ObjectChange, str] | None:
-    """Return the change after which so many pods more run, and its title; None:
-    another object decides.
-    """
+    """Return the change after which so many pods more run, and its title; None: another decides."""
     kind = kinds.of(found.obj) if found.obj is not None else None
     if found.obj is None or kind not in (DEPLOYMENT, STATEFUL_SET):
         return None

@@ -127,9 +127,7 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
 
 
 def _stage_is_fixed(cluster: Cluster) -> bool:
-    """Return whether changes of VMs are staged,
-    and a patch of the KubeVirt resource would be reverted.
-    """
+    """Return whether changes of VMs are staged, and a patch of KubeVirt would be reverted."""
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     staged = (
         found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
@@ -163,10 +161,7 @@ def _free_name(claim: str, namespace: str, cluster: Cluster) -> str:
     for number in range(1, 100):
         name = f"{claim}-shared{'' if number == 1 else f'-{number}'}"
         try:
-            if (
-                cluster.get(PVC, namespace, name) is None
-                and cluster.get(DATA_VOLUME, namespace, name) is None
-            ):
+            if all(cluster.get(kind, namespace, name) is None for kind in (PVC, DATA_VOLUME)):
                 return name
         except Unseen:
             return name
@@ -234,27 +229,21 @@ def _uid(vm: Object, cluster: Cluster) -> str:
 
 
 def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
-    """Yield the changes of the VM: each volume, its template, and the strategy,
-    all in one patch.
-    """
+    """Yield the changes of the VM, each volume, its template and the strategy, in one patch."""
     by_claim = {each.claim: each for each in found}
     templates = vms.vm_spec(vm)["dataVolumeTemplates"]
     for volume in volumes(vm):
         copy = by_claim.get(volume.claim)
         if copy is None:
             continue
-        path = (*TEMPLATE, "volumes", volume.place)
-        own = dict(vms.vmi_spec(vm)["volumes"][volume.place].map)
+        field = vms.vmi_spec(vm)["volumes"][volume.place]
+        own = dict(field.map)
         before = own.pop("persistentVolumeClaim", None) or {}
-        own["dataVolume"] = {"name": copy.copy} | (
-            {"hotpluggable": True} if before.get("hotpluggable") else {}
-        )
-        if "dataVolume" in vms.vmi_spec(vm)["volumes"][volume.place].map:
-            own["dataVolume"] = {
-                **vms.vmi_spec(vm)["volumes"][volume.place]["dataVolume"].map,
-                "name": copy.copy,
-            }
-        yield FieldEdit(path, own)
+        kept = {"hotpluggable": True} if before.get("hotpluggable") else {}
+        own["dataVolume"] = {"name": copy.copy, **kept}
+        if "dataVolume" in field.map:
+            own["dataVolume"] = {**field["dataVolume"].map, "name": copy.copy}
+        yield FieldEdit((*TEMPLATE, "volumes", volume.place), own)
         for index, template in enumerate(templates.items()):
             if template.at("metadata", "name").text == volume.claim:
                 yield from _template(template, index, copy)
@@ -283,16 +272,10 @@ def _storage(copy: DiskCopy) -> dict[str, Any]:
 def _by_hand(
     subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, ...]
 ) -> tuple[ObjectChange, ...]:
-    blanks = tuple(
-        ObjectChange(
+    blanks = (
+        _made(
             ObjectRef(DATA_VOLUME, subject.namespace, each.copy),
-            Command.APPLY,
-            manifest={
-                "apiVersion": DATA_VOLUME.api_version,
-                "kind": DATA_VOLUME.kind,
-                "metadata": {"name": each.copy, "namespace": subject.namespace},
-                "spec": {"source": {"blank": {}}, "storage": _storage(each)},
-            },
+            {"source": {"blank": {}}, "storage": _storage(each)},
         )
         for each in found
     )
@@ -304,17 +287,12 @@ def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     release = hco_release(hco) if hco is not None else None
     names = [vm.name, *(each.copy for each in found)]
-    return (
-        release is not None
-        and release >= _CONTROLLER_SINCE
-        and all(map(_CRD_NAME.fullmatch, names))
-    )
+    since = release is not None and release >= _CONTROLLER_SINCE
+    return since and all(map(_CRD_NAME.fullmatch, names))
 
 
 def _by_itself(edits: tuple[FieldEdit, ...]) -> tuple[FieldEdit, ...]:
-    """Return what the migration controller changes: volumes and names of templates,
-    but no access modes.
-    """
+    """Return what the migration controller changes: volumes and template names, no access modes."""
     return tuple(
         edit for edit in edits if "dataVolumeTemplates" not in edit.path or edit.path[-1] == "name"
     )
@@ -338,46 +316,34 @@ def _storage_plan(
         for volume in volumes(vm)
         if volume.claim in by_claim
     ]
-    name = f"virt-admit-{subject.name}"[:63].rstrip("-")
-    plan = _object(
-        STORAGE_PLAN,
-        subject.namespace,
-        name,
-        {
-            "retentionPolicy": "keepSource",
-            "virtualMachines": [{"name": subject.name, "targetMigrationPVCs": targets}],
-        },
-    )
-    run = _object(
-        STORAGE_MIGRATION,
-        subject.namespace,
-        name,
-        {"virtualMachineStorageMigrationPlanRef": {"name": name}},
-    )
+    plan, run = _of_migration(STORAGE_PLAN, subject), _of_migration(STORAGE_MIGRATION, subject)
+    vms_of_plan = [{"name": subject.name, "targetMigrationPVCs": targets}]
     return (
-        ObjectChange(
-            ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan
-        ),
-        ObjectChange(
-            ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run
-        ),
+        _made(plan, {"retentionPolicy": "keepSource", "virtualMachines": vms_of_plan}),
+        _made(run, {"virtualMachineStorageMigrationPlanRef": {"name": plan.name}}),
     )
 
 
-def _object(kind: Kind, namespace: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+def _of_migration(kind: Kind, vm: ObjectRef) -> ObjectRef:
+    return ObjectRef(kind, vm.namespace, f"virt-admit-{vm.name}"[:63].rstrip("-"))
+
+
+def _made(new: ObjectRef, spec: dict[str, Any]) -> ObjectChange:
+    """Return the change that makes an object."""
+    manifest = {
+        "apiVersion": new.kind.api_version,
+        "kind": new.kind.kind,
+        "metadata": {"name": new.name, "namespace": new.namespace},
+        "spec": spec,
+    }
+    return ObjectChange(new, Command.APPLY, manifest=manifest)
 
 
 def _preconditions(vm: ObjectRef) -> Iterator[StepCheck]:
-    condition = "-o=jsonpath={.status.conditions[?(@.type=='RestartRequired')].status}"
-    yield StepCheck("the VM has no RestartRequired", _get(VM, vm, condition), "")
-    yield StepCheck("the VM is ready", _get(VM, vm, "-o=jsonpath={.status.ready}"), "true")
-    yield StepCheck(
-        "no snapshot of it is in progress",
-        _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"),
-        "",
-    )
+    condition = "conditions[?(@.type=='RestartRequired')].status"
+    yield StepCheck("the VM has no RestartRequired", _status(vm, condition), "")
+    yield StepCheck("the VM is ready", _status(vm, "ready"), "true")
+    yield StepCheck("no snapshot of it is in progress", _status(vm, "snapshotInProgress"), "")
 
 
 _COPY_LABEL: Final = "kubevirt.io/volume-update-migration"
@@ -392,16 +358,9 @@ def _label(vm: ObjectRef, uid: str) -> str:
 
 
 def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
+    vmi = vm._replace(kind=VMI)
     if controlled:
-        name = f"virt-admit-{vm.name}"[:63].rstrip("-")
-        query = (
-            "get",
-            STORAGE_MIGRATION.resource,
-            name,
-            "-n",
-            vm.namespace,
-            "-o=jsonpath={.status.phase}",
-        )
+        query = _status(_of_migration(STORAGE_MIGRATION, vm), "phase")
         yield StepCheck("the storage migration is completed", query, "Completed")
     else:
         label = f"{_COPY_LABEL}={_label(vm, uid)}"
@@ -409,11 +368,11 @@ def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
             "within a minute the VMI reports VolumesChange, and a migration with the label "
             f"{label} starts"
         )
-        copying = "-o=jsonpath={.status.migratedVolumes}"
-        yield StepCheck("the copy has ended", _get(VMI, vm, copying), "")
-    migratable = "-o=jsonpath={.status.conditions[?(@.type=='LiveMigratable')].status}"
-    yield StepCheck("the VMI can migrate", _get(VMI, vm, migratable), "True")
+        yield StepCheck("the copy has ended", _status(vmi, "migratedVolumes"), "")
+    migratable = "conditions[?(@.type=='LiveMigratable')].status"
+    yield StepCheck("the VMI can migrate", _status(vmi, migratable), "True")
 
 
-def _get(kind: Kind, vm: ObjectRef, *output: str) -> tuple[str, ...]:
-    return ("get", kind.resource, vm.name, "-n", vm.namespace, *output)
+def _status(subject: ObjectRef, field: str) -> tuple[str, ...]:
+    path = f"-o=jsonpath={{.status.{field}}}"
+    return "get", subject.kind.resource, subject.name, "-n", subject.namespace, path

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-from virt_admit.forecasts.repair.repair_plan import (
-    Command,
-    Cost,
-    CostClass,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-    StepCheck,
-    TakesEffect,
-)
+from virt_admit.forecasts.repair import repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import fence_taints
 
 
-def step(node: Object, cluster: Cluster) -> RepairStep:
+def step(node: Object, cluster: Cluster) -> repair_plan.RepairStep:
     """Return the step after which the taints of a fencing are gone: its remediation ends, or they
     are removed by hand.
     """
-    subject, fence = ObjectRef.of(NODE, node), fence_taints.left(node, cluster)
+    subject, fence = repair_plan.ObjectRef.of(NODE, node), fence_taints.left(node, cluster)
     left = [taint.value for taint in fence.every] if fence is not None else []
     kept = [taint.value for taint in node.at("spec", "taints").items() if taint.value not in left]
     spec = {key: value for key, value in node["spec"].map.items() if key != "taints"}
     for_what = fence_taints.waits_for(node.name, cluster)
     waits = f": it waits for {for_what}" if for_what else ""
-    title, way = (
-        "finish the remediation of the node",
-        f"finish its remediation{waits}; then its taints go",
-    )
+    title = "finish the remediation of the node"
+    way = f"finish its remediation{waits}; then its taints go"
     if fence is not None and fence_taints.is_by_hand(node.name, cluster):
-        title, way = (
-            "remove the taint of the fencing",
-            ": ".join(fence_taints.way_out(node.name, fence, cluster)),
-        )
-    return RepairStep(
+        title = "remove the taint of the fencing"
+        way = ": ".join(fence_taints.way_out(node.name, fence, cluster))
+    return repair_plan.RepairStep(
         id=f"remediated:{subject.full_name}",
-        stage=PlanStage.ROOM,
+        stage=repair_plan.PlanStage.ROOM,
         title=title,
         subject=subject,
-        cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.PERSON,
-        changes=(ObjectChange(subject, Command.PERSON, text=way),),
+        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        takes_effect=repair_plan.TakesEffect.PERSON,
+        changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PERSON, text=way),),
         verify=(
-            StepCheck(
+            repair_plan.StepCheck(
                 "the taints are gone", ("get", "node", node.name, "-o=jsonpath={.spec.taints}")
             ),
         ),

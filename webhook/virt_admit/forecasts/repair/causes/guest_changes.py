@@ -51,10 +51,8 @@ def masquerade(vm: Object) -> GuestChange | None:
     the interface is not one of those.
     """
     devices = vms.vmi_spec(vm).at("domain", "devices")
-    interfaces, networks = (
-        list(devices["interfaces"].items()),
-        list(vms.vmi_spec(vm)["networks"].items()),
-    )
+    interfaces = list(devices["interfaces"].items())
+    networks = list(vms.vmi_spec(vm)["networks"].items())
     title = "use masquerade on the pod network"
     if not interfaces and not networks:
         edits: tuple[FieldEdit, ...] = (
@@ -72,9 +70,7 @@ def masquerade(vm: Object) -> GuestChange | None:
 
 
 def without_reenlightenment(vm: Object) -> GuestChange | None:
-    """Return the change that removes the enlightenment which needs the TSC frequency of each
-    node.
-    """
+    """Return the change that removes the enlightenment which needs each node's TSC frequency."""
     path = (*TEMPLATE, "domain", "features", "hyperv", "reenlightenment")
     if not vm.at(*path).present:
         return None

@@ -62,9 +62,7 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
 
 
 def _likeness(cluster: Cluster) -> Callable[[str], Mapping[str, int]]:
-    """Return how much each node is like a named one: labels that both have,
-    less those that only one has.
-    """
+    """Return how much each node is like a named one: labels both have, less those one alone has."""
     labels = {name: node.labels for name, node in candidates.scheduler(cluster).state.nodes.items()}
 
     @functools.cache
@@ -124,9 +122,7 @@ def _selector(vm: Object, demand: str) -> tuple[str, list[FieldEdit]] | None:
 
 
 def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[FieldEdit]] | None:
-    """Return the required node affinity with the node's values added to the alternatives that it
-    misses.
-    """
+    """Return the required node affinity with the node's values in the alternatives it misses."""
     path = (*TEMPLATE, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = vm.at(*path)
     if not terms.is_list or not terms.value:
@@ -138,9 +134,7 @@ def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[Fie
 
 
 def _with_values(term: Any, labels: Mapping[str, Any]) -> Any:
-    """Return a term that accepts a node with these labels; None:
-    its operators do not list values.
-    """
+    """Return a term that accepts a node with these labels; None: an operator lists no values."""
     if not isinstance(term, dict) or term.get("matchFields"):
         return None
     for item in term.get("matchExpressions") or ():
@@ -179,9 +173,7 @@ def _tolerations(
 
 
 def _pod_affinity(vm: Object) -> tuple[str, list[FieldEdit]] | None:
-    """Return required affinity to other pods as a preference: the term stays,
-    the latency may grow.
-    """
+    """Return required pod affinity as a preference: the term stays, the latency may grow."""
     path = (*TEMPLATE, "affinity", "podAffinity")
     own = vm.at(*path)
     required = own[REQUIRED]

@@ -1,6 +1,4 @@
-"""A health check that refuses to act after the loss of a node:
-the change of its fields that lets it act.
-"""
+"""A health check that refuses to act after a node loss: the change that lets it act."""
 
 from __future__ import annotations
 
@@ -8,24 +6,12 @@ from virt_admit.forecasts.outage import health_actors
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.remediation.coverage import CHECKS
 from virt_admit.forecasts.remediation.reactivation import Reactivation
-from virt_admit.forecasts.repair import queries
+from virt_admit.forecasts.repair import queries, repair_plan
 from virt_admit.forecasts.repair.causes import added_health_check
-from virt_admit.forecasts.repair.repair_plan import (
-    REMOVED,
-    Command,
-    Cost,
-    CostClass,
-    FieldEdit,
-    ObjectChange,
-    ObjectRef,
-    PlanStage,
-    RepairStep,
-    RootProblem,
-)
 from virt_admit.model.kubernetes.cluster import Cluster
 
 
-def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
+def step(problem: repair_plan.RootProblem, cluster: Cluster) -> repair_plan.RepairStep | str:
     """Return the step that lets a health check act for a node, or why there is none.
 
     Where no health check exists, one is added.
@@ -40,18 +26,19 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     return _step(changed[0]) if changed else problem.remedy
 
 
-def _step(found: Reactivation) -> RepairStep:
-    subject = ObjectRef.of(found.check.kind, found.check.obj)
+def _step(found: Reactivation) -> repair_plan.RepairStep:
+    subject = repair_plan.ObjectRef.of(found.check.kind, found.check.obj)
     edits = tuple(
-        FieldEdit(path, REMOVED if value is None else value) for path, value in found.changes
+        repair_plan.FieldEdit(path, repair_plan.REMOVED if value is None else value)
+        for path, value in found.changes
     )
-    return RepairStep(
+    return repair_plan.RepairStep(
         id=f"health-check:{subject.full_name}",
-        stage=PlanStage.SETTINGS,
+        stage=repair_plan.PlanStage.SETTINGS,
         title=found.words,
         subject=subject,
-        cost=Cost(CostClass.DECISION),
-        changes=(ObjectChange(subject, Command.PATCH, edits),),
+        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PATCH, edits),),
         verify=(queries.check("the health check has the new values", subject, edits),),
         risk=found.risk,
     )

@@ -1,6 +1,4 @@
-"""Repairs of objects that concern many VMs: quotas, LimitRanges, limits of migrations, budgets,
-pools.
-"""
+"""Repairs of objects of many VMs: quotas, LimitRanges, migration limits, budgets, pools."""
 
 from __future__ import annotations
 
@@ -139,9 +137,7 @@ def exact(name: str, value: int) -> str:
 
 
 def _limit_range(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
-    """Raise the maxima, defaults and ratios of the LimitRange that refuses a second launcher
-    pod.
-    """
+    """Raise the maxima, defaults and ratios of a LimitRange that refuses a second launcher pod."""
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
         for found in limit_ranges.of_namespace(cluster, vm.namespace) if vmi is not None else ():
@@ -170,13 +166,8 @@ def _raise(item: Any, size: PodSize) -> None:
     """Raise what an item of a LimitRange allows to what a pod needs."""
     if not isinstance(item, dict):
         return
-    whole = item.get("type") == "Pod"
-    parts = (
-        [(size.requests, size.limits)]
-        if whole
-        else [(each.requests, each.limits) for each in size.every]
-    )
-    for requests, given in parts:
+    for each in (size,) if item.get("type") == "Pod" else size.every:
+        requests, given = each.requests, each.limits
         for resource, most in dict(item.get("max") or {}).items():
             needed = max(requests.get(resource, 0), given.get(resource, 0))
             if needed > amount(resource, most):
@@ -211,14 +202,8 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     check = queries.check("the limits are above 0", subject, edits)
     about = replace(problem, subject=subject)
-    return _settings(
-        about,
-        PlanStage.SETTINGS,
-        f"set {words}",
-        edits,
-        "migrations use the network of the nodes",
-        check,
-    )
+    risk = "migrations use the network of the nodes"
+    return _settings(about, PlanStage.SETTINGS, f"set {words}", edits, risk, check)
 
 
 def _is_zero(limit: int | None) -> bool:
@@ -305,8 +290,7 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     if not pool.at("spec", "paused").boolean:
         return _uncordoned(pool, cluster) or problem.remedy
     subject = problem.subject
-    namespace = ("-n", subject.namespace) if subject.namespace else ()
-    query = ("get", subject.kind.resource, subject.name, *namespace, "-o=jsonpath={.spec.paused}")
+    query = (*queries.get(subject), "-o=jsonpath={.spec.paused}")
     return RepairStep(
         id=f"unpause:{subject.full_name}",
         stage=PlanStage.ROLLOUT,
@@ -323,10 +307,8 @@ def _uncordoned(pool: Object, cluster: Cluster) -> RepairStep | None:
     """Return the step that uncordons a node of a pool:
     the operator updates no pool while one of its nodes is away.
     """
-    if (
-        kinds.of(pool) is not MACHINE_CONFIG_POOL
-        or pool.condition("Degraded")["status"].text == "True"
-    ):
+    degraded = pool.condition("Degraded")["status"].text == "True"
+    if degraded or kinds.of(pool) is not MACHINE_CONFIG_POOL:
         return None
     for node in sorted(_members(pool, cluster), key=lambda found: found.name):
         ready = node.condition("Ready")["status"].text == "True"

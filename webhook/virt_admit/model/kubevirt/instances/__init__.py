@@ -1,3 +1,1 @@
-"""VMs and VMIs: what KubeVirt makes of them, whether they migrate, their volumes,
-networks and processors.
-"""
+"""VMs and VMIs: how KubeVirt completes and migrates them, their volumes, networks, processors."""

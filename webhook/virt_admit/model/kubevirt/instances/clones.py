@@ -42,9 +42,7 @@ _FILTER: Final = re.compile(r"\^?[A-Za-z0-9._/-]*[*$]?\Z")
 
 
 MAX_MATCHES: Final = 100_000
-"""Pairs of a filter and a key that are compared: 50 ms.
-The webhook reviews nothing else meanwhile.
-"""
+"""Pairs of a filter and a key that are compared: 50 ms without other reviews."""
 
 
 class PatchStep(NamedTuple):

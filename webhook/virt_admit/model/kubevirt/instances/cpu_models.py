@@ -25,14 +25,10 @@ OFFERED: Final = "cpu-model.node.kubevirt.io/"
 HOST: Final = "host-model-cpu.node.kubevirt.io/"
 """Label prefix: the model that ``host-model`` means on the node."""
 TARGET: Final = "cpu-model-migration.node.kubevirt.io/"
-"""Label prefix: the node can run a migrating ``host-model`` VMI that started on a node of this
-model.
-"""
+"""Label prefix: the node can run a migrating ``host-model`` VMI from a node of this model."""
 
 SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
-"""Annotation of nodes that the labeller does not change;
-only its presence counts (node_labeller.go).
-"""
+"""Annotation, of any value, of nodes that the labeller leaves alone (node_labeller.go)."""
 
 READS: Final = union(
     expand.READS, {KUBEVIRT: (), NODE: ("metadata.labels", f"metadata.annotations.{SKIP_NODE}")}
@@ -44,9 +40,7 @@ class Offers(NamedTuple):
 
     nodes: Mapping[str, tuple[str, ...]]
     conclusive: bool
-    """Whether any node has a model label. If not,
-    the labeller has not run and nothing can be concluded.
-    """
+    """Whether any node has a model label: without any, the labeller has not run."""
 
     def by(self, model: str) -> tuple[str, ...]:
         """Return the nodes that offer a model, compared exactly."""
@@ -116,9 +110,7 @@ class Model(NamedTuple):
     path: Path
     """The field of the object that determines the model."""
     source: str = ""
-    """The object that names the model, ``instance type 'u1'`` or ``KubeVirt``; empty:
-    the object itself.
-    """
+    """What names the model, ``instance type 'u1'`` or ``KubeVirt``; empty: the object itself."""
 
     @property
     def phrase(self) -> str:
@@ -153,13 +145,9 @@ def named(vmi: ExpandedVmi, cluster: Cluster) -> Model | None:
     if not name:
         if vmi.instancetype_unseen:
             raise Unseen(vmi.instancetype_unseen)
-        name, path, source = (
-            configuration.default_cpu_model(cluster),
-            vmi.spec["domain"]["cpu"].path,
-            _DEFAULT,
-        )
-    return (
-        None
-        if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
-        else Model(name, path, source)
-    )
+        name = configuration.default_cpu_model(cluster)
+        path = vmi.spec["domain"]["cpu"].path
+        source = _DEFAULT
+    if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
+        return None
+    return Model(name, path, source)

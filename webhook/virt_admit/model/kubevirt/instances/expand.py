@@ -83,9 +83,7 @@ class Inherited(NamedTuple):
 
 
 class ExpandedVmi(NamedTuple):
-    """The VMI spec of an object (``T``) with the additions of its instance type and its
-    preference.
-    """
+    """The VMI spec of an object (``T``) with what its instance type and preference add."""
 
     obj: Object
     template: Field
@@ -169,9 +167,7 @@ class ExpandedVmi(NamedTuple):
 
     @property
     def autoattach_pod_interface(self) -> bool | None:
-        """Whether a VM without networks gets one, by the VM or its preference; None:
-        neither sets it.
-        """
+        """Whether a VM without networks gets one; None: neither VM nor preference says it."""
         own = self.devices["autoattachPodInterface"].boolean
         preferred = self._preferred("devices", "preferredAutoattachPodInterface")
         return preferred.boolean if own is None else own
@@ -328,9 +324,7 @@ def other_copies(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str, str
 
 
 def _used(obj: Object, matcher: _Matcher) -> str:
-    """Return the name of the copy that KubeVirt uses since the first start of a VM; empty:
-    there is none.
-    """
+    """Return the copy that KubeVirt uses since the first start of a VM; empty: none."""
     named = obj.at("status", matcher.status, "controllerRevisionRef", "name").text
     return named or "" if kinds.of(obj) is VM else ""
 
@@ -338,9 +332,7 @@ def _used(obj: Object, matcher: _Matcher) -> str:
 def _find(
     obj: Object, named: Field, matcher: _Matcher, cluster: Cluster
 ) -> tuple[Inherited | None, str]:
-    """Return the instance type or preference of the object,
-    or else what could not be read of it.
-    """
+    """Return the instance type or preference of the object, else what could not be read."""
     if not named.present:
         return None, ""
     name = named["name"].text or ""
@@ -372,9 +364,7 @@ def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Clus
 
 
 def _kind(word: str, matcher: _Matcher) -> Kind | None:
-    """Return the kind that a matcher names: any case, singular or plural,
-    cluster-wide by default.
-    """
+    """Return the kind that a matcher names: in any case or number, cluster-wide by default."""
     word = word.lower() or matcher.clusterwide.plural
     for kind in (matcher.clusterwide, matcher.namespaced):
         if word in (kind.kind.lower(), kind.plural):

@@ -18,9 +18,7 @@ from virt_admit.model.kubernetes.kinds import VMI
 
 
 class Eviction(enum.StrEnum):
-    """The response of virt-api to an eviction (a drain, ``kubectl evict``, an upgrade),
-    and its effect.
-    """
+    """The response of virt-api to an eviction (drain, ``kubectl evict``, upgrade)."""
 
     SHUTS_DOWN = (
         "passes: the pod is deleted, the guest is shut down, the VM follows its run strategy"
@@ -78,9 +76,7 @@ class Outcomes(NamedTuple):
     deleted: Then
     """A user or a controller deletes the VMI."""
     reboot: Then
-    """The guest reboots, and ``domain.rebootPolicy`` is Terminate;
-    otherwise a reboot stays inside the VMI.
-    """
+    """The guest reboots with ``domain.rebootPolicy: Terminate``; else it stays inside the VMI."""
 
 
 RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {

@@ -25,9 +25,7 @@ from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.messages import count
 
 BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
-"""Annotation of the VMI that lets it migrate with a bridge on the pod network,
-whatever its value.
-"""
+"""Annotation, of any value, of a VMI that may migrate with a bridge on the pod network."""
 
 READS: Final = union(expand.READS, storage.READS, tsc.READS, {KUBEVIRT: (), HCO: ()})
 """The fields that ``assess`` reads."""
@@ -183,9 +181,7 @@ def _interface(
 
 
 def _may_have_opted_in(vmi: ExpandedVmi) -> bool:
-    """Whether the annotation exists, or an instance type or preference that cannot be read may add
-    it.
-    """
+    """Whether the annotation exists, or a type or preference that was not read may add it."""
     return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
 
 
@@ -248,11 +244,9 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> tuple[str, str]:
                 f"vGPU {show(name)}, before KubeVirt {gate.since}",
                 f"update KubeVirt to {gate.since} and {switch}",
             )
-        return (
-            ("", "")
-            if versions.gate_is_on(cluster, gate)
-            else (f"vGPU {show(name)}, {gate.gate} is off", switch)
-        )
+        if versions.gate_is_on(cluster, gate):
+            return "", ""
+        return f"vGPU {show(name)}, {gate.gate} is off", switch
     except Unseen:
         return f"a GPU (feature gate {gate.gate} is off by default)", ""
 
@@ -274,10 +268,8 @@ def _persistent_reservations(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
         for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
-                name, what = (
-                    disk["name"].value,
-                    f"KubeVirt {version} cannot move a persistent reservation",
-                )
+                name = disk["name"].value
+                what = f"KubeVirt {version} cannot move a persistent reservation"
                 yield Reason(
                     "PersistentReservationNotLiveMigratable", reservation.path, what, value=name
                 )
@@ -364,24 +356,14 @@ def _disks(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     migrating = _migrating_volumes(vmi.obj)
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
-        if (
-            migrating
-            and claim is not None
-            and claim.value != ""
-            and volume["name"].value in migrating
-        ):
+        if claim is not None and claim.value != "" and volume["name"].value in migrating:
             continue
         if claim is not None:
             yield from _claim(claim, vmi, cluster)
         elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
-            host_disk = volume["hostDisk"]
-            yield Reason(
-                _NOT_SHARED,
-                host_disk.path,
-                "a host disk that is not shared",
-                "use a ReadWriteMany claim",
-                host_disk["path"].value,
-            )
+            what, remedy = "a host disk that is not shared", "use a ReadWriteMany claim"
+            disk = volume["hostDisk"]
+            yield Reason(_NOT_SHARED, disk.path, what, remedy, disk["path"].value)
 
 
 def _migrating_volumes(obj: Object) -> tuple[object, ...]:
@@ -398,9 +380,7 @@ def _migrating_volumes(obj: Object) -> tuple[object, ...]:
 
 
 def claim_of(volume: Field) -> Field | None:
-    """Return the field that names the claim of a volume, directly or as a data volume; None:
-    not a claim.
-    """
+    """Return the field that names the claim of a volume, also as a data volume; None: no claim."""
     for source, name in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")):
         if isinstance(volume.map.get(source), dict):
             return volume.at(source, name)

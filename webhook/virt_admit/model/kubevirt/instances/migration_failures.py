@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
@@ -116,9 +115,7 @@ def is_of_post_copy(failure: Failure) -> bool:
 
 @cached
 def without_post_copy(cluster: Cluster) -> str:
-    """Return the VM whose last migration failed since nodes forbid what post-copy needs; empty:
-    none is known.
-    """
+    """Return a VM whose last migration failed since nodes forbid post-copy; empty: none."""
     suspects = chain(each(cluster, VMI, _failed_last), each(cluster, VMIM, _whose_failed))
     for vmi in filter(
         None, (find(cluster, VMI, *name) for name in sorted(set(filter(None, suspects))))
@@ -147,12 +144,8 @@ def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | 
     if migration.at("status", "phase").text != "Failed":
         return None
     if failed_before_handover(migration):
-        return Failure(
-            FailureClass.MOMENT,
-            "its target pod was not scheduled or did not start",
-            "",
-            migration.name,
-        )
+        text = "its target pod was not scheduled or did not start"
+        return Failure(FailureClass.MOMENT, text, "", migration.name)
     return _failure(vmi, migration.at("status", "migrationState"), migration.name, cluster)
 
 
@@ -179,17 +172,10 @@ def failed_before_handover(migration: Object) -> bool:
     """Whether a failed migration is known to have ended before its target pod ran."""
     if migration.at("status", "migrationState").present:
         return False
-    phases = [
-        item["phase"].text or ""
-        for item in _transitions(migration)
-        if item["phase"].text != "Failed"
-    ]
-    return bool(phases) and phases[-1] in _BEFORE_HANDOVER
-
-
-def _transitions(migration: Object) -> Iterator[Field]:
     stamps = migration.at("status", "phaseTransitionTimestamps").items()
-    yield from sorted(stamps, key=lambda item: item["phaseTransitionTimestamp"].text or "")
+    ordered = sorted(stamps, key=lambda item: item["phaseTransitionTimestamp"].text or "")
+    phases = [item["phase"].text or "" for item in ordered if item["phase"].text != "Failed"]
+    return bool(phases) and phases[-1] in _BEFORE_HANDOVER
 
 
 def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
@@ -285,9 +271,7 @@ def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
 
 
 def essence(reason: str) -> str:
-    """Return KubeVirt's reason without the names of calls,
-    so that the words that matter come first.
-    """
+    """Return KubeVirt's reason without the names of calls: the words that matter come first."""
     text = " ".join(reason.split())
     pair = _PAIR.search(text)  # KubeVirt's own words about a volume stand before the message
     if pair:

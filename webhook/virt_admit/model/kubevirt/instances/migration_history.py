@@ -50,9 +50,7 @@ class PastMigration:
     target: str
     """Empty: not known, or no target was found."""
     phases: tuple[tuple[str, int], ...]
-    """The phases with the seconds that each took;
-    the last one of a migration that runs lasts until now.
-    """
+    """The phases with the seconds that each took, the last one of a running migration until now."""
     failure: Failure | None
 
 
@@ -94,12 +92,8 @@ def _assigned(migration: Object, cluster: Cluster) -> str:
 
 def _asked_by(migration: Object, vmi: Object) -> str:
     automatic = next((word for key, word in _ASKED_BY.items() if key in migration.annotations), "")
-    return (
-        migrations.change_of(migration, vmi)
-        or automatic
-        or migrations.manager(migration)
-        or "other"
-    )
+    changed = migrations.change_of(migration, vmi)
+    return changed or automatic or migrations.manager(migration) or "other"
 
 
 def _phases(migration: Object, cluster: Cluster) -> Iterator[tuple[str, int]]:

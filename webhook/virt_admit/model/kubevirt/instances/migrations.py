@@ -67,9 +67,7 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 
 
 def own(vmi: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the known migrations of a VMI, oldest first,
-    without those of an earlier VMI of the same name.
-    """
+    """Yield the known migrations of this VMI, not of an earlier one of its name, oldest first."""
     born = vmi.metadata["creationTimestamp"].text or ""
     yield from (migration for migration in of_vmi(vmi, cluster) if _age(migration)[0] >= born)
 
@@ -139,9 +137,7 @@ _CHANGES: Final = {
 
 
 def manager(migration: Object) -> str:
-    """Return the program that made a migration, by its label ``…/managed-by``; empty:
-    none says so.
-    """
+    """Return the program that made a migration, by its label ``…/managed-by``; empty: none."""
     found = (
         value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by")
     )
@@ -179,14 +175,12 @@ def copies(vmi: Object) -> tuple[VolumeCopy, ...]:
 def copy_words(vmi: Object) -> str:
     """Return which claims are copied, as ``claim a to b``; empty: none is."""
     found = copies(vmi)
-    return (
-        (
+    if found:
+        return (
             f"claim{'s' * (len(found) > 1)} "
             f"{names(f'{each.source} to {each.destination}' for each in found)}"
         )
-        if found
-        else ""
-    )
+    return ""
 
 
 def entered(migration: Object, phase: str) -> str | None:

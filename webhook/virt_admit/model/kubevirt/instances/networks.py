@@ -5,7 +5,7 @@ which nodes have it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
@@ -26,7 +26,7 @@ that have the network.
 """
 
 NODE_LABEL_READS: Final[Reads] = {
-    NAD: (f"metadata.labels.{_CLUSTER_NETWORK}", f"metadata.annotations.{_NODE_SELECTOR}"),
+    NAD: (f"metadata.labels.{_CLUSTER_NETWORK}", f"metadata.annotations.{_NODE_SELECTOR}")
 }
 """The fields that ``node_labels`` reads."""
 
@@ -36,11 +36,11 @@ plugins/ipam/host-local).
 """
 
 
-def secondary(obj: Object) -> Iterator[Field]:
+def secondary(obj: Object, without: Collection[str | None] = ()) -> Iterator[Field]:
     """Yield the name of the NetworkAttachmentDefinition of each secondary network."""
     for network in vms.vmi_spec(obj)["networks"].items():
         name = network["multus"]["networkName"]
-        if name.text:
+        if name.text and network["name"].text not in without:
             yield name
 
 
@@ -53,20 +53,9 @@ def _at_start(obj: Object) -> Iterator[Field]:
     if kinds.of(obj) is kinds.VMI and obj.at("status", "phase").text:
         yield from secondary(obj)
         return
-    spec = vms.vmi_spec(obj)
-    unplugged = {
-        each["name"].text
-        for each in spec.at("domain", "devices", "interfaces").items()
-        if _is_absent(each)
-    }
-    for network in spec["networks"].items():
-        name = network["multus"]["networkName"]
-        if name.text and network["name"].text not in unplugged:
-            yield name
-
-
-def _is_absent(interface: Field) -> bool:
-    return interface["state"].text == "absent"
+    interfaces = vms.vmi_spec(obj).at("domain", "devices", "interfaces").items()
+    absent = {each["name"].text for each in interfaces if each["state"].text == "absent"}
+    yield from secondary(obj, absent)
 
 
 def missing(obj: Object, cluster: Cluster) -> str:
@@ -91,9 +80,7 @@ _LOST: Final = " does not exist"
 
 
 def fault(obj: Object, cluster: Cluster) -> str:
-    """Return why no node takes a new pod of a VM, if a network that it names does not exist;
-    else empty.
-    """
+    """Return why no node takes a new pod of a VM: a network of it does not exist; else empty."""
     network = missing(obj, cluster)
     return f"{NAD.kind} {network}{_LOST}" if network else ""
 
@@ -101,11 +88,9 @@ def fault(obj: Object, cluster: Cluster) -> str:
 def of_fault(said: str) -> str:
     """Return the network that ``fault`` names; empty: it names none."""
     begin = f"{NAD.kind} "
-    return (
-        said.removeprefix(begin).removesuffix(_LOST)
-        if said.startswith(begin) and said.endswith(_LOST)
-        else ""
-    )
+    if said.startswith(begin) and said.endswith(_LOST):
+        return said.removeprefix(begin).removesuffix(_LOST)
+    return ""
 
 
 def ipam(obj: Object, name: Field, cluster: Cluster) -> str:

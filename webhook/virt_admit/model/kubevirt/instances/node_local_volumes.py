@@ -41,9 +41,7 @@ _PROVISIONERS: Final = frozenset(
         "docker.io/hostpath",
     )
 )
-"""Provisioners that make every volume on the node of its first pod.
-LVMS of OpenShift is TopoLVM.
-"""
+"""Provisioners of volumes on the node of the first pod. LVMS of OpenShift is TopoLVM."""
 
 _NODE_KEYS: Final = (
     "kubernetes.io/hostname",
@@ -71,11 +69,9 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
     )
     definition = cluster.get(STORAGE_CLASS, "", storage_class) if storage_class else None
     provisioner = definition["provisioner"].text if definition is not None else None
-    return (
-        f"storage class {storage_class} of {provisioner}"
-        if provisioner and is_local(provisioner)
-        else ""
-    )
+    if provisioner and is_local(provisioner):
+        return f"storage class {storage_class} of {provisioner}"
+    return ""
 
 
 def is_local(provisioner: str) -> bool:
@@ -99,9 +95,7 @@ def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> 
 
 
 def _volume(claim: Object | None, cluster: Cluster) -> Object | None:
-    """Return the volume that a claim is bound to; None: it has none,
-    or one of both does not exist.
-    """
+    """Return the volume that a claim is bound to; None: none, or one of both is missing."""
     name = claim.at("spec", "volumeName").text if claim is not None else None
     return cluster.get(PV, "", name) if name else None
 

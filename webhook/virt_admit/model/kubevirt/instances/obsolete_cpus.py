@@ -24,18 +24,14 @@ READS: Final[Reads] = {
 
 
 def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
-    """Return the models that are obsolete with this HyperConverged or KubeVirt but not with the old
-    one.
-    """
+    """Return the models that this HyperConverged or KubeVirt makes obsolete, unlike the old one."""
     models = configuration.own_obsolete_models(obj)
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
 @cached
 def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return the known VMs by the CPU model that they name,
-    and running VMIs whose VM cannot be read.
-    """
+    """Return the known VMs by the CPU model they name, and running VMIs whose VM is unread."""
     found: dict[str, list[str]] = {}
     seen = set()
     for name, model in each(cluster, VM, _of_vm):
@@ -56,18 +52,14 @@ def _of_vmi(vmi: Object) -> tuple[str, str, str] | None:
     """Return name and model of a VMI that runs, and the name of its VM."""
     model = vmi.at("spec", "domain", "cpu", "model").text
     owner = vmis.owner(vmi, "VirtualMachine")
-    return (
-        (vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}")
-        if model and vmis.running(vmi)
-        else None
-    )
+    if model and vmis.running(vmi):
+        return vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}"
+    return None
 
 
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
     """Yield the known nodes that the labeller skips and that therefore still offer a model."""
     for node in cluster.known(NODE):
-        if (
-            cpu_models.SKIP_NODE in node.annotations
-            and node.labels.get(cpu_models.OFFERED + model) == "true"
-        ):
+        offered = node.labels.get(cpu_models.OFFERED + model) == "true"
+        if offered and cpu_models.SKIP_NODE in node.annotations:
             yield node.name

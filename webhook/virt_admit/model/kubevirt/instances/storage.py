@@ -136,9 +136,7 @@ def _preferred_class(vmi: ExpandedVmi) -> str | None:
 
 
 def _of_profile(storage_class: str, volume_mode: str | None, cluster: Cluster) -> tuple[str, ...]:
-    """Return the modes of the first set of the profile,
-    or of the first set with the given volume mode.
-    """
+    """Return the modes of the profile's first set, or of its first one with the volume mode."""
     profile = cluster.get(STORAGE_PROFILE, "", storage_class)
     if profile is not None:
         for each in profile.at("status", "claimPropertySets").items():

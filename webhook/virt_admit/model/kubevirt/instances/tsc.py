@@ -59,7 +59,5 @@ def _shows_it(node: Object) -> bool:
 
 
 def _run_vmis(names: frozenset[str], cluster: Cluster) -> bool:
-    """Whether a VMI in any phase is on one of these nodes:
-    a node counts then although it is not schedulable.
-    """
+    """Whether a VMI in any phase is on one of these nodes, schedulable or not: it counts then."""
     return any(vmi.at("status", "nodeName").text in names for vmi in cluster.list(VMI))

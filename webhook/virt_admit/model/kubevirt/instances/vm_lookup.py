@@ -79,8 +79,6 @@ def _missing(name: str, namespace: str | None, cluster: Cluster, unseen: Sequenc
         return f"{called} does not exist. It exists in {names(elsewhere)}: use -n {elsewhere[0]}"
     known = sorted({obj.name for kind in _KINDS for obj in cluster.known(kind, namespace)})
     meant = did_you_mean(name, known) if known else None
-    return (
-        f"{called} does not exist. Did you mean vm/{meant}?"
-        if meant
-        else f"{called} does not exist"
-    )
+    if meant:
+        return f"{called} does not exist. Did you mean vm/{meant}?"
+    return f"{called} does not exist"

@@ -134,9 +134,7 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
 
 
 def _is_start_asked(vm: Object) -> bool:
-    """Return whether KubeVirt still has to start a VM for ``virtctl restart``,
-    whatever its run strategy.
-    """
+    """Return whether a start for ``virtctl restart`` is still due, whatever the run strategy."""
     return any(
         asked["action"].text == "Start" for asked in vm.at("status", "stateChangeRequests").items()
     )
@@ -159,9 +157,7 @@ def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
 
 
 def unread(cluster: Cluster) -> str:
-    """Return what could not be read although it may be a VMI on any node; empty:
-    all VMIs are known.
-    """
+    """Return what could not be read although it may be a VMI; empty: all VMIs are known."""
     return unlisted(cluster, VMI) or cluster.cached(_without_node)
 
 
@@ -199,8 +195,6 @@ def on_its_node(vmi: Object) -> tuple[str, Object] | None:
     None: it has no node, or has ended.
     """
     node = vmi.at("status", "nodeName").text
-    return (
-        (node, vmi)
-        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES
-        else None
-    )
+    if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
+        return node, vmi
+    return None

@@ -100,9 +100,7 @@ def has_mover(
     prefixes: tuple[str, ...] = MOVER_LABELS,
     owners: tuple[str, ...] = MOVER_OWNERS,
 ) -> bool:
-    """Whether the labels or an owner of a VM or VMI show that a controller handles its
-    evictions.
-    """
+    """Whether labels or an owner of a VM or VMI show that a controller handles evictions."""
     if any(label.startswith(prefixes) for label in labels):
         return True
     versions = (owner["apiVersion"].text or "" for owner in obj.metadata["ownerReferences"].items())
@@ -121,9 +119,7 @@ _COMMON_DOMAINS: Final = (
     ),
     *("argoproj.io", "fluxcd.io", "velero.io", "x-k8s.io", "coreos.com", "cncf.io", "istio.io"),
 )
-"""Domains of keys that platforms and tools of delivery write:
-they name no controller that moves VMs.
-"""
+"""Domains of keys of platforms and delivery tools, which name no controller that moves VMs."""
 
 
 def own_marks(obj: Object, what: str) -> Iterator[str]:
@@ -143,9 +139,7 @@ KUBEVIRT_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"
 
 
 def mover_name(labels: Mapping[str, str]) -> str:
-    """Return the controller that the labels of a VM or VMI name,
-    with its object as far as they name that.
-    """
+    """Return the controller, and its object if known, that the labels of a VM or VMI name."""
     if not any(label.startswith(MOVER_LABELS) for label in labels):
         return "the controller of its owner"
     name, namespace = (

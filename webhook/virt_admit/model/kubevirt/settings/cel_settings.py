@@ -1,6 +1,4 @@
-"""The settings of KubeVirt, HyperConverged and CDI in CEL,
-by the kind and version of the object.
-"""
+"""The settings of KubeVirt, HyperConverged and CDI in CEL, by the object's kind and version."""
 
 from __future__ import annotations
 

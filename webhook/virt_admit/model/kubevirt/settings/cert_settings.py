@@ -64,18 +64,14 @@ class Written:
     group: str
     field: Field
     value: int | None
-    """Nanoseconds; None if the value is not a valid duration, is negative,
-    or is a lifetime of zero.
-    """
+    """Nanoseconds; None: not a valid duration, negative, or a lifetime of zero."""
     problem: str = ""
     """What is wrong with the value, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The effective durations of one group of certificates in nanoseconds,
-    and the fields that set them.
-    """
+    """The effective nanoseconds of one group of certificates, and the fields that set them."""
 
     name: str
     field: Field
@@ -148,15 +144,10 @@ def _read(group: str, field: Field, role: str) -> Written:
         value = parse_duration(field.value)
     except ValueError as error:
         return Written(group, field, None, str(error))
-    if value < 0:
-        return Written(
-            group, field, None, f"{show(field.value)} is negative: write a duration such as 48h"
-        )
+    problem = "is negative" if value < 0 else ""
     if value == 0 and role == DURATION:
-        return Written(
-            group,
-            field,
-            None,
-            f"{show(field.value)} lets certificates expire at once: write a duration such as 48h",
-        )
-    return Written(group, field, value)
+        problem = "lets certificates expire at once"
+    if not problem:
+        return Written(group, field, value)
+    words = f"{show(field.value)} {problem}: write a duration such as 48h"
+    return Written(group, field, None, words)

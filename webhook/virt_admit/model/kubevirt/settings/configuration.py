@@ -306,9 +306,7 @@ def own_obsolete_models(obj: Object) -> frozenset[str]:
 
 @cached
 def obsolete_models(cluster: Cluster) -> frozenset[str]:
-    """Return the models that the node labeller removes from all nodes, as far as known;
-    never raises.
-    """
+    """Return the known models that the node labeller removes from all nodes; never raises."""
     kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
     if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
         return own_obsolete_models(kubevirt_)

@@ -119,9 +119,7 @@ def gated_fields(obj: Object) -> Iterator[tuple[Field, tuple[str, ...]]]:
 
 
 def open_gates(kubevirt: Object) -> frozenset[str]:
-    """Return the feature gates that a KubeVirt resource enables by name,
-    as alpha features require.
-    """
+    """Return the feature gates that a KubeVirt resource enables by name, as for alpha features."""
     gates = kubevirt.at("spec", "configuration", "developerConfiguration", "featureGates")
     return frozenset(item.text for item in gates.items() if item.text)
 

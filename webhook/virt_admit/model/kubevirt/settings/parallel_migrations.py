@@ -9,11 +9,14 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import HCO
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
-from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.kubevirt.settings.migration_limits import (
+    PER_CLUSTER,
+    PER_CLUSTER_UNSAID,
+    PER_NODE,
+    PER_NODE_UNSAID,
+)
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
-_PER_NODE_DEFAULT: Final = 2
-"""kubevirt/kubevirt:pkg/virt-config/virt-config.go#ParallelOutboundMigrationsPerNodeDefault."""
 _PER_NODE_HCO: Final = 1
 """The default in HyperConverged's schema."""
 
@@ -40,7 +43,7 @@ def limits(cluster: Cluster) -> MigrationLimits:
     """
     unseen: Unseen | None = None
     for read, node in (
-        (configuration.kubevirt, _PER_NODE_DEFAULT),
+        (configuration.kubevirt, PER_NODE_UNSAID),
         (configuration.hyperconverged, _PER_NODE_HCO),
     ):
         try:
@@ -52,9 +55,7 @@ def limits(cluster: Cluster) -> MigrationLimits:
             return _of(found, node)
     if unseen is not None:
         raise unseen
-    return MigrationLimits(
-        migration_limits.PER_CLUSTER_UNSAID, _PER_NODE_DEFAULT, "KubeVirt's defaults"
-    )
+    return MigrationLimits(PER_CLUSTER_UNSAID, PER_NODE_UNSAID, "KubeVirt's defaults")
 
 
 def none_starts(cluster: Cluster) -> Problem | None:
@@ -75,9 +76,7 @@ def none_starts(cluster: Cluster) -> Problem | None:
 
 
 def _owner(found: MigrationLimits, cluster: Cluster) -> ProblemId:
-    """Return the problem of the object in which the limits are written:
-    HyperConverged where it exists.
-    """
+    """Return the problem of the object that has the limits: HyperConverged where it exists."""
     written = configuration.known_or_none(configuration.hyperconverged, cluster)
     owner = (written.namespace, written.name) if written is not None else found.owner
     return ProblemId(ProblemCause.NO_MIGRATION, *owner)
@@ -85,11 +84,10 @@ def _owner(found: MigrationLimits, cluster: Cluster) -> ProblemId:
 
 def _of(obj: Object, node_default: int) -> MigrationLimits:
     block = migration_limits.block(obj)
-    per_cluster = block[PER_CLUSTER].integer
-    per_node = block[PER_NODE].integer
+    per_cluster, per_node = block[PER_CLUSTER].integer, block[PER_NODE].integer
     name = "HyperConverged" if obj.kind == HCO.kind else "KubeVirt"
     return MigrationLimits(
-        migration_limits.PER_CLUSTER_UNSAID if per_cluster is None else per_cluster,
+        PER_CLUSTER_UNSAID if per_cluster is None else per_cluster,
         node_default if per_node is None else per_node,
         f"limits of {name} {obj.name}",
         (obj.namespace, obj.name),

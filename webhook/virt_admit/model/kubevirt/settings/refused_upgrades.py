@@ -102,14 +102,8 @@ def _said(condition: Field) -> str:
 
 
 def _override(condition: Object) -> Field | None:
-    return next(
-        (
-            each
-            for each in condition.at("spec", "overrides").items()
-            if each["type"].text == _UPGRADEABLE
-        ),
-        None,
-    )
+    found = condition.at("spec", "overrides").items()
+    return next((each for each in found if each["type"].text == _UPGRADEABLE), None)
 
 
 def _overridden(condition: Object, override: Field) -> RefusedUpgrade | None:

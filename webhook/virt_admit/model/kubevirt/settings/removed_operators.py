@@ -20,20 +20,9 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, json_patch, shell, typed
-from virt_admit.model.kubernetes import clock, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.json_patch import Patch, PatchVerb
-from virt_admit.model.kubernetes.kinds import (
-    API_SERVICE,
-    CDI,
-    DEPLOYMENT,
-    HCO,
-    KUBEVIRT,
-    NAMESPACE,
-    POD,
-    SERVICE,
-    Kind,
-)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
 from virt_admit.model.lookups import find
@@ -45,26 +34,26 @@ READS: Final[Reads] = union(
     service_endpoints.READS,
     webhook_requests.READS,
     {
-        KUBEVIRT: (),
-        CDI: (),
-        HCO: (),
-        DEPLOYMENT: NAME,
-        POD: ("metadata.labels", "status.phase", *CONDITIONS),
-        NAMESPACE: NAME,
-        API_SERVICE: ("spec.service",),
+        kinds.KUBEVIRT: (),
+        kinds.CDI: (),
+        kinds.HCO: (),
+        kinds.DEPLOYMENT: NAME,
+        kinds.POD: ("metadata.labels", "status.phase", *CONDITIONS),
+        kinds.NAMESPACE: NAME,
+        kinds.API_SERVICE: ("spec.service",),
     },
 )
 
-_OPERATORS: Final[dict[Kind, tuple[str, ...]]] = {
-    KUBEVIRT: ("virt-operator",),
-    CDI: ("cdi-operator",),
-    HCO: ("hco-operator", "hyperconverged-cluster-operator"),
+_OPERATORS: Final[dict[kinds.Kind, tuple[str, ...]]] = {
+    kinds.KUBEVIRT: ("virt-operator",),
+    kinds.CDI: ("cdi-operator",),
+    kinds.HCO: ("hco-operator", "hyperconverged-cluster-operator"),
 }
 """The Deployments that remove the finalizers, the name of the operator first."""
-_FINALIZERS: Final[dict[Kind, frozenset[str]]] = {
-    KUBEVIRT: frozenset(("foregroundDeleteKubeVirt", "kubevirt.io/foregroundDeleteKubeVirt")),
-    CDI: frozenset(("operator.cdi.kubevirt.io",)),
-    HCO: frozenset(("kubevirt.io/hyperconverged", "hyperconvergeds.hco.kubevirt.io")),
+_FINALIZERS: Final[dict[kinds.Kind, frozenset[str]]] = {
+    kinds.KUBEVIRT: frozenset(("foregroundDeleteKubeVirt", "kubevirt.io/foregroundDeleteKubeVirt")),
+    kinds.CDI: frozenset(("operator.cdi.kubevirt.io",)),
+    kinds.HCO: frozenset(("kubevirt.io/hyperconverged", "hyperconvergeds.hco.kubevirt.io")),
 }
 """The finalizers that the operators remove, of old releases too."""
 _SETTLED: Final = timedelta(minutes=10)
@@ -79,15 +68,13 @@ class RemovedProduct(NamedTuple):
     """An object whose deletion cannot end, as its operator is gone."""
 
     obj: Object
-    kind: Kind
+    kind: kinds.Kind
     held: tuple[Field, ...]
     """The finalizers of its operator; others are not the operator's to remove."""
     lasts: str
     """Since when it is being deleted, as `` for 64 min``; empty: not known."""
     leftovers: tuple[tuple[str, Object], ...]
-    """Webhook configurations and APIServices without their Service,
-    each with the word that kubectl knows.
-    """
+    """Webhook configurations and APIServices without their Service, by the word of kubectl."""
     terminating: bool
     """Whether its namespace is being deleted too."""
     idle: bool
@@ -138,9 +125,7 @@ class RemovedProduct(NamedTuple):
         return f"{first}; then install KubeVirt again{_NOT_BEFORE}"
 
     def leaves(self, obj: Object) -> bool:
-        """Return whether an object is left of the product,
-        and calls a Service that does not exist any more.
-        """
+        """Return whether an object of the product is left that calls a missing Service."""
         return any((each.kind, each.name) == (obj.kind, obj.name) for _, each in self.leftovers)
 
     @property
@@ -182,31 +167,27 @@ class RemovedProduct(NamedTuple):
 _NOT_BEFORE: Final = ", not before: virt-operator would delete all VMs"
 _SAFELY: Final[tuple[PatchVerb, ...]] = ("test", "remove")
 _OWNED: Final = {
-    CDI: (
+    kinds.CDI: (
         "the definition of DataVolumes may then be deleted, with all DataVolumes, their PVCs and "
         "so the disks of VMs"
     ),
-    HCO: "KubeVirt, which it owns, is then deleted, and virt-operator deletes all VMs",
+    kinds.HCO: "KubeVirt, which it owns, is then deleted, and virt-operator deletes all VMs",
 }
 """What the garbage collector does once the finalizer is removed."""
 _GOES_ON: Final = {
-    KUBEVIRT: "deletes all VMs",
-    CDI: "may delete all DataVolumes, their PVCs and so the disks of VMs",
-    HCO: "deletes KubeVirt, so that virt-operator deletes all VMs",
+    kinds.KUBEVIRT: "deletes all VMs",
+    kinds.CDI: "may delete all DataVolumes, their PVCs and so the disks of VMs",
+    kinds.HCO: "deletes KubeVirt, so that virt-operator deletes all VMs",
 }
 """What an operator does that goes on with the removal."""
 
 
 @cached
 def kubevirt(cluster: Cluster) -> RemovedProduct | None:
-    """Return the KubeVirt of which nothing runs any more; None: something does,
-    or that cannot be determined.
-    """
-    for each in (
-        cluster.known(KUBEVIRT) if any(obj.deleted for obj in cluster.known(KUBEVIRT)) else ()
-    ):
+    """Return the KubeVirt of which nothing runs; None: something does, or it is not known."""
+    for each in (obj for obj in cluster.known(kinds.KUBEVIRT) if obj.deleted):
         try:
-            found = of(each, KUBEVIRT, cluster)
+            found = of(each, kinds.KUBEVIRT, cluster)
         except Unseen:
             continue
         if found is not None and found.idle:
@@ -214,7 +195,7 @@ def kubevirt(cluster: Cluster) -> RemovedProduct | None:
     return None
 
 
-def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
+def of(obj: Object, kind: kinds.Kind, cluster: Cluster) -> RemovedProduct | None:
     """Return that the deletion of an object cannot end; None: it is not being deleted,
     or its operator exists.
 
@@ -224,16 +205,16 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
     held = _held(obj, kind)
     if not obj.deleted or not held:
         return None
-    for word in (DEPLOYMENT, POD):
+    for word in (kinds.DEPLOYMENT, kinds.POD):
         if any(_is_operator(found, kind) for found in cluster.list(word)):
             return None
-    pods = cluster.known(POD)
+    pods = cluster.known(kinds.POD)
     parts = {
         each.labels.get("kubevirt.io")
         for each in pods
         if each.at("status", "phase").text not in _FINISHED
     }
-    space = find(cluster, NAMESPACE, "", obj.namespace) if kind.namespaced else None
+    space = find(cluster, kinds.NAMESPACE, "", obj.namespace) if kind.namespaced else None
     return RemovedProduct(
         obj,
         kind,
@@ -241,11 +222,11 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
         clock.lasting(obj.metadata["deletionTimestamp"].text, cluster),
         tuple(_leftovers(obj, kind, cluster)),
         space is not None and space.deleted,
-        kind is KUBEVIRT and parts.isdisjoint(_PARTS),
+        kind is kinds.KUBEVIRT and parts.isdisjoint(_PARTS),
     )
 
 
-def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
+def idle_operator(obj: Object, kind: kinds.Kind, cluster: Cluster) -> Problem | None:
     """Return that an object is being deleted while its operator exists and has no Ready pod; None:
     it has, or is gone.
 
@@ -254,10 +235,10 @@ def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
     """
     lasts = clock.since(obj.metadata["deletionTimestamp"].text, cluster)
     held = _held(obj, kind)
-    own = next((each for each in cluster.known(DEPLOYMENT) if _is_operator(each, kind)), None)
+    own = next((each for each in cluster.known(kinds.DEPLOYMENT) if _is_operator(each, kind)), None)
     if lasts is None or lasts < _SETTLED or not held or own is None:
         return None
-    pods = [each for each in cluster.list(POD) if _is_operator(each, kind)]
+    pods = [each for each in cluster.list(kinds.POD) if _is_operator(each, kind)]
     if any(each.condition("Ready")["status"].text == "True" for each in pods):
         return None
     by = f"{own.name}, which alone removes it, has no Ready pod"
@@ -268,10 +249,10 @@ def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
         f"repair {own.name} only if that may happen: it goes on with the removal and "
         f"{_GOES_ON[kind]}"
     )
-    return Problem(reason, remedy, command=about("describe", own, DEPLOYMENT))
+    return Problem(reason, remedy, command=about("describe", own, kinds.DEPLOYMENT))
 
 
-def _held(obj: Object, kind: Kind) -> tuple[Field, ...]:
+def _held(obj: Object, kind: kinds.Kind) -> tuple[Field, ...]:
     return tuple(
         each for each in obj.metadata["finalizers"].items() if each.text in _FINALIZERS[kind]
     )
@@ -281,19 +262,19 @@ def _texts(held: Sequence[Field]) -> str:
     return ", ".join(each.text or "" for each in held)
 
 
-def _is_operator(obj: Object, kind: Kind) -> bool:
-    if obj.kind == POD.kind:
+def _is_operator(obj: Object, kind: kinds.Kind) -> bool:
+    if obj.kind == kinds.POD.kind:
         mine = any(obj.name.startswith(f"{name}-") for name in _OPERATORS[kind])
         return mine and obj.at("status", "phase").text not in _FINISHED
     return obj.name in _OPERATORS[kind]
 
 
-def _leftovers(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[tuple[str, Object]]:
+def _leftovers(obj: Object, kind: kinds.Kind, cluster: Cluster) -> Iterator[tuple[str, Object]]:
     """Yield what calls only Services of the product that do not exist any more.
 
     Others may still use the rest.
     """
-    for each in (*webhook_requests.CONFIGURATIONS, API_SERVICE):
+    for each in (*webhook_requests.CONFIGURATIONS, kinds.API_SERVICE):
         for found in gather(cluster.list(each))[0]:
             services = _services(found)
             if services and all(_is_gone(service, obj, kind, cluster) for service in services):
@@ -301,22 +282,20 @@ def _leftovers(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[tuple[str,
 
 
 def _services(obj: Object) -> Sequence[tuple[str, str]]:
-    """Return the Service of each webhook or of the API, empty for one that calls none,
-    such as a URL.
-    """
+    """Return the Service of each webhook or of the API; empty: it calls none, but a URL."""
     fields = (
         [obj.at("spec", "service")]
-        if obj.kind == API_SERVICE.kind
+        if obj.kind == kinds.API_SERVICE.kind
         else [each.at("clientConfig", "service") for each in obj["webhooks"].items()]
     )
     return [(each["namespace"].text or "", each["name"].text or "") for each in fields]
 
 
-def _is_gone(service: tuple[str, str], obj: Object, kind: Kind, cluster: Cluster) -> bool:
+def _is_gone(service: tuple[str, str], obj: Object, kind: kinds.Kind, cluster: Cluster) -> bool:
     own = bool(service[1]) and (
         service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI
     )
     try:
-        return own and cluster.get(SERVICE, *service) is None
+        return own and cluster.get(kinds.SERVICE, *service) is None
     except Unseen:
         return False

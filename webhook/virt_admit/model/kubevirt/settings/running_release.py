@@ -52,9 +52,7 @@ def running_hyperconverged(hco: Object, target: str) -> str:
 
 
 def _release(component: str, running: Version | None, target: str) -> str:
-    """Return a release that the table has: the nearest one if the running release is older or
-    newer.
-    """
+    """Return the release of the table that is nearest to the running one."""
     known = releases.releases(component)
     if running is None:
         return releases.before(component, target) or known[0]

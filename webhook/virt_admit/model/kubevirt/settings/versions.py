@@ -11,12 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.settings.configuration import (
-    hyperconverged,
-    known_or_none,
-    kubevirt,
-    require_kubevirt,
-)
+from virt_admit.model.kubevirt.settings import configuration
 
 
 class Version(NamedTuple):
@@ -37,9 +32,7 @@ NEWEST: Final = Version(1, 10)
 
 
 def parse_version(text: str | None) -> Version | None:
-    """Parse a version (``v1.4.0-rc.1`` is 1.4.0);
-    return None if the text does not start with one.
-    """
+    """Parse a version (``v1.4.0-rc.1`` is 1.4.0); return None if the text begins with none."""
     found = re.match(_VERSION, text or "")
     return Version(*(int(part or 0) for part in found.groups())) if found else None
 
@@ -49,18 +42,14 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
     """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown,
     treated as the newest.
     """
-    kubevirt_ = known_or_none(kubevirt, cluster)
-    return (
-        parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text)
-        if kubevirt_ is not None
-        else None
-    )
+    kubevirt_ = configuration.known_or_none(configuration.kubevirt, cluster)
+    if kubevirt_ is not None:
+        return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text)
+    return None
 
 
 def hco_release(hyperconverged_: Object) -> Version | None:
-    """Return the release of the operator of a HyperConverged; None: unknown,
-    treated as the newest.
-    """
+    """Return the release of the operator of a HyperConverged; None: unknown, as the newest."""
     for item in hyperconverged_.at("status", "versions").items():
         if item["name"].text == "operator":
             return parse_version(item["version"].text)
@@ -110,17 +99,13 @@ class Feature(enum.Enum):
 
 
 def has_release(cluster: Cluster, since: Version) -> bool:
-    """Whether the cluster's KubeVirt is of this release or later;
-    an unknown release counts as the newest.
-    """
+    """Whether the cluster's KubeVirt has at least this release; an unknown one is the newest."""
     version = kubevirt_version(cluster)
     return version is None or version >= since
 
 
 def newer_than_known(cluster: Cluster) -> bool:
-    """Whether KubeVirt reports a release that may accept values which this package does not
-    know.
-    """
+    """Whether KubeVirt reports a release that may accept values unknown to this package."""
     version = kubevirt_version(cluster)
     return version is not None and version[:2] > NEWEST[:2]
 
@@ -158,7 +143,7 @@ def hco_completion_timeout(cluster: Cluster) -> int:
     """Return the default of ``completionTimeoutPerGiB`` in the running HyperConverged,
     in seconds.
     """
-    found = known_or_none(hyperconverged, cluster)
+    found = configuration.known_or_none(configuration.hyperconverged, cluster)
     return _of_release(_HCO_COMPLETION_TIMEOUT, hco_release(found) if found is not None else None)
 
 
@@ -172,9 +157,7 @@ def _of_release(defaults: tuple[tuple[Version, int], ...], release: Version | No
 
 
 class Gate(enum.Enum):
-    """A feature gate: its name, the first release with it,
-    and the first release in which it is on by default.
-    """
+    """A feature gate: its name, its first release, and the first one with it on by default."""
 
     # 1.8.0 to 1.8.4 migrate no GPU
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)
@@ -197,7 +180,7 @@ class Gate(enum.Enum):
 
 def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
     """Whether the known KubeVirt resource disables the gate; never raises."""
-    kubevirt_ = known_or_none(require_kubevirt, cluster)
+    kubevirt_ = configuration.known_or_none(configuration.require_kubevirt, cluster)
     return kubevirt_ is not None and _said(kubevirt_, gate) is False
 
 
@@ -207,7 +190,7 @@ def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
     Raises:
         Unseen: KubeVirt cannot be read.
     """
-    said = _said(require_kubevirt(cluster), gate)
+    said = _said(configuration.require_kubevirt(cluster), gate)
     if said is None:
         return gate.on_since is not None and has_release(cluster, gate.on_since)
     return said and has_release(cluster, gate.since)
