@@ -57,12 +57,18 @@ READS: Final = union(
 )
 
 _COMPONENT: Final = "longhorn.io/component"
+_MANAGER: Final = "instance-manager"
 _LONGHORN_NODE: Final = "longhorn.io/node"
 _BY_DEFAULT: Final = "block-if-contains-last-replica"
 
 
 def is_instance_manager(budget: Object) -> bool:
-    return selected_labels(budget).get(_COMPONENT) == "instance-manager"
+    """Return whether Longhorn made a budget for one of its instance managers: the labels that it
+    selects by have changed with the releases, and all of them are Longhorn's own."""
+    selected = selected_labels(budget)
+    return selected.get(_COMPONENT) == _MANAGER or any(
+        key.startswith(f"longhorn.io/{_MANAGER}-") for key in selected
+    )
 
 
 def instance_manager(eviction: PodEviction) -> OperatorAnswer:
