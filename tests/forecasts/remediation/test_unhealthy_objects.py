@@ -442,3 +442,23 @@ def test_the_guard_of_etcd_that_could_not_be_read_is_named(under_way):
     assert [
         "poddisruptionbudgets.policy" in each.what for each in found if isinstance(each, Unseen)
     ] == [True] * (not under_way)
+
+
+@pytest.mark.parametrize(
+    ("status", "initialized"),
+    [
+        ({"controlPlaneReady": True}, True),
+        ({"conditions": [{"type": "ControlPlaneInitialized", "status": "True"}]}, True),
+        ({}, False),
+        (
+            {
+                "controlPlaneReady": True,
+                "conditions": [{"type": "ControlPlaneInitialized", "status": "False"}],
+            },
+            False,
+        ),
+    ],
+)
+def test_a_control_plane_that_is_ready_was_initialized(status, initialized):
+    owner = make("cluster.x-k8s.io/v1beta1", "Cluster", "prod", "metal3", status=status)
+    assert unhealthy_objects.is_initialized(owner) is initialized

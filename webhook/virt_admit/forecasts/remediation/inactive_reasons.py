@@ -291,7 +291,7 @@ def _capi_cluster(
             target.obj.annotation(unhealthy_objects.REMEDIATE).present for target in unhealthy
         )
         yield f"{'to other machines: ' if asked else ''}the infrastructure of {name} is not ready"
-    if not unhealthy_objects.is_true(owner, "ControlPlaneInitialized"):
+    if not unhealthy_objects.is_initialized(owner):
         yield f"to workers: the control plane of {name} is not initialized"
 
 

@@ -198,7 +198,7 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
         return _without_node(check, machine, cluster)
     owner = capi_cluster(check, cluster)
     why = matching(conditions(machine), remediation_steps.machine_symptoms(check))
-    if owner is not None and not is_true(owner, "ControlPlaneInitialized"):
+    if owner is not None and not is_initialized(owner):
         reported = why and machine.label(machines.CAPI_CONTROL_PLANE_LABEL).present
         return (
             f"reports {why}"
@@ -307,6 +307,16 @@ def conditions(obj: Object) -> Iterable[Field]:
     """
     newer = obj.at("status", "v1beta2", "conditions")
     return (newer if newer.present else obj.at("status", "conditions")).items()
+
+
+def is_initialized(owner: Object) -> bool:
+    """Return whether the control plane of a Cluster was initialized. One that is ready has been,
+    also where a list of objects leaves the condition out."""
+    kind = "ControlPlaneInitialized"
+    if is_true(owner, kind):
+        return True
+    is_left_out = not owner.condition(kind).present
+    return is_left_out and owner.at("status", "controlPlaneReady").boolean is True
 
 
 def is_true(obj: Object, kind: str) -> bool:
