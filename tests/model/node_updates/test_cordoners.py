@@ -38,6 +38,12 @@ PLAN_POD = {
     "spec": {"nodeName": "a"},
     "status": {"phase": "Pending"},
 }
+PLAN = {
+    "apiVersion": "upgrade.cattle.io/v1",
+    "kind": "Plan",
+    "metadata": {"name": "os", "namespace": "system-upgrade"},
+    "spec": {"cordon": True},
+}
 MAINTENANCE = {
     "apiVersion": "nodemaintenance.medik8s.io/v1beta1",
     "kind": "NodeMaintenance",
@@ -57,7 +63,7 @@ REBOOT = {"annotations": {"sriovnetwork.openshift.io/state": "Reboot_Required"}}
 
 SRIOV = "the SR-IOV network operator or by hand"
 CASES = {
-    "Plan": ([node(), PLAN_POD], "Plan os of the system upgrade controller", None),
+    "Plan": ([node(), PLAN_POD, PLAN], "Plan os of the system upgrade controller", None),
     "maintenance": ([node(), MAINTENANCE], "NodeMaintenance disks", False),
     "deletion": ([node(), MACHINE], "the deletion of Machine capi/m", None),
     "Talos": (
@@ -155,6 +161,7 @@ NOTHING = {
             "metadata": {**PLAN_POD["metadata"], "labels": {"upgrade.cattle.io/plan": "os"}},
         },
     ],
+    "pod of a deleted Plan that does not cordon": [node(), PLAN_POD],
     "Plan that has ended": [node(), {**PLAN_POD, "status": {"phase": "Succeeded"}}],
     "driver that waits": [node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"})],
 }

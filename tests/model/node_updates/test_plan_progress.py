@@ -246,6 +246,104 @@ def test_what_its_pod_does_now():
     assert [wave.nodes for wave in found.waves] == [("b",), ("c",)]
 
 
+def held(begun, reason="ImagePullBackOff", drained=True):
+    """Return a pod of the Plan that waits since a time for a container."""
+    labels = {f"{GROUP}/plan": "agents", f"{GROUP}/node": "b"}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "apply-b", "controller": True}
+    waits = {"state": {"waiting": {"reason": reason, "message": "pulling image x"}}}
+    ended = {"state": {"terminated": {"exitCode": 0, "finishedAt": begun}}}
+    own = {"labels": labels, "ownerReferences": [owner], "creationTimestamp": begun}
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{"name": "drain", **(ended if drained else waits)}],
+        "containerStatuses": [{"name": "upgrade", **waits}],
+    }
+    spec = {"nodeName": "b"}
+    return manifest("v1", "Pod", "apply-b-x", "sys", metadata=own, spec=spec, status=status)
+
+
+LONG_AGO, JUST_NOW = "2025-12-31T12:00:00Z", "2026-01-01T11:58:00Z"
+
+
+def test_a_deleted_plan_uncordons_nothing():
+    cordon = cordoners.of_node(B, cluster(A, B, C, held(LONG_AGO)))
+    assert cordon is not None
+    assert cordon.closed.startswith("cordoned by the deleted Plan agents")
+    assert cordon.ends is False
+    assert "sys/apply-b-x has been in ImagePullBackOff for 24 h (pulling image x)" in cordon.waits
+    assert command_of(cordon.remedy) == "kubectl delete job apply-b -n sys"
+    assert "then uncordon the node (kubectl uncordon b)" in cordon.remedy
+    assert cordoners.KEEP not in cordon.words
+
+
+@pytest.mark.parametrize("pod", [held(JUST_NOW), pod("drain")])
+def test_the_work_of_a_deleted_plan_is_not_cut_off(pod):
+    cordon = cordoners.of_node(B, cluster(A, B, C, pod))
+    assert cordon is not None
+    assert cordon.ends is False
+    assert "wait until that pod has ended" in cordon.remedy
+    assert "delete" not in cordon.remedy
+
+
+def test_a_plan_that_exists_uncordons_the_node_of_a_deleted_one():
+    left = held(LONG_AGO)
+    left.metadata.value["labels"][f"{GROUP}/plan"] = "older"
+    for objects in ((left, pod("drain")), (pod("drain"), left)):
+        cordon = cordoners.of_node(B, cluster(plan(), A, B, C, *objects))
+        assert cordon is not None
+        assert cordon.by.startswith("Plan agents")
+        assert cordon.ends is None
+
+
+@pytest.mark.parametrize("pod", [held(LONG_AGO, drained=False), pod("upgrade")])
+def test_a_pod_that_has_not_cordoned_its_node_is_not_accused(pod):
+    assert cordoners.of_node(B, cluster(A, B, C, pod)) is None
+
+
+def test_plans_that_are_not_read_may_exist():
+    cordon = cordoners.of_node(B, cluster(A, B, C, held(LONG_AGO), complete=("nodes", "pods")))
+    assert cordon is not None
+    assert (cordon.ends, cordon.failed) == (None, True)
+    assert "delete" not in cordon.remedy
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CrashLoopBackOff", "ContainerCreating"])
+def test_a_job_that_hangs_is_not_waited_for(reason):
+    cordon = cordoners.of_node(B, cluster(plan(), A, B, C, held(LONG_AGO, reason)))
+    assert cordon is not None
+    assert (cordon.ends, cordon.failed, cordon.uncordon) == (None, True, False)
+    assert f"has been in {reason} for 24 h" in cordon.waits
+    assert command_of(cordon.remedy) == "kubectl describe pod apply-b-x -n sys"
+    (order,) = upgrade_plans.standing(cluster(plan(), A, B, C, held(LONG_AGO, reason)))
+    assert not order.certain  # a registry may come back
+    assert f"apply-b-x has been in {reason} for 24 h" in order.reason
+
+
+@pytest.mark.parametrize(
+    ("begun", "reason"), [(JUST_NOW, "ErrImagePull"), (BEFORE, "PodInitializing")]
+)
+def test_a_job_that_has_just_begun_is_waited_for(begun, reason):
+    cordon = cordoners.of_node(B, cluster(plan(), A, B, C, held(begun, reason)))
+    assert cordon is not None
+    assert (cordon.failed, cordon.remedy) == (False, "")
+    assert not list(upgrade_plans.standing(cluster(plan(), A, B, C, held(begun, reason))))
+
+
+def test_a_pod_that_no_node_takes():
+    unplaced = held(LONG_AGO)
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available",
+        "lastTransitionTime": LONG_AGO,
+    }
+    unplaced.data["status"] = {"phase": "Pending", "conditions": [condition]}
+    cordon = cordoners.of_node(B, cluster(plan(), A, B, C, unplaced))
+    assert cordon is not None
+    assert "has been Unschedulable for 24 h (0/3 nodes are available)" in cordon.waits
+
+
 @pytest.mark.parametrize("selector", [None, {"matchLabels": {"role": "server"}}])
 def test_a_plan_that_selects_no_node_is_not_under_way(selector):
     assert phases(plan(nodeSelector=selector), A, B, C) == {}

@@ -12,12 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, MACHINE, NODE, POD, VMI
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    DAEMON_SET,
+    JOB,
+    MACHINE,
+    NODE,
+    PLAN,
+    POD,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, updaters
 from virt_admit.model.node_updates.node_phases import Phase
@@ -57,6 +66,8 @@ class Cordon(NamedTuple):
     """What on the node shows it."""
     quiet: bool = False
     """Whether the report about the node says it already."""
+    by_hand: bool = False
+    """Whether its remedy says when to uncordon the node by hand."""
     failed: bool = False
     """Whether what it is for has failed, so that it may not end by itself."""
     state: str = ""
@@ -76,7 +87,7 @@ class Cordon(NamedTuple):
     def words(self) -> str:
         """Everything about it in sentences, for the report about the node."""
         mark = f" ({self.mark})" if self.mark else ""
-        by_hand = self.uncordon or (self.state and self.remedy)
+        by_hand = self.uncordon or self.by_hand or (self.state and self.remedy)
         keep = "" if by_hand else KEEP
         said = (
             f"This node is {self.closed}{mark}.",
@@ -235,8 +246,43 @@ def _plan(node: Object, cluster: Cluster) -> Cordon | None:
     if pod is None:
         return _failed_plan(node, cluster)
     plan = f"Plan {pod.labels[plan_progress.OF_PLAN]} of the system upgrade controller"
+    held = plan_progress.stuck(pod, cluster)
+    if _is_of_deleted_plan(pod, cluster):
+        return _deleted_plan(f"the deleted {plan}", pod, node, cluster)
+    if held:
+        ends = "the controller uncordons the node only when its Job has completed."
+        remedy = typed(
+            "see what that pod reports and correct it, a wrong image in that Plan",
+            about("describe", pod, POD),
+        )
+        return Cordon(plan, f"Its pod {pod.full_name} {held}; {ends}", None, remedy, failed=True)
     ends = "the controller uncordons the node when its Job has ended."
     return Cordon(plan, f"Its pod {pod.full_name} {plan_progress.does(pod, cluster)}; {ends}")
+
+
+def _deleted_plan(by: str, pod: Object, node: Object, cluster: Cluster) -> Cordon | None:
+    """Return that a Plan was deleted before its Job completed: without it, the controller does not
+    uncordon the node. None: its pod does not show that it cordoned the node.
+
+    Source: rancher/system-upgrade-controller:pkg/upgrade/handle_batch.go#handleJobs. The Job has no
+    owner reference, so it may outlive the Plan.
+    """
+    if not plan_progress.has_cordoned(pod):
+        return None
+    held, job = plan_progress.stuck(pod, cluster), plan_progress.job_of(pod)
+    does = held or plan_progress.does(pod, cluster)
+    waits = (
+        "Without that Plan, the controller does not uncordon the node. Its pod "
+        f"{pod.full_name} {does}."
+    )
+    uncordon = shell("kubectl", "uncordon", argument(node.name))
+    remedy = f"wait until that pod has ended, then uncordon the node ({uncordon})"
+    if held and job and not pod.deleted:
+        remedy = typed(
+            f"delete the Job that was left, then uncordon the node ({uncordon})",
+            kubectl("delete", JOB, job, pod.namespace),
+        )
+    return Cordon(by, waits, False, remedy, by_hand=True)
 
 
 def _failed_plan(node: Object, cluster: Cluster) -> Cordon | None:
@@ -255,16 +301,19 @@ def _failed_plan(node: Object, cluster: Cluster) -> Cordon | None:
 
 
 def _plan_pods(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the pod of a Plan on each node, best of a Plan that exists: it uncordons the node."""
     pods = (
         pod
         for pod in cluster.known(POD)
         if plan_progress.OF_PLAN in pod.labels and plan_progress.ON_NODE in pod.labels
     )
-    return {
-        pod.labels[plan_progress.ON_NODE]: pod
-        for pod in pods
-        if pod.at("status", "phase").text not in FINISHED
-    }
+    unfinished = [pod for pod in pods if pod.at("status", "phase").text not in FINISHED]
+    unfinished.sort(key=lambda pod: not _is_of_deleted_plan(pod, cluster))
+    return {pod.labels[plan_progress.ON_NODE]: pod for pod in unfinished}
+
+
+def _is_of_deleted_plan(pod: Object, cluster: Cluster) -> bool:
+    return is_absent(cluster, PLAN, pod.namespace, pod.labels[plan_progress.OF_PLAN])
 
 
 def _talos(node: Object, _cluster: Cluster) -> Cordon | None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
+from virt_admit.model.kubernetes.kinds import JOB, NODE, PLAN, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut, names
@@ -42,8 +42,12 @@ READS: Final[Reads] = union(
         POD: (
             "metadata.labels",
             "metadata.creationTimestamp",
+            "metadata.ownerReferences",
             "status.phase",
             *CONDITIONS,
+            "status.conditions.reason",
+            "status.conditions.message",
+            "status.conditions.lastTransitionTime",
             "status.initContainerStatuses",
             "status.containerStatuses",
         ),
@@ -388,3 +392,68 @@ def does(pod: Object, cluster: Cluster) -> str:
         return f"is {pod.at('status', 'phase').text or 'Pending'}"
     lasts = clock.lasting(since, cluster)
     return f"has been {doing}{lasts}" if lasts else f"is {doing}"
+
+
+# --- a pod of a Plan that does not go on ----------------------------------------------------------
+
+_STARTS: Final = frozenset(("ContainerCreating", "PodInitializing"))
+"""Reasons of containers that wait as usual
+(kubernetes/kubernetes:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses).
+"""
+_LASTING: Final = timedelta(minutes=10)
+"""A pull that fails once is tried again within five minutes, the kubelet's longest back-off."""
+_SLOW: Final = timedelta(hours=1)
+"""A large image may be pulled for many minutes, which has no other reason."""
+
+
+def stuck(pod: Object, cluster: Cluster) -> str:
+    """Return in what a pod of a Plan is stuck and for how long, as in
+    ``has been in ImagePullBackOff for 27 h``; empty: it goes on, or that cannot be determined.
+    """
+    reason, said, since = _held(pod)
+    lasts = clock.since(since, cluster)
+    if not reason or lasts is None or lasts < (_SLOW if reason in _STARTS else _LASTING):
+        return ""
+    why = f" ({cut(' '.join(said.split()).rstrip('.'), _MOST)})" if said else ""
+    state = reason if reason == "Unschedulable" else f"in {reason}"
+    return f"has been {state} for {clock.duration(lasts)}{why}"
+
+
+def _held(pod: Object) -> tuple[str, str, str | None]:
+    """Return why no container of a pod runs, with the message and since when; empty: one runs,
+    or nothing is said.
+    """
+    placed, since = pod.condition("PodScheduled"), pod.metadata["creationTimestamp"].text
+    if placed["status"].text == "False":
+        return (
+            placed["reason"].text or "",
+            placed["message"].text or "",
+            placed["lastTransitionTime"].text or since,
+        )
+    if _step(pod)[0]:
+        return "", "", None
+    for part in ("initContainerStatuses", "containerStatuses"):
+        for status in pod.at("status", part).items():
+            waiting = status.at("state", "waiting")
+            if reason := waiting["reason"].text:
+                return reason, waiting["message"].text or "", since
+            since = status.at("state", "terminated", "finishedAt").text or since
+    return "", "", None
+
+
+def has_cordoned(pod: Object) -> bool:
+    """Return whether a pod of a Plan has begun to cordon its node, which one of two containers does
+    (rancher/system-upgrade-controller:pkg/upgrade/job/job.go#New).
+    """
+    return any(
+        status.at("state", each).present
+        for status in pod.at("status", "initContainerStatuses").items()
+        if status["name"].text in ("cordon", "drain")
+        for each in ("running", "terminated")
+    )
+
+
+def job_of(pod: Object) -> str:
+    """Return the name of the Job of a pod; empty: it does not say."""
+    owner = pod.controller
+    return owner["name"].text or "" if owner is not None and owner["kind"].text == JOB.kind else ""

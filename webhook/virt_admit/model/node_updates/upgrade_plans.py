@@ -36,7 +36,6 @@ READS: Final[Reads] = union(
         POD: (
             "spec.nodeName",
             "spec.tolerations",
-            "status.conditions.message",
         ),
     },
 )
@@ -87,6 +86,11 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
             reason = f"{update_orders.title(plan)} goes on: no node takes its pod {pod.name}{lasts}"
             see = typed("Let a node take that pod", about("describe", pod, POD))
             yield StandingOrder(plan, f"{reason}{update_orders.quoted(said)}", see, False)
+    for pod in pods:
+        if pod not in waiting and (held := plan_progress.stuck(pod, cluster)):
+            reason = f"{update_orders.title(plan)} waits: its pod {pod.name} {held}"
+            see = typed("See what that pod reports, and correct it", about("describe", pod, POD))
+            yield StandingOrder(plan, reason, see, False)
 
 
 def _began(plan: Object) -> str | None:

@@ -2,9 +2,9 @@
 and does not uncordon it by itself.
 
 **Why.** No VM can start there or migrate there, and drains of other nodes lack its room. The
-upgrade of a driver has failed, the eviction of a VM is refused, a maintenance has failed, or a
-cluster autoscaler that restarted has forgotten the node that it was to delete. The node itself
-looks healthy.
+upgrade of a driver has failed, the eviction of a VM is refused, a maintenance has failed, the Plan
+of an upgrade was deleted or its pod cannot start, or a cluster autoscaler that restarted has
+forgotten the node that it was to delete. The node itself looks healthy.
 
 **Fix.** End what the controller waits for: ``virt-admit explain node/NAME`` names it with a
 command. Uncordon it by hand only where the report says so: most controllers cordon the node again.
@@ -25,6 +25,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
     sources=(
         "NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go",
         "k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode",
+        "rancher/system-upgrade-controller:pkg/upgrade/handle_batch.go#handleJobs",
         "kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go#AddTaints",
         (
             "medik8s/node-maintenance-operator:internal/controller/"
