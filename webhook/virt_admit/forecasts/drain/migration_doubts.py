@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
+from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.placement import (
     candidates,
     no_target,
@@ -48,6 +49,7 @@ READS: Final = union(
     unattached_networks.READS,
     left_taints.READS,
     lost_quorums.READS,
+    rejected_targets.READS,
 )
 
 
@@ -68,6 +70,8 @@ def doubt(
         )
         remedy = "wait until that pod runs elsewhere: the VM then follows it if there is room"
         return Problem(reason, remedy, ProblemCause.NO_TARGET)
+    if rejected := rejected_targets.doubt(vmi, target, cluster):
+        return rejected
     if without := unattached_networks.doubt(vmi, cluster):
         return without
     if refused := pod_security.doubt(vmi, cluster):

@@ -31,6 +31,7 @@ from virt_admit.forecasts.drain.states import (
 )
 from virt_admit.forecasts.drain.states.evacuation_marks import mark_first, or_stays
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
+from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -390,6 +391,7 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
         lambda: ending_namespaces.problem(vmi, cluster),
         lambda: cluster.cached(parallel_migrations.none_starts),
         lambda: no_target.unless_it_follows(vmi, find(True), cluster),
+        lambda: rejected_targets.blocking(vmi, find(True), cluster),
         lambda: quotas.refusal(vmi, cluster),
     )
 

@@ -15,9 +15,11 @@ from virt_admit.forecasts.drain.states import (
     launcher_changes,
     vm_states,
     vm_states_failures,
+    vm_states_motion,
     vm_states_targets,
 )
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
+from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
@@ -79,6 +81,8 @@ def _command(vmi: Object, place: Problem | None, context: Context) -> str:
     """Return the command of a remedy: of the place, or for migrations that time out."""
     if place is not None:
         return place.command
+    if rejected := rejected_targets.problem(vmi, context.cluster):
+        return rejected.command
     late = vm_states_failures.of_load(vmi, context.cluster) is not None
     return typed_remedies.edit_limits(vmi, context.cluster) if late else ""
 
@@ -133,8 +137,12 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"
     if migration_failures.failed_before_handover(last):  # no time-out of the copy has a part in it
+        if rejected := rejected_targets.problem(vmi, context.cluster):
+            return f"{rejected.reason}. {messages.sentence(advice_of(rejected.remedy))}"
         see = shell("virt-admit", "explain", f"vm/{vmi.name}", "-n", vms.namespace_of(vmi))
-        return f"the target pod of {last.name} found no node or did not start. See {see}."
+        targets = vm_states_motion.motion(context.cluster).targets
+        became = migration_failures.unstarted(targets.get(last.metadata["uid"].text or "-"))
+        return f"the target pod of {last.name} {became}. See {see}."
     return (
         f"no reason is reported. Check migration {last.name} and the migration timeouts and "
         "bandwidth."

@@ -17,9 +17,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
+from virt_admit.forecasts.placement.refusals.kubelet_rejections import (
+    Rejections,
+    is_rejection,
+    reason_of,
+    way,
+)
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -32,28 +38,11 @@ from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.problems import Problem, ProblemCause
 
-_REASONS: Final = frozenset(
-    ("NodeAffinity", "SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError")
-)
-_OUT_OF: Final = "OutOf"
 _LAUNCHER: Final = "virt-launcher-"
 _SMT: Final = re.compile(r"requested (\d{1,6}) cpus? not multiple cpus per core = (\d{1,3})")
 _LONGEST: Final = 150
 _PAIR: Final = 2
 """KubeVirt fills up to an even number."""
-
-
-class Rejections(NamedTuple):
-    """How often kubelets have rejected the pods of a VM."""
-
-    reason: str
-    message: str
-    """Of the last one."""
-    times: int
-    last: str
-    """`` 2 min ago``; empty: not known."""
-    nodes: frozenset[str]
-    """The nodes that did so, as far as they are known."""
 
 
 def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None:
@@ -111,9 +100,9 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     if again is not None:
         words, command = again
         return Problem(
-            reason, typed(f"{_way(found)}; then {words}", command), ProblemCause.NOT_REPORTED
+            reason, typed(f"{way(found)}; then {words}", command), ProblemCause.NOT_REPORTED
         )
-    return Problem(reason, typed(_way(found), described), ProblemCause.NOT_REPORTED)
+    return Problem(reason, typed(way(found), described), ProblemCause.NOT_REPORTED)
 
 
 def _should_run(vm: Object, vmi: Object | None, strategy: str) -> bool:
@@ -126,18 +115,6 @@ def _should_run(vm: Object, vmi: Object | None, strategy: str) -> bool:
     if vmi is not None:
         return outcomes.crash in (Then.RESTARTED, Then.OFF)
     return down_vms.should_run(vm) or outcomes.deleted is Then.RESTARTED
-
-
-def _way(found: Rejections) -> str:
-    """Return what lets a kubelet take the pod, by the reason of its rejection."""
-    there = names(sorted(found.nodes)) or "that node"
-    if found.reason == "TopologyAffinityError":
-        return "free CPUs, memory and devices of one NUMA node there, or let the VM ask for less"
-    if found.reason == "NodeAffinity":
-        return f"give {there} again the labels that the VM demands"
-    if found.reason.startswith(_OUT_OF):
-        return f"free {found.reason.removeprefix(_OUT_OF)} on {there}, or let the VM ask for less"
-    return f"repair what gives out the devices on {there} (its device plugin)"
 
 
 def _begin(found: Rejections) -> str:
@@ -164,7 +141,7 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
     )
     own = vm_states_motion.own_pods(vmi, cluster)
     here = (each for each in own if each.at("spec", "nodeName").text == node)
-    why = next((_reason(each) for each in here if _is_rejection(_reason(each))), "")
+    why = next((reason_of(each) for each in here if is_rejection(reason_of(each))), "")
     if not why and ended is not None and node:
         known = cluster.cached(_rejected).get((vms.namespace_of(vmi), f"{_LAUNCHER}{vmi.name}"), ())
         near = (
@@ -233,14 +210,6 @@ def _ran(vmi: Object) -> bool:
     return migrations.entered(vmi, "Running") is not None
 
 
-def _reason(pod: Object) -> str:
-    return pod.at("status", "reason").text or ""
-
-
-def _is_rejection(reason: str) -> bool:
-    return reason in _REASONS or reason.startswith(_OUT_OF)
-
-
 _NOT_RUNNING: Final = (None, "Pending", "Scheduling", *migrations.FINAL_PHASES)
 
 
@@ -284,7 +253,7 @@ def _rejected(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     for event in events.newest_warnings(cluster):
         about, reason = event["involvedObject"], event["reason"].text or ""
         name = about["name"].text or ""
-        if name.startswith(_LAUNCHER) and _is_rejection(reason):
+        if name.startswith(_LAUNCHER) and is_rejection(reason):
             found.setdefault(
                 (about["namespace"].text or "default", name.rpartition("-")[0]), []
             ).append(event)

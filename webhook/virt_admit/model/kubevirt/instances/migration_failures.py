@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut
 
 
 class FailureClass(enum.StrEnum):
@@ -139,14 +140,28 @@ def _whose_failed(migration: Object) -> tuple[str, str] | None:
     return (migration.namespace, migration.at("spec", "vmiName").text or "") if failed else None
 
 
-def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | None:
-    """Return why a migration of the VMI failed; None: it did not."""
+def of_migration(
+    vmi: Object, migration: Object, cluster: Cluster, pod: Object | None = None
+) -> Failure | None:
+    """Return why a migration of the VMI failed; None: it did not.
+
+    ``pod``: its target pod, if that is known.
+    """
     if migration.at("status", "phase").text != "Failed":
         return None
     if failed_before_handover(migration):
-        text = "its target pod was not scheduled or did not start"
-        return Failure(FailureClass.MOMENT, text, "", migration.name)
+        return Failure(FailureClass.MOMENT, f"its target pod {unstarted(pod)}", "", migration.name)
     return _failure(vmi, migration.at("status", "migrationState"), migration.name, cluster)
+
+
+def unstarted(pod: Object | None) -> str:
+    """Return what became of a target pod that never took over, as far as it is known."""
+    node = pod.at("spec", "nodeName").text if pod is not None else None
+    if pod is None or not node:
+        return "was not scheduled or did not start"
+    reason, said = (pod.at("status", field).text or "" for field in ("reason", "message"))
+    why = cut(": ".join(filter(None, (reason, said))), 150)
+    return f"ended on {node}: {why}" if reason else f"did not start on {node}"
 
 
 def impossible_targets(vmi: Object, cluster: Cluster) -> dict[str, str]:

@@ -24,7 +24,7 @@ READS: Final[Reads] = union(
     migrations.READS,
     migration_timeouts.READS,
     {
-        POD: (f"metadata.labels.{_JOB}", "spec.nodeName"),
+        POD: (f"metadata.labels.{_JOB}", "spec.nodeName", "status.reason", "status.message"),
         VMI: ("status.nodeName",),
         VMIM: ("metadata.uid", "status.phaseTransitionTimestamps"),
     },
@@ -66,6 +66,8 @@ def _past(obj: Object, migration: Object, cluster: Cluster) -> PastMigration:
     if not state.present and current["migrationUid"].text == migration.metadata["uid"].text:
         state = current
     runs = migration.at("status", "phase").text not in migrations.FINAL_PHASES
+    pod = _target_pod(migration, cluster)
+    assigned = pod.at("spec", "nodeName").text or "" if pod is not None else ""
     return PastMigration(
         name=migration.name,
         phase=migration.at("status", "phase").text or _PENDING,
@@ -73,21 +75,21 @@ def _past(obj: Object, migration: Object, cluster: Cluster) -> PastMigration:
         created=clock.instant(migration.metadata["creationTimestamp"].text),
         source=state["sourceNode"].text
         or (obj.at("status", "nodeName").text or "" if runs else ""),
-        target=state["targetNode"].text or _assigned(migration, cluster),
+        target=state["targetNode"].text or assigned,
         phases=tuple(_phases(migration, cluster)),
-        failure=migration_failures.of_migration(obj, migration, cluster),
+        failure=migration_failures.of_migration(obj, migration, cluster, pod),
     )
 
 
-def _assigned(migration: Object, cluster: Cluster) -> str:
-    """Return the node of the target pod of a migration, which has no state before that pod runs;
-    empty: it is not known, or has none.
+def _target_pod(migration: Object, cluster: Cluster) -> Object | None:
+    """Return the target pod of a migration, which has no state before that pod runs;
+    None: it is not known, or has none.
     """
     uid = migration.metadata["uid"].text
     for pod in cluster.known(POD, migration.namespace) if uid else ():
         if pod.labels.get(_JOB) == uid:
-            return pod.at("spec", "nodeName").text or ""
-    return ""
+            return pod
+    return None
 
 
 def _asked_by(migration: Object, vmi: Object) -> str:

@@ -1,0 +1,1 @@
+"""What the target pods of earlier migrations say about the next one."""
