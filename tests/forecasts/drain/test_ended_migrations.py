@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.builders import manifest
 from tests.forecasts.drain.test_vm_states import (
     LAUNCHER,
     MARKED,
@@ -16,6 +17,21 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.model.kubernetes import clock
+
+COPIED = (
+    LAUNCHER,
+    migration(phase="Running", since={"Running": 440}),
+    launcher(on="b", suffix="2", job=RUN, age=450),
+)
+
+
+def active(age, **fields):
+    """Return a VMI whose guest has been active on the target for some seconds."""
+    state = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "mode": "PreCopy"}
+    state |= {"targetPod": COPIED[2].name, "startTimestamp": ago(440)}
+    if age is not None:
+        state["targetNodeDomainReadyTimestamp"] = ago(age)
+    return vmi(**MARKED, migrationState=state | fields)
 
 
 def test_a_migration_that_failed_and_is_still_open_has_moved_nothing():
@@ -68,6 +84,44 @@ def test_a_migration_that_failed_and_is_still_open_has_moved_nothing():
     )
     assert (late.state.state, late.outcome) == (State.NOT_CLOSED, UNKNOWN)
     assert "has not migrated, but its migration is still open" in late.reason
+
+
+def handler(on, release):
+    image = f"registry.example/kubevirt/virt-handler:{release}"
+    labels = {"kubevirt.io": "virt-handler"}
+    spec = {"nodeName": on, "containers": [{"name": "virt-handler", "image": image}]}
+    return manifest(
+        "v1", "Pod", f"virt-handler-{on}", "kubevirt", metadata={"labels": labels}, spec=spec
+    )
+
+
+@pytest.mark.parametrize("releases", [("v1.6.3", "v1.5.3"), ("v1.6.3", "v1.6.3"), ()])
+def test_a_guest_active_on_its_target_for_minutes_is_no_longer_copied(releases):
+    handlers = map(handler, "ab", releases)
+    found = row(cluster(active(420), *COPIED, *handlers))
+    assert (found.state.state, found.state.late, found.outcome) == (State.NOT_CLOSED, True, UNKNOWN)
+    assert f"migration {COPIED[1].name} hangs: its memory is copied" in found.reason
+    assert "active on b since" in found.reason
+    assert "(7 min)" in found.reason
+    differ = "a has virt-handler:v1.6.3 and b has virt-handler:v1.5.3"
+    assert (differ in found.reason) is (len(set(releases)) == 2)
+    assert f"kubectl exec {COPIED[2].name} -n" in found.remedy
+    assert "allowPostCopy" not in found.remedy
+    assert "bandwidth" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(active(60), id="a minute"),
+        pytest.param(active(420, mode="PostCopy"), id="post-copy"),
+        pytest.param(active(None), id="not active there"),
+    ],
+)
+def test_a_guest_that_was_just_handed_over_or_is_copied_is_not_accused(state):
+    found = row(cluster(state, *COPIED, handler("a", "v1.6.3"), handler("b", "v1.5.3")))
+    assert found.state.state in (State.RUNNING, State.POST_COPY)
+    assert "hangs" not in found.reason
 
 
 @pytest.mark.parametrize(

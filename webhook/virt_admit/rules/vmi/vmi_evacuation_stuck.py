@@ -3,7 +3,8 @@
 **Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits.
 No migration is running: all of them failed, a migration that does not end holds the only place, or
 the strategy is ``External`` and no controller acts. A VMI that waits for a place which becomes free
-is not stuck. Or a migration is running, and its target pod does not start.
+is not stuck. Or a migration is running, and its target pod does not start, or
+its guest is active there and no virt-handler ends the migration.
 
 **Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at
 virt-controller and the limits, and with ``External`` at the controller that moves the VM. Else shut
@@ -19,7 +20,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain import progress, typed_remedies, vm_outcomes
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
-from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    vm_states,
+    vm_states_failures,
+    vm_states_left,
+    vm_states_times,
+)
 from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
@@ -126,17 +132,16 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
-    """Yield that the target pod of a migration is refused or does not start:
-    the next one meets the same cause.
+    """Yield that the target pod of a migration is refused or does not start: the next one meets the
+    same cause. Or its guest is active there, and nothing ends the migration.
     """
     found = vm_states.of(vmi, cluster)
     mark = vmi.at("status", "evacuationNodeName")
     if found.state is State.UNSCHEDULABLE:
         yield from _refused_target(vmi, mark, found, cluster)
         return
-    if found.state not in _OF_TARGET or not vm_states_times.is_older(
-        found.since, _TARGET_STARTS, cluster
-    ):
+    hangs = found.state in _OF_TARGET or vm_states_left.is_unended(vmi, found)
+    if not hangs or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
         return
     ruled = ruling(vmi, found, cluster)
     if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:

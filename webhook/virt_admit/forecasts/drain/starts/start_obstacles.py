@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.starts import (
+    crashed_launchers,
     evicted_launchers,
     failed_creations,
     faulted_volumes,
@@ -135,13 +136,16 @@ def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
         return rejected._replace(
             reason=reason, remedy=typed(f"{words}; {rejected.remedy}", command)
         )
+    if (killed := _killed(vm, vmi, cluster)) is None:
+        crashed = crashed_launchers.problem(vm, vmi, cluster)
+        if crashed is not None:
+            return _with_reason(crashed, f"{strategy} does not start it again")
     known = entered is not None and clock.now(cluster) is not None
     failing = (
         f"has been Failed for {vm_states_times.clock_words(entered, cluster)}"
         if known
         else "is Failed"
     )
-    killed = _killed(vm, vmi, cluster)
     stays = (
         f", because {killed.reason}. {strategy}"
         if killed is not None
@@ -150,6 +154,12 @@ def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
     reason = f"it is not running: its VMI {failing}{stays} does not start it again"
     begin = f"{killed.remedy}. Then {words}" if killed is not None else words
     return Problem(reason, typed(begin, command), ProblemCause.NOT_REPORTED)
+
+
+def _with_reason(crashed: Problem, then: str) -> Problem:
+    """Return that the VMI of a VM has failed in a crash, and what follows."""
+    reason = f"it is not running: {crashed.reason}. Its VMI is Failed, and {then}"
+    return crashed._replace(reason=reason)
 
 
 def _why(vmi: Object) -> str:
@@ -183,9 +193,12 @@ def _restarts(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
         vmi.at("status", "phase").text == "Failed"
         and rejected_pods.of_running(vmi, cluster) is None
     )
-    found = _killed(vm, vmi, cluster) if failed and down_vms.should_run(vm) else None
-    if found is None:
+    if not failed or not down_vms.should_run(vm):
         return None
+    found = _killed(vm, vmi, cluster)
+    if found is None:
+        crashed = crashed_launchers.problem(vm, vmi, cluster)
+        return _with_reason(crashed, "KubeVirt starts it again") if crashed is not None else None
     phase = vmi.at("status", "phase").text
     return found._replace(
         reason=(
@@ -202,7 +215,11 @@ def _ended_again(vm: Object, cluster: Cluster) -> Problem | None:
         "status", "startFailure", "consecutiveFailCount"
     ).integer or not down_vms.should_run(vm):
         return None
-    return evicted_launchers.problem(vm, None, cluster) or memory_kills.problem(vm, cluster)
+    return (
+        evicted_launchers.problem(vm, None, cluster)
+        or memory_kills.problem(vm, cluster)
+        or crashed_launchers.problem(vm, None, cluster)
+    )
 
 
 def _without_network(vmi: Object, cluster: Cluster) -> Problem | None:

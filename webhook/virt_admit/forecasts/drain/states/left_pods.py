@@ -104,22 +104,16 @@ class StalePod(NamedTuple):
         since two guests on one disk destroy its data.
         """
         delete = kubectl("delete", POD, self.pod.name, self.pod.namespace)
-        look = shell(
-            "kubectl",
-            "exec",
-            argument(self.pod.name),
-            "-n",
-            self.pod.namespace,
-            "-c",
-            _GUEST,
-            "--",
-            "virsh",
-            "list",
-        )
         return typed(
             f"see that the source pod lists no guest any more, then delete that pod ({delete})",
-            look,
+            list_guests(self.pod),
         )
+
+
+def list_guests(pod: Object) -> str:
+    """Return the command that lists the guests that run in a launcher pod."""
+    where = (argument(pod.name), "-n", pod.namespace, "-c", _GUEST)
+    return shell("kubectl", "exec", *where, "--", "virsh", "list")
 
 
 def stale(vmi: Object, cluster: Cluster) -> StalePod | None:

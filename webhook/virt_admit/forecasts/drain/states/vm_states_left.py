@@ -11,9 +11,16 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_motion
-from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import age
+from virt_admit.forecasts.drain.states.vm_states_kinds import (
+    Ruling,
+    State,
+    StateEffect,
+    VmState,
+)
+from virt_admit.forecasts.drain.states.vm_states_times import age, moment
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -105,3 +112,55 @@ def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
 def other_pod(vmi: Object, name: str, cluster: Cluster) -> Object | None:
     """Return the pod of a VMI with a name; None: it is not known."""
     return next((pod for pod in vm_states_motion.pods(vmi, cluster) if pod.name == name), None)
+
+
+def is_unended(vmi: Object, found: VmState) -> bool:
+    """Whether a guest is active on its target and no virt-handler has written that its migration
+    has ended.
+    """
+    ended = vmi.at("status", "migrationState", "completed").boolean
+    return found.state is State.NOT_CLOSED and ended is not True
+
+
+def unended(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what it means that nothing ends such a migration.
+
+    The virt-handler of the source writes the end up to KubeVirt 1.5 (pkg/virt-handler/vm.go), that
+    of the target from 1.6 on (migration-target.go#ackMigrationCompletion): two of them can wait for
+    each other (kubevirt/kubevirt#19134).
+    """
+    state = vmi.at("status", "migrationState")
+    source, target = state["sourceNode"].text or "", found.target or state["targetNode"].text or ""
+    releases = [_release(virt_handlers.pod(cluster, node)) for node in (source, target)]
+    name = found.migration.name if found.migration is not None else "its migration"
+    active = moment(found.since, clock.now(cluster))
+    reason = (
+        f"migration {name} hangs: its memory is copied and its guest has been active on "
+        f"{target or 'the target'} since {active} ({age(found.since, cluster)}), but no "
+        "virt-handler has ended the migration"
+    )
+    first = f"see why virt-handler of {source} and of {target} do not end it"
+    if all(releases) and releases[0] != releases[1]:
+        here, there = (
+            f"{on} has {what}" for on, what in zip((source, target), releases, strict=True)
+        )
+        reason += f": {here} and {there}, which may wait for each other"
+        first = "let the update of virt-handler end"
+    pod = other_pod(vmi, state["targetPod"].text or "-", cluster)
+    look = (
+        left_pods.list_guests(pod)
+        if pod is not None
+        else kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+    )
+    remedy = f"{first}; see where the guest runs before anything is cancelled or deleted"
+    return Ruling(StateEffect.UNKNOWN, reason, typed(remedy, look))
+
+
+def _release(pod: Object | None) -> str:
+    """Return the image of virt-handler without its registry; empty: it is not known."""
+    containers = pod.at("spec", "containers").items() if pod is not None else ()
+    images = (each["image"].text or "" for each in containers if each["name"].text == _HANDLER)
+    return cut(next(images, "").rpartition("/")[2], 40)
+
+
+_HANDLER: Final = "virt-handler"

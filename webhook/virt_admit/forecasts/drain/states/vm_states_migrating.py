@@ -60,7 +60,7 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     if _is_aborting(migration, state):
         return _aborting(migration, base, cluster)
     if phase == "Running":
-        return _copying(vmi, state, base, cluster)
+        return _handed_over(state, base, cluster) or _copying(vmi, state, base, cluster)
     if phase in ("Scheduled", "PreparingTarget", "TargetReady"):
         return replace(base, state=State.PREPARING)
     if target is not None:
@@ -285,6 +285,19 @@ def _timeout(migration: Object, annotation: str, default: int) -> timedelta:
     return timedelta(
         seconds=int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default
     )
+
+
+def _handed_over(state: Field, base: VmState, cluster: Cluster) -> VmState | None:
+    """Return that the guest has been active on the target for long, which ends the copy, without
+    an end of the migration (pkg/virt-handler/migration-target.go#domainIsActiveOnTarget);
+    None: it is copied, or was until a moment ago.
+    """
+    ready = vm_states_times.stamp_of(state, "targetNodeDomainReady")
+    if vm_states_times.stamp_of(state, "end") is not None or state["failed"].boolean is True:
+        return None
+    if not vm_states_times.is_older(ready, timedelta(minutes=5), cluster):
+        return None
+    return replace(base, state=State.NOT_CLOSED, since=ready, late=True)
 
 
 def _copying(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:

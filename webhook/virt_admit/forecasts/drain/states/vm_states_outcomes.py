@@ -366,6 +366,8 @@ def _not_closed(case: Case) -> Ruling:
     It waits for a hotplug, or until it has handed over the claim of the state
     (migration.go#processMigrationPhase).
     """
+    if vm_states_left.is_unended(case.vmi, case.found):
+        return vm_states_left.unended(case.vmi, case.found, case.cluster)
     kept = "the claim of its vTPM or EFI state" if vms.keeps_state(case.vmi) else ""
     waits = f": {case.found.detail or kept}" if case.found.detail or kept else ""
     failed = vm_states_motion.has_failed(case.vmi.at("status", "migrationState"))

@@ -159,6 +159,8 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
         return (f"do not delete the pod on {stale.here}: the guest runs in it",)
     if state.state is State.TWO_PODS and _is_left(state.detail, vmi, cluster):
         return (_OLD_POD,)
+    if vm_states_left.is_unended(vmi, state):
+        return (_ACTIVE,)
     if state.state is State.RUNNING and (
         state.migration is None or not migrations.is_automatic(state.migration)
     ):
@@ -166,6 +168,12 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
     if state.state is State.RUNNING and migrations.copies(vmi):
         return (_COPIES,)
     return (_AVOID[state.state],) if state.state in _AVOID else ()
+
+
+_ACTIVE: Final = (
+    "do not cancel the migration or delete a pod of it before it is seen in which one the guest "
+    "runs"
+)
 
 
 _COPIES: Final = (
