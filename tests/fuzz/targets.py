@@ -147,7 +147,8 @@ def idle_metadata(chance: random.Random) -> None:
         idle["managedFields"] = [{"manager": "kubectl"}]
     annotations = metadata.get("annotations") or {}
     if isinstance(annotations, dict):
-        idle["annotations"] = annotations | {"example.com/note": "x"}
+        # one of another domain may name what moves a VM with External
+        idle["annotations"] = annotations | {"kubectl.kubernetes.io/note": "x"}
     other = scene._replace(obj=scene.obj | {"metadata": metadata | idle})
     assert verdicts(judged(request(scene), scene.cluster)) == verdicts(
         judged(request(other), other.cluster)

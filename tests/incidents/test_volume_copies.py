@@ -36,7 +36,7 @@ def copying(more=()):
 def test_the_disk_is_copied_for_a_change_of_volumes(ask):
     said = ask(copying(), "explain", "vm/web")
 
-    assert "its disks and its memory are being copied (no drain asked for it)" in said
+    assert "its disks and its memory are being copied (not by a drain)" in said
     assert "a change of its volumes" in said
     assert "update of KubeVirt asked" not in said
     assert "copies claim old to web" in said

@@ -128,7 +128,7 @@ def test_flags_of_taints_and_foreign_migrations():
     assert row(cluster(*CASES["tainted"][1])).state.flags == (Flag.TAINTED,)
     foreign = [moving(), LAUNCHER, migration(phase="Running", drain=False), target()]
     marked = row(cluster(*foreign))
-    assert marked.state.flags == ()  # a drain has asked for it as well
+    assert marked.state.flags == (Flag.FOREIGN,)  # of the migration, not of the VM
     assert "a person or another program asked for migration" in marked.reason
     del foreign[0].data["status"]["evacuationNodeName"]
     assert row(cluster(*foreign)).state.flags == (Flag.FOREIGN,)

@@ -90,7 +90,7 @@ EXPECTED = {
     "aborting before it runs": Expected(MIGRATES, True, 5),
     "abort failed": Expected(MIGRATES, True, 60),
     "not closed": Expected(MIGRATES, True, 60),
-    "foreign": Expected(MIGRATES, True, 60),
+    "foreign": Expected(MIGRATES, True, 60, (Flag.FOREIGN,)),
     "decentralized": Expected(UNKNOWN, None, 30, (Flag.FOREIGN,)),
     "decentralized, pending": Expected(UNKNOWN, None, 90, (Flag.FOREIGN,)),
     "still": Expected(MIGRATES, True),

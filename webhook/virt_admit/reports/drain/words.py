@@ -56,7 +56,7 @@ _STATES: Final[Mapping[str, str]] = {
 _FLAGS: Final[Mapping[str, str]] = {
     Flag.LEFTOVER: "its node is not cordoned",
     Flag.TAINTED: "it moves because of a taint",
-    Flag.FOREIGN: "no drain asked for it",
+    Flag.FOREIGN: "not by a drain",
     Flag.ARRIVING: "it just arrives",
     Flag.COPYING: "its disks go to other claims",
 }

@@ -281,9 +281,7 @@ def _flags(vmi: Object, migration: Object | None, cluster: Cluster) -> Iterator[
         yield Flag.LEFTOVER
     if tainted and _migrates(vmi, cluster):
         yield Flag.TAINTED
-    # a drain may have asked for a VM whose migration another has made
-    drained = marked and (cordoned or tainted)
-    if migration is not None and not (drained or migrations.is_of_drain(migration)):
+    if migration is not None and not migrations.is_of_drain(migration):
         yield Flag.FOREIGN
     if migration is not None and migrations.copies(vmi):
         yield Flag.COPYING
