@@ -54,7 +54,7 @@ class Years:
         self.rounds()
 
     def rounds(self, first: int = 0) -> None:
-        """Everybody who reaches the API server has a round;
+        """Every replica that reaches the API server has a round;
         after each of them the world is right.
         """
         for replica in self.replicas[first:] + self.replicas[:first]:
@@ -193,7 +193,7 @@ class Years:
         return counts
 
     def heals(self) -> None:
-        """Whatever has happened: with everybody back, one tick repairs all, and some days later
+        """Whatever has happened: with all replicas back, one tick repairs all, and some days later
         nothing is left of it.
         """
         self.everybody_is_back()

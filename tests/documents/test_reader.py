@@ -53,7 +53,7 @@ def test_what_kubectl_refuses_is_an_error(case: dict[str, str]) -> None:
     ],
 )
 def test_stricter_than_kubectl(text: str, message: str, column: int) -> None:
-    """Keys that are no text become text there, and unknown tags are ignored;
+    """Keys that are not text become text there, and unknown tags are ignored;
     both are mistakes of the author.
     """
     error = failure(text)

@@ -1,5 +1,5 @@
-"""Snapshots of someone else: names that are commands, markup and escapes, and values of types that
-no API server stores.
+"""Snapshots from an unknown source: names that are commands, markup and escapes, and values of
+types that no API server stores.
 """
 
 from __future__ import annotations

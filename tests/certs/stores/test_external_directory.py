@@ -115,7 +115,7 @@ class TestExternal:
         assert [record.file for record in caplog.records] == [str(key)]
 
     def test_a_mount_of_kubelet_is_this_pods_alone(self, mount, caplog):
-        """Its files can be read by everybody in the pod unless a mode is given."""
+        """Its files can be read by every user in the pod unless a mode is given."""
         (mount / "tls.key").chmod(0o644)
 
         ExternalDirectory(mount).load()

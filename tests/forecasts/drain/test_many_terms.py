@@ -1,4 +1,4 @@
-"""VMs with more affinity terms than anybody writes by hand: they cost others no time,
+"""VMs with more affinity terms than are written by hand: they cost others no time,
 and turn nothing into a yes.
 """
 

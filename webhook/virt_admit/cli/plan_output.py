@@ -135,7 +135,7 @@ def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
 def _remove(folder: Path) -> None:
     """Remove a folder of an earlier plan.
 
-    A symlink is removed itself: it may lead to a folder of someone else.
+    A symlink is removed itself: it may lead to a folder of another user.
     """
     if folder.is_symlink():
         folder.unlink()

@@ -149,7 +149,7 @@ def _first_piece(pipe: int, path: str | os.PathLike[str]) -> bytes:
 def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file in a folder of ours.
 
-    A symlink of that name is replaced: it may lead to a file of someone else.
+    A symlink of that name is replaced: it may lead to a file of another user.
 
     ``O_EXCL`` refuses a symlink that another process creates between the two steps.
 

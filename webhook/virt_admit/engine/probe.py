@@ -21,7 +21,7 @@ NAME: Final = "virt-admit-probe"
 ANNOTATION: Final = f"{DOMAIN}/probe"
 """The annotation with the nonce."""
 _LONGEST: Final = 64
-"""Characters of a nonce. Anybody may send a probe, and warnings share 4,096 characters."""
+"""Characters of a nonce. Every client may send a probe, and warnings share 4,096 characters."""
 
 
 def probe_object(namespace: str, nonce: str) -> dict[str, Any]:

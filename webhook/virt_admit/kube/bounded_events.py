@@ -33,7 +33,7 @@ _FIELDS: Final = FieldSet(
 
 
 class BoundedEvents(KindStore):
-    """Events of a live cluster. It is never complete: most that are no warnings are not read."""
+    """Events of a live cluster. It is never complete: most that are not warnings are not read."""
 
     def __init__(self) -> None:
         super().__init__(EVENT, fields=_FIELDS, packed=True)

@@ -25,7 +25,7 @@ MOST_BYTES: Final = 24 << 20
 """Text that is kept of all kinds: what goes through all objects takes a second for 4 MB."""
 _MOST_OF_A_KIND: Final = 4 << 20
 _LONGEST: Final = 4_000
-"""Characters of a text. Longer ones are no message and no name."""
+"""Characters of a text. Longer ones are neither a message nor a name."""
 _SELECTED: Final = {"clusterserviceversions.operators.coreos.com": "!olm.copiedFrom"}
 """Label selectors by kind: OLM copies ClusterServiceVersions into every namespace.
 

@@ -1,6 +1,6 @@
 """The types of the fields that decide a forecast, as every API server stores them.
 
-A field of another type was not read from a cluster: someone changed the snapshot. Read as if it did
+A field of another type was not read from a cluster: a user changed the snapshot. Read as if it did
 not exist, it would hide a budget, a taint or a guest, and the answer would be "yes". Only fields
 with a schema are here: KubeVirt has none for the metadata of a template, so a user may store
 anything there.

@@ -45,7 +45,7 @@ def shell(*words: str) -> str:
 def argument(name: str) -> str:
     """Return a name as an argument that is never an option, such as ``--all``.
 
-    No name of Kubernetes begins with a dash. One in a snapshot of someone else may.
+    No name of Kubernetes begins with a dash. One in a snapshot from an unknown source may.
     """
     return f"./{name}" if name.startswith("-") else name
 

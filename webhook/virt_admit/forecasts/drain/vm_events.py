@@ -281,7 +281,7 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
 
 
 def _why(asked: Forecast) -> str:
-    """Return the reason of a forecast without the words that someone asks for a migration:
+    """Return the reason of a forecast without the words about who asks for a migration:
     the event says that.
     """
     return asked.reason.removeprefix(f"{vm_outcomes.ASKED}, but ")

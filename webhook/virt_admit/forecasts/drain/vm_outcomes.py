@@ -367,7 +367,7 @@ def _kept(
     """Return that a VMI cannot migrate because of a problem, with those besides it:
     each needs a repair of its own.
     """
-    # failures of a VMI that no node can take are no further problem
+    # failures of a VMI that no node can take are not a further problem
     nowhere = None if state.placed else no_target.reason(find(True), cluster, moves=True)
     more = (
         []

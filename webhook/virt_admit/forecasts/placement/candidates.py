@@ -442,7 +442,7 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
     if running is None:
         return
     if not is_sized(running["spec"]):
-        yield f"the requests of pod {running.full_name}, which are no quantities"
+        yield f"the requests of pod {running.full_name}, which are not quantities"
     yield from given.unseen
     if configuration.is_unread(cluster):  # its node selectors and CPU model count for every pod
         yield str(KUBEVIRT)

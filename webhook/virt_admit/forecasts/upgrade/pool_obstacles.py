@@ -238,7 +238,7 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
 def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
     """Return the orders to update nodes that do not go on, or may not, each of them once.
 
-    Where it is known why one stands, other doubts about it are no other cause.
+    Where it is known why one stands, other doubts about it are not another cause.
     """
     every = (
         *managed_charts.standing(cluster),

@@ -19,7 +19,7 @@ NOT_WARNINGS: Final = (
     *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),
     *("reason=FailedToEvictVM", "reason=UpdatePaused", "source=sigs.k8s.io/descheduler"),
 )
-"""Field selectors of the events that are looked up and are no warnings.
+"""Field selectors of the events that are looked up and are not warnings.
 
 Source: kubernetes/kubernetes:pkg/registry/core/event/strategy.go#ToSelectableFields.
 """

@@ -20,7 +20,7 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 NOT_SEARCHED: Final = "not searched"
 """Words of everything that could be read and has too many terms."""
 MOST_TERMS: Final = 100
-"""Different terms of one pod that are searched: more than anybody writes by hand."""
+"""Different terms of one pod that are searched: more than are written by hand."""
 MOST_REQUIREMENTS: Final = 1_000
 """And requirements of all of them, on labels of pods or namespaces."""
 

@@ -312,7 +312,7 @@ _STRICT: Final = Version(1, 36)
 """
 _WIDER: Final = Version(1, 8, 4)
 """KubeVirt declares its checksums as int64 from here on; before,
-half of all checksums are no valid int32.
+half of all checksums are not a valid int32.
 """
 _SEE: Final = "see what virt-handler logs about it"
 _UPDATE: Final = f"{_SEE}, and update KubeVirt to {_WIDER} or a later release"

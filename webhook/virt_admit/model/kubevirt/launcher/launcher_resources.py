@@ -374,7 +374,7 @@ def _of_kubevirt(vmi: ExpandedVmi, given: LauncherSettings) -> Iterator[str]:
 
 def _devices(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[str]:
     """Yield the resource of each network, GPU and host device;
-    those of resource claims are no extended resources.
+    those of resource claims are not extended resources.
     """
     for name in _attachments(vmi):
         resource = _network_resource(*name, cluster)
