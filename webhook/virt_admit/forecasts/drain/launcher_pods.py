@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
+from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB, is_launcher
 from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -54,7 +54,7 @@ def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
     (#admitHotplugPod).
     """
     name = pod.annotations.get(DOMAIN)
-    if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
+    if not is_launcher(pod) or not name:
         return False
     age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
     try:
@@ -116,10 +116,7 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
         Unseen: the pod runs a guest of which nothing else is known here.
     """
     name = vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, "")
-    if (
-        pod.labels.get("kubevirt.io") != "virt-launcher"
-        or pod.at("status", "phase").text in FINISHED
-    ):
+    if not is_launcher(pod) or pod.at("status", "phase").text in FINISHED:
         return
     node = pod.at("spec", "nodeName").text
     here = entry(cluster, vmis.by_node, node or "") or ()

@@ -43,7 +43,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle
-from virt_admit.model.scheduler.pods import CONTAINERS
+from virt_admit.model.scheduler.pods import CONTAINERS, claim_names
 
 READS: Final[Reads] = union(
     volume_attachments.READS,
@@ -68,7 +68,7 @@ _FAILURES: Final = frozenset(
         "RunContainerError",
     )
 )
-"""Reasons of a waiting container that are no step of a normal start."""
+"""Reasons of a waiting container that are not a step of a normal start."""
 
 _EVENTS: Final = (
     "FailedCreatePodSandBox",
@@ -233,19 +233,11 @@ _FRAME: Final = re.compile(r'(\w+Volume\.\w+) failed for volume "([\w.-]{1,250})
 
 def _claim(pod: Object, volume: str, cluster: Cluster) -> str:
     """Return the claim of a pod that is bound to a volume; empty: none is, as far as is known."""
-    for claim in _claims(pod):
+    for claim in claim_names(pod):
         found = find(cluster, PVC, pod.namespace, claim)
         if found is not None and found.at("spec", "volumeName").text == volume:
             return claim
     return ""
-
-
-def _claims(pod: Object) -> list[str]:
-    named = (
-        each.at("persistentVolumeClaim", "claimName").text
-        for each in pod.at("spec", "volumes").items()
-    )
-    return [name for name in named if name]
 
 
 def _unknown(said: str, on: str, cluster: Cluster) -> UnknownNode | None:
@@ -413,7 +405,7 @@ def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
     return volume_attachments.fault(
         pod.at("spec", "nodeName").text or "-",
         pod.namespace,
-        _claims(pod),
+        list(claim_names(pod)),
         cluster,
         overdue=overdue,
     )

@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.scheduler.pods import FINISHED, claim_names
 
 READS: Final[Reads] = union(
     node_health.READS,
@@ -307,14 +307,8 @@ def users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
 def _users(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     found: dict[tuple[str, str], list[Object]] = {}
     for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
-        for each in (
-            pod.at("spec", "volumes").items()
-            if pod.at("status", "phase").text not in FINISHED
-            else ()
-        ):
-            claim = each.at("persistentVolumeClaim", "claimName").text
-            if claim:
-                found.setdefault((pod.namespace, claim), []).append(pod)
+        for claim in claim_names(pod) if pod.at("status", "phase").text not in FINISHED else ():
+            found.setdefault((pod.namespace, claim), []).append(pod)
     return found
 
 

@@ -39,7 +39,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import controller_taints
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.scheduler.pods import FINISHED, claim_names
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _OLDER, _REMEDIATORS = controller_taints.MEDIK8S
@@ -357,11 +357,7 @@ def _users(claim: Field, node: str, cluster: Cluster) -> Iterator[Object]:
             pod.at("spec", "nodeName").text == node
             and pod.at("status", "phase").text not in FINISHED
         )
-        volumes = pod.at("spec", "volumes").items() if here and not pod.deleted else ()
-        if any(
-            each.at("persistentVolumeClaim", "claimName").text == claim["name"].text
-            for each in volumes
-        ):
+        if here and not pod.deleted and (claim["name"].text or "") in claim_names(pod):
             yield pod
 
 

@@ -51,7 +51,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     requests: Resources = field(default_factory=dict)
     sized: bool = True
-    """Whether its requests are known. A file may hold requests that are no quantities."""
+    """Whether its requests are known. A file may hold requests that are not quantities."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: NodeSelector | None = None
     """None: every node matches."""
@@ -150,6 +150,13 @@ def read(pod: Object) -> Pod:
         priority=spec["priority"].integer or 0,
         never_preempts=spec["preemptionPolicy"].text == "Never",
     )
+
+
+def claim_names(pod: Object) -> Iterator[str]:
+    """Yield the claims that the volumes of a pod name."""
+    for volume in pod.at("spec", "volumes").items():
+        if name := volume.at("persistentVolumeClaim", "claimName").text:
+            yield name
 
 
 def _claims(pod: Object) -> Iterator[str]:

@@ -24,6 +24,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import machine_drain
+from virt_admit.model.scheduler.pods import claim_names
 
 _EXCLUDE: Final = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
 PATIENCE: Final = timedelta(minutes=10)
@@ -96,9 +97,7 @@ def _claims(volumes: Sequence[str], cluster: Cluster) -> list[Object]:
 
 
 def _uses(pods: Sequence[Object], claim: Object) -> bool:
-    own = (pod for pod in pods if pod.namespace == claim.namespace)
-    disks = (each for pod in own for each in pod.at("spec", "volumes").items())
-    return any(each.at("persistentVolumeClaim", "claimName").text == claim.name for each in disks)
+    return any(pod.namespace == claim.namespace and claim.name in claim_names(pod) for pod in pods)
 
 
 def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[Object]:

@@ -19,6 +19,7 @@ from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem
+from virt_admit.model.scheduler.pods import claim_names
 
 
 def problem(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
@@ -36,7 +37,7 @@ def problem(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
     plugs = (pod for pod in pods if pod.labels.get("kubevirt.io") == "hotplug-disk")
     attaching = [pod for pod in plugs if here & set(_owners(pod))]
     for name, claim in _plugged(vmi):
-        own = [pod for pod in attaching if _attaches(pod, claim)]
+        own = [pod for pod in attaching if claim in claim_names(pod)]
         if volume in ("", name) and not any(map(_holds, own)):
             return _lost(vmi, name, own, cluster)
     return None
@@ -70,11 +71,6 @@ def _plugged(vmi: Object) -> Iterator[tuple[str, str]]:
         name = volume["name"].text or ""
         if name in plugged:
             yield from ((name, claim) for claim in launcher_pod.claims_of(volume))
-
-
-def _attaches(pod: Object, claim: str) -> bool:
-    volumes = pod.at("spec", "volumes").items()
-    return any(each.at("persistentVolumeClaim", "claimName").text == claim for each in volumes)
 
 
 def _holds(pod: Object) -> bool:

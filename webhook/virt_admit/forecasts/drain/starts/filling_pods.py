@@ -13,7 +13,7 @@ kubevirt/hyperconverged-cluster-operator:controllers/handlers/cdi.go#NewCDI, iss
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import waiting_disks
@@ -38,6 +38,7 @@ from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.pods import claim_names
 from virt_admit.model.scheduler.resources import amount, show
 
 READS: Final[Reads] = {
@@ -88,17 +89,21 @@ def of_disk(disk: Object, own: str, cluster: Cluster) -> FillingPods:
     uid, every = _uid(disk.namespace, own, cluster), cluster.cached(_of_cdi)
     targets = (own, f"prime-{uid}") if uid else (own,)
     filling = [
-        pod for pod in every if pod.namespace == disk.namespace and set(targets) & set(_claims(pod))
+        pod
+        for pod in every
+        if pod.namespace == disk.namespace and set(targets) & set(claim_names(pod))
     ]
     copy = f"{_COPY}{uid}" if uid else ""
-    filling += [pod for pod in every if copy and copy in _claims(pod)]
+    filling += [pod for pod in every if copy and copy in claim_names(pod)]
     uids = {uid, *(_uid(pod.namespace, copy, cluster) for pod in filling if copy)} - {""}
     filling += [
         pod
         for pod in every
         if pod.name.removesuffix(_SENDER) in uids and pod.name.endswith(_SENDER)
     ]
-    needed = (name for pod in filling if pod.namespace == disk.namespace for name in _claims(pod))
+    needed = (
+        name for pod in filling if pod.namespace == disk.namespace for name in claim_names(pod)
+    )
     return FillingPods(tuple(dict.fromkeys((*targets, *needed))), tuple(filling))
 
 
@@ -151,7 +156,7 @@ def unplaced(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | 
                 typed(words, about("describe", pod, POD)),
                 ProblemCause.NOT_REPORTED,
             )
-        found = (find(cluster, PVC, pod.namespace, name) for name in _claims(pod))
+        found = (find(cluster, PVC, pod.namespace, name) for name in claim_names(pod))
         claim = next(
             (
                 each
@@ -375,11 +380,3 @@ def _of_cdi(cluster: Cluster) -> tuple[Object, ...]:
 def _uid(namespace: str, claim: str, cluster: Cluster) -> str:
     found = find(cluster, PVC, namespace, claim)
     return (found.metadata["uid"].text or "") if found is not None else ""
-
-
-def _claims(pod: Object) -> Iterator[str]:
-    names = (
-        each.at("persistentVolumeClaim", "claimName").text
-        for each in pod.at("spec", "volumes").items()
-    )
-    yield from filter(None, names)

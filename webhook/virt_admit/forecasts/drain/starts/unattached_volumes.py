@@ -32,6 +32,7 @@ from virt_admit.model.messages import cut, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
+from virt_admit.model.scheduler.pods import claim_names
 
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 200
@@ -170,10 +171,7 @@ def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
         pod
         for launcher in here
         for pod in motion.attachments.get(launcher.metadata["uid"].text or "-", ())
-        if any(
-            each.at("persistentVolumeClaim", "claimName").text == claim
-            for each in pod.at("spec", "volumes").items()
-        )
+        if claim in claim_names(pod)
     ]
     pending = [
         pod for pod in attaching if pod.at("status", "phase").text == vm_states_motion.PENDING

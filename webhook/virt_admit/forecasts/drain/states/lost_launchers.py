@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -72,9 +73,7 @@ class _KnownPods(NamedTuple):
 
 
 def _known_pods(cluster: Cluster) -> _KnownPods:
-    launchers = [
-        pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"
-    ]
+    launchers = [pod for pod in cluster.known(POD) if is_launcher(pod)]
     uids = frozenset(filter(None, (pod.metadata["uid"].text for pod in launchers)))
     return _KnownPods(
         uids, all(pod.metadata["uid"].text or vm_ledger.vmi_name(pod) for pod in launchers)

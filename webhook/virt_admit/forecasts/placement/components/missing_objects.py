@@ -65,7 +65,7 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingObject | None:
 
 def _instance(pod: Object, cluster: Cluster) -> Object | None:
     """Return the VMI of a launcher pod; None: the pod is another one, or its VMI is not known."""
-    name = vm_ledger.vmi_name(pod) if pod.labels.get("kubevirt.io") == "virt-launcher" else ""
+    name = vm_ledger.vmi_name(pod)
     return find(cluster, VMI, pod.namespace, name) if name else None
 
 

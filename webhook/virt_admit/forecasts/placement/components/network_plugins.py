@@ -25,6 +25,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.scheduler.pods import FINISHED
@@ -166,7 +167,7 @@ def _failing(cluster: Cluster) -> Mapping[str, FailingPlugin]:
         group[pod.full_name] = error._replace(begun=begun)
     failing: dict[str, FailingPlugin] = {}
     for (node, plugin), group in groups.items():
-        errors = sorted(group.values(), key=lambda each: (not _is_of_vm(each.pod), each.begun))
+        errors = sorted(group.values(), key=lambda each: (not is_launcher(each.pod), each.begun))
         first, full = errors[0], next((each.full for each in errors if each.full), None)
         begun = min(each.begun for each in errors)
         age = clock.since(begun.isoformat(), cluster)
@@ -193,10 +194,6 @@ def _error(event: Object, pod: Object, cluster: Cluster) -> tuple[str, _Error] |
     if address_pools.full_range(said, cluster) or (full is not None and full.of_network):
         return None
     return plugin, _Error(pod, error[1].replace("\\", "").rstrip('"] '), begun, full)
-
-
-def _is_of_vm(pod: Object) -> bool:
-    return pod.labels.get("kubevirt.io") == "virt-launcher"
 
 
 def _node(pod: Object) -> str:
@@ -410,6 +407,6 @@ def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | Non
     """
     for pod in entry(cluster, _ready_pods, node) or ():
         created = clock.instant(pod.metadata["creationTimestamp"].text)
-        if _is_of_vm(pod) and since is not None and created is not None and created >= since:
+        if is_launcher(pod) and since is not None and created is not None and created >= since:
             return pod
     return None

@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import networks
 from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
@@ -102,9 +103,7 @@ def _last_without(cluster: Cluster) -> Object | None:
     """Return the newest launcher pod that failed for want of its networks, unless a later one got
     them: Multus works again.
     """
-    launchers = [
-        pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"
-    ]
+    launchers = [pod for pod in cluster.known(POD) if is_launcher(pod)]
     failed = max(
         (pod for pod in launchers if _is_without(pod) and _of_failing(pod, cluster)),
         key=_created,

@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.scheduler.pods import claim_names
 
 GOES: Final = "so a drain deletes it"
-_OF_VMS: Final = {"kubevirt.io": "virt-launcher"}.items()
 _PROTECTION: Final = "kubernetes.io/pvc-protection"
 READS: Final[Reads] = {
     PVC: ("metadata.finalizers", "spec.volumeName"),
@@ -89,7 +90,7 @@ class DyingClaim(NamedTuple):
 def of_pod(pod: Object, cluster: Cluster) -> Iterator[DyingClaim]:
     """Yield the claims of a pod that are being deleted and that other pods keep."""
     every = cluster.cached(_by_claim)
-    for name in _claims(pod):
+    for name in claim_names(pod):
         found = every.get((pod.namespace, name))
         if found is not None and any(each.name != pod.name for each in found.pods):
             yield found
@@ -114,7 +115,7 @@ def _by_node(cluster: Cluster) -> Mapping[str, Sequence[DyingClaim]]:
     found: dict[str, list[DyingClaim]] = {}
     for each in cluster.cached(_by_claim).values():
         nodes = {pod.at("spec", "nodeName").text or "" for pod in each.pods}
-        stays = any(pod.deleted or pod.labels.items() >= _OF_VMS for pod in each.pods)
+        stays = any(pod.deleted or is_launcher(pod) for pod in each.pods)
         if len(nodes) == 1 and each.is_kept_by_pods and not stays:
             found.setdefault(nodes.pop(), []).append(each)
     return found
@@ -128,16 +129,12 @@ def _by_claim(cluster: Cluster) -> Mapping[tuple[str, str], DyingClaim]:
         if each.deleted
         and any(own.text == _PROTECTION for own in each.metadata["finalizers"].items())
     }
-    users: dict[tuple[str, str], list[Object]] = {}
-    for pod in cluster.known(POD) if dying else ():
-        running = pod.at("spec", "nodeName").text and pod.at("status", "phase").text not in FINISHED
-        for name in _claims(pod) if running else ():
-            users.setdefault((pod.namespace, name), []).append(pod)
-    return {
-        key: DyingClaim(claim, sorted(users[key], key=lambda pod: pod.name), _lost(claim, cluster))
-        for key, claim in dying.items()
-        if key in users
-    }
+    found = {}
+    for key, claim in dying.items():
+        users = volume_attachments.users(*key, cluster)
+        if placed := [pod for pod in users if pod.at("spec", "nodeName").text]:
+            found[key] = DyingClaim(claim, placed, _lost(claim, cluster))
+    return found
 
 
 def _lost(claim: Object, cluster: Cluster) -> Object | None:
@@ -145,9 +142,3 @@ def _lost(claim: Object, cluster: Cluster) -> Object | None:
     if volume is None or volume.at("spec", "persistentVolumeReclaimPolicy").text != "Delete":
         return None
     return volume
-
-
-def _claims(pod: Object) -> Iterator[str]:
-    for volume in pod.at("spec", "volumes").items():
-        if name := volume.at("persistentVolumeClaim", "claimName").text:
-            yield name

@@ -28,6 +28,8 @@ from virt_admit.model.scheduler.resources import Resources
 
 CREATED_BY: Final = "kubevirt.io/created-by"
 """Label of a launcher pod: the uid of its VMI."""
+_COMPONENT: Final = "kubevirt.io"
+_LAUNCHER: Final = "virt-launcher"
 MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
 """Label of the target pod of a migration: the uid of the migration."""
 NAME: Final = "vm.kubevirt.io/name"
@@ -75,12 +77,17 @@ class _Selector:
         self.meanings[label] = words
 
 
+def is_launcher(pod: Object) -> bool:
+    """Return whether a VM runs in a pod, has run in it or is to run there."""
+    return pod.labels.get(_COMPONENT) == _LAUNCHER
+
+
 def pod_labels(vmi: Object) -> Mapping[str, str]:
     """Return the labels of the launcher pod of a VMI,
     or of the VMI that another object would make.
     """
     template = vms.vmi_template(vmi)
-    labels = {**template.at("metadata", "labels").texts, "kubevirt.io": "virt-launcher"}
+    labels = {**template.at("metadata", "labels").texts, _COMPONENT: _LAUNCHER}
     labels[NAME] = template.at("spec", "hostname").text or vmi.name.partition(".")[0][:63]
     labels["vmi.kubevirt.io/id"] = _short(vmi.name)
     injects = template.at("metadata", "annotations").map.get(_ISTIO)

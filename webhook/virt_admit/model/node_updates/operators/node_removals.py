@@ -27,6 +27,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import parse_duration
 from virt_admit.model.kubevirt.instances import migrations, vmis
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -334,7 +335,7 @@ def _free(pod: Object, cluster: Cluster) -> str:
 
 
 def _vmi(pod: Object, cluster: Cluster) -> Object | None:
-    if pod.labels.get("kubevirt.io") != "virt-launcher" or unlisted(cluster, VMI):
+    if not is_launcher(pod) or unlisted(cluster, VMI):
         return None
     owner = pod.controller
     name = owner["name"].text if owner is not None and owner["kind"].text == VMI.kind else None

@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.kinds import POD, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = {
     POD: ("metadata.labels", "spec.nodeName", "spec.volumes.persistentVolumeClaim", "status.phase"),
@@ -55,9 +56,7 @@ def _pods(namespace: str, key: str, value: str, cluster: Cluster) -> list[Object
 
 
 def _moved(pod: Object, words: str) -> str:
-    volumes = pod.at("spec", "volumes").items()
-    claims = (each.at("persistentVolumeClaim", "claimName").text for each in volumes)
-    claim = next(filter(None, claims), "")
+    claim = next(claim_names(pod), "")
     if not claim or _MARK not in words:
         return ""
     what = f"Mark the claim of {pod.name}, so that the operator moves this pod to another node"

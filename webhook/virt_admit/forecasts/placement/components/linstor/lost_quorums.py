@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = {
     POD: ("metadata.labels", "spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
@@ -75,9 +76,8 @@ def _volumes(cluster: Cluster) -> Iterator[str]:
 
 def _of(found: Object, cluster: Cluster) -> Iterator[str]:
     if found.kind == POD.kind:
-        for volume in found.at("spec", "volumes").items():
-            name = volume.at("persistentVolumeClaim", "claimName").text
-            claim = find(cluster, PVC, found.namespace, name) if name else None
+        for name in claim_names(found):
+            claim = find(cluster, PVC, found.namespace, name)
             if claim is not None:
                 yield from _of(claim, cluster)
         return
