@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.evidence import writers
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -27,14 +28,6 @@ _GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
 """A snapshot may hold it. It is not read from a live cluster."""
 _COUNTED: Final = re.compile(r"more than one operator group\(?s?\)? are managing this namespace")
 """How an InstallPlan says it."""
-_TRACKED: Final = "argocd.argoproj.io/tracking-id"
-_WRITERS: Final = {
-    "argocd.argoproj.io/instance": "Argo CD application",
-    "kustomize.toolkit.fluxcd.io/name": "Flux Kustomization",
-    "helm.toolkit.fluxcd.io/name": "Flux HelmRelease",
-    "meta.helm.sh/release-name": "Helm release",
-}
-"""Labels and annotations with the name of what writes an object."""
 _FEW: Final = 10
 """More groups than that fit into no command."""
 
@@ -83,18 +76,9 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
 def _described(group: Object, cluster: Cluster) -> str:
     age = clock.since(group.metadata["creationTimestamp"].text, cluster)
     made = f"made {clock.duration(age)} ago" if age is not None else ""
-    said = " ".join(filter(None, (made, f"by {tool}" if (tool := writer(group)) else "")))
+    writer = writers.of(group)
+    said = " ".join(filter(None, (made, f"by {writer.source}" if writer is not None else "")))
     return f"{group.name} ({said})" if said else group.name
-
-
-def writer(obj: Object) -> str:
-    """Return what writes an object from a repository or a chart; empty: nothing says so."""
-    if application := (obj.annotations.get(_TRACKED) or "").partition(":")[0]:
-        return f"Argo CD application {application.replace('_', '/')}"
-    for key, what in _WRITERS.items():
-        if name := obj.labels.get(key) or obj.annotations.get(key):
-            return f"{what} {name}"
-    return ""
 
 
 def _remedy(found: Sequence[Object], namespace: str, csv: Object | None) -> str:
@@ -106,10 +90,10 @@ def _remedy(found: Sequence[Object], namespace: str, csv: Object | None) -> str:
             shell("kubectl", "get", "operatorgroups", "-n", namespace, "-o", "yaml"),
         )
     others = [each for each in found if each is not kept]
-    writers = dict.fromkeys(filter(None, map(writer, others)))
+    sources = dict.fromkeys(each.source for each in map(writers.of, others) if each is not None)
     which = names([each.name for each in others])
     first = (
-        f"take {which} out of {names(writers)}, then delete it" if writers else f"delete {which}"
+        f"take {which} out of {names(sources)}, then delete it" if sources else f"delete {which}"
     )
     command = shell(
         *("kubectl", "delete", "operatorgroup"),

@@ -16,12 +16,12 @@ from typing import Final
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
 from virt_admit.model.commands import about, kubectl, merge_patch, nested, typed
+from virt_admit.model.evidence import writers
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.node_updates.operators import operator_groups
 
 READS: Final[Reads] = union(
     node_pods.READS,
@@ -134,9 +134,9 @@ def _writer(ceph: Object) -> tuple[str, str]:
             f", to be set by its owner {kind} {name}, whose operator takes other changes back",
             shown,
         )
-    if tool := operator_groups.writer(ceph):
+    if (writer := writers.of(ceph)) is not None:
         shown = about("describe", ceph, CEPH_CLUSTER)
-        return f", to be set in its Git repository or chart: {tool} writes it", shown
+        return f", to be set in its Git repository or chart: {writer.source} writes it", shown
     return "", ""
 
 
