@@ -73,6 +73,13 @@ def logs_of(pod: Object, *options: str) -> str:
     return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *options)
 
 
+def pods_on(node: str) -> str:
+    """Return the command that lists the pods of a node."""
+    return shell(
+        "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
+    )
+
+
 def merge_patch(
     kind: Kind, name: str, namespace: str, data: Mapping[str, Any], *options: str
 ) -> str:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from virt_admit.model.commands import shell, typed
+from virt_admit.model.commands import pods_on, typed
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -69,7 +69,7 @@ def of(said: str, node: str, cluster: Cluster) -> UsedUpRange | None:
             f"free addresses in the subnet of {node}, or let it have more, by prefix delegation or "
             "a larger subnet"
         )
-        return UsedUpRange(what, typed(words, _listed(node)), of_node=False)
+        return UsedUpRange(what, typed(words, pods_on(node)), of_node=False)
     return None
 
 
@@ -90,10 +90,10 @@ def _host_local(first: str, last: str, node: str, cluster: Cluster) -> UsedUpRan
     network = _network(low, node, cluster)
     if network is None:
         words = f"{left}; or widen that range in the configuration of the network"
-        return UsedUpRange(begin, typed(words, _listed(node)), of_node=False, of_network=True)
+        return UsedUpRange(begin, typed(words, pods_on(node)), of_node=False, of_network=True)
     if unlisted(cluster, POD):
         words = f"if its pods have fewer addresses, {left}"
-        return UsedUpRange(begin, typed(words, _listed(node)), of_node=True)
+        return UsedUpRange(begin, typed(words, pods_on(node)), of_node=True)
     own = (low.version, int(low)), (low.version, int(high))
     used = sum(own[0] <= each <= own[1] for each in entry(cluster, _addresses, node) or ())
     gateway = int(network.network_address) + 1
@@ -105,19 +105,13 @@ def _host_local(first: str, last: str, node: str, cluster: Cluster) -> UsedUpRan
             "the others were left by pods that are gone"
         )
         compared = f"{left}; these pods have addresses there"
-        return UsedUpRange(what, typed(compared, _listed(node)), of_node=True)
+        return UsedUpRange(what, typed(compared, pods_on(node)), of_node=True)
     words = (
         f"move pods off {node}, and lower maxPods of its kubelet, or let it join again with a "
         "larger podCIDR"
     )
     what = f"{begin}: its pods have {used} of these {size}"
-    return UsedUpRange(what, typed(words, _listed(node)), of_node=True)
-
-
-def _listed(node: str) -> str:
-    return shell(
-        "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
-    )
+    return UsedUpRange(what, typed(words, pods_on(node)), of_node=True)
 
 
 def _network(address: _Address, node: str, cluster: Cluster) -> _Network | None:

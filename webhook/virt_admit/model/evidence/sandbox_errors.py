@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from virt_admit.model.commands import shell, typed
+from virt_admit.model.commands import pods_on, typed
 
 _BEGIN: Final = re.compile(r"Failed to create pod sandbox: ", re.IGNORECASE)
 _NAME: Final = r"\\?\"([\w./:@-]{1,250}?)\\?\""
@@ -53,7 +53,5 @@ def remedy(said: str, node: str) -> str:
         return ""
     found = ((pattern.search(said), way) for pattern, way in _WAYS)
     known = next((way(match, node) for match, way in found if match is not None), "")
-    listed = shell(
-        "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
-    )
+    listed = pods_on(node)
     return typed(known or f"correct on {node} what its container runtime says there", listed)

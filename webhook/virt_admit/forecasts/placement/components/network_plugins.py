@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model import address_pools
-from virt_admit.model.commands import argument, logs_of, shell, typed
+from virt_admit.model.commands import argument, logs_of, pods_on, shell, typed
 from virt_admit.model.evidence import full_ranges
 from virt_admit.model.evidence.full_ranges import UsedUpRange
 from virt_admit.model.kubernetes import clock, events
@@ -60,9 +60,7 @@ def remedy(
     """
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
-    listed = shell(
-        "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
-    )
+    listed = pods_on(node)
     logs = logs_of(found) if found is not None else listed
     broken = broken_agent(plugin, pod, since, cluster)
     if broken is not None and broken.why:

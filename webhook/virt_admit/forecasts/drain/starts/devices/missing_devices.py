@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import logs_of, shell, typed
+from virt_admit.model.commands import logs_of, pods_on, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -260,9 +260,7 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         return typed(words, logs)
     plugin = next(unreported_devices.plugins(node, device, cluster), None)
     if plugin is None:
-        listed = shell(
-            "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
-        )
+        listed = pods_on(node)
         return typed(
             f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}",
             listed,

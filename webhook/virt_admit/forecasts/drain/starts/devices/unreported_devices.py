@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import kubectl, logs_of, shell, typed
+from virt_admit.model.commands import kubectl, logs_of, pods_on, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
@@ -190,9 +190,7 @@ def remedy(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> st
     device = lost.name if lost is not None else found[0].name
     pod = _offerer(node, device, cluster)
     if pod is None:
-        listed = shell(
-            "kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}"
-        )
+        listed = pods_on(node)
         begin = "restart" if lost is not None else "see the log of"
         return typed(f"{begin} {who(device, cluster)} for {device} on {node}", listed)
     if lost is None or pod.condition("Ready")["status"].text == "False":
