@@ -15,7 +15,7 @@ are deleted by force).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -140,7 +140,7 @@ def _deletion(node: Object, cluster: Cluster) -> Removal:
         return _karpenter(node, Removal(state, mark=mark), cluster)
     here, unread = gather(vmis.on_node(cluster, node.name))
     there = f"VMs on it: {names((each.full_name for each in here), 80)}" if here else ""
-    others = [pod.full_name for pod in entry(cluster, _leaving_pods, node.name) or ()]
+    others = [pod.full_name for pod in _leaving(node, cluster)]
     also = f", but {names(others, 80)}" if others else ""
     free = "" if unread else f"No VM is on it{also}"
     first = ". ".join(filter(None, (_why(held, node, cluster), there or free)))
@@ -194,7 +194,7 @@ def _emptied(node: Object, cluster: Cluster) -> str:
     """Return that other pods leave a node before its finalizer is removed: they would start
     elsewhere while they still run there. Empty: none are known to be there.
     """
-    if not entry(cluster, _leaving_pods, node.name) and not unlisted(cluster, POD):
+    if not _leaving(node, cluster) and not unlisted(cluster, POD):
         return ""
     before = "before you remove this finalizer from the Node, whose pods are then deleted by force"
     if node_health.silence(node, cluster):  # then no drain of it ends
@@ -204,13 +204,24 @@ def _emptied(node: Object, cluster: Cluster) -> str:
     return typed(f"drain {node.name} and switch it off {before}; do not bring it back", drain)
 
 
-def _leaving_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
-    """Return the pods that a drain takes from their nodes, by node."""
+def _leaving(node: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the pods that a drain takes from a node."""
+    return [
+        pod
+        for pod in _pods(node, cluster)
+        if pod.controller is None or pod.controller["kind"].text not in _STAYING
+    ]
+
+
+def _pods(node: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the pods of a node that have not ended."""
+    return entry(cluster, _by_node, node.name) or ()
+
+
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
-        owner = pod.controller
-        stays = owner is not None and owner["kind"].text in _STAYING
-        if not stays and pod.at("status", "phase").text not in FINISHED:
+        if pod.at("status", "phase").text not in FINISHED:
             found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
     return found
 
@@ -223,7 +234,11 @@ def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
     leave.
     """
     is_silent = bool(node_health.silence(node, cluster))  # then nothing on it migrates or ends
-    kept = entry(cluster, _kept_pods, node.name) or []
+    kept = [
+        pod
+        for pod in _pods(node, cluster)
+        if not pod.deleted and pod.annotations.get(_KEPT) == "true"
+    ]
     taints = [
         taint.value
         for taint in node.at("spec", "taints").items()
@@ -259,18 +274,10 @@ def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
 
 def _leave(node: Object, cluster: Cluster) -> bool:
     """Whether pods of a node end within their time, or VMs migrate away from it."""
-    return any(_ends_in_time(pod, cluster) for pod in entry(cluster, _ending, node.name) or ()) or (
-        any(_migrates(vmi, cluster) for vmi in gather(vmis.on_node(cluster, node.name))[0])
+    ending = (pod for pod in _pods(node, cluster) if pod.deleted)
+    return any(_ends_in_time(pod, cluster) for pod in ending) or any(
+        _migrates(vmi, cluster) for vmi in gather(vmis.on_node(cluster, node.name))[0]
     )
-
-
-def _ending(cluster: Cluster) -> Mapping[str, list[Object]]:
-    """Return the pods that are being deleted, by node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        if pod.deleted and pod.at("status", "phase").text not in FINISHED:
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return found
 
 
 def _ends_in_time(pod: Object, cluster: Cluster) -> bool:
@@ -282,16 +289,6 @@ def _ends_in_time(pod: Object, cluster: Cluster) -> bool:
 def _migrates(vmi: Object | None, cluster: Cluster) -> bool:
     """Whether a VM has a migration that has not ended, beside which no other one starts."""
     return vmi is not None and bool(gather(migrations.unfinished(vmi, cluster))[0])
-
-
-def _kept_pods(cluster: Cluster) -> Mapping[str, list[Object]]:
-    """Return the pods that Karpenter never evicts by itself, by node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        runs = not pod.deleted and pod.at("status", "phase").text not in FINISHED
-        if runs and pod.annotations.get(_KEPT) == "true":
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return found
 
 
 def _limit(node: Object, it: str, cluster: Cluster) -> tuple[bool | None, str]:
