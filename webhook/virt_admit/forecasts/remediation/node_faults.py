@@ -32,12 +32,15 @@ READS: Final[Reads] = union(
 )
 
 
-def faults(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield in sentences what is wrong with one node, whether that ends, and what ends it."""
+def faults(node: Object, cluster: Cluster, *, by_hand: bool = False) -> Iterator[str]:
+    """Yield in sentences what is wrong with one node, whether that ends, and what ends it.
+
+    ``by_hand``: the node is to be uncordoned by hand, which is not advised against then.
+    """
     yield from _pressed(node, cluster)
     yield from _without_certificate(node, cluster)
     yield from _rebooting(node, cluster)
-    yield from _cordoned(node, cluster)
+    yield from _cordoned(node, cluster, by_hand=by_hand)
     yield from _takes_no_vm(node, cluster)
     yield from driver_daemons.lost(node, cluster)
     yield from _not_rebooted(node, cluster)
@@ -83,14 +86,14 @@ def _rebooting(node: Object, cluster: Cluster) -> Iterator[str]:
         yield said if told else f"{said} {remedy}"
 
 
-def _cordoned(node: Object, cluster: Cluster) -> Iterator[str]:
+def _cordoned(node: Object, cluster: Cluster, *, by_hand: bool) -> Iterator[str]:
     """Yield what cordoned a node, for what it waits and what ends it.
 
     A remediation that is not over has its own note.
     """
     cordon = cordoners.of_node(node, cluster) if fence_taints.left(node, cluster) is None else None
     if cordon is not None and not cordon.quiet:
-        yield cordon.words
+        yield (cordon._replace(by_hand=True) if by_hand else cordon).words
 
 
 def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:

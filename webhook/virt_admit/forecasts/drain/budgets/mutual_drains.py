@@ -78,9 +78,8 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     it is not advised against.
     """
     mutual = of_node(node.name, cluster)
-    keep = f" {cordoners.KEEP}" if mutual is not None and mutual.frees == node.name else ""
-    for each in node_faults.faults(node, cluster):
-        yield each.replace(keep, "") if keep else each
+    frees = mutual is not None and mutual.frees == node.name
+    yield from node_faults.faults(node, cluster, by_hand=frees)
 
 
 def _all(cluster: Cluster) -> Mapping[str, MutualDrains]:
