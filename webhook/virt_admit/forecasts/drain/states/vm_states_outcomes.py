@@ -111,9 +111,8 @@ def _of_flags(case: Case) -> Iterator[str]:
         yield (
             f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
         )
-    own = found.migration if found.state is not State.TWO_PODS else None  # it does not move
-    if own is not None and not migrations.is_of_drain(own):
-        yield migrations.asked_by(own, case.vmi)
+    if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
+        yield migrations.asked_by(found.migration, case.vmi)
 
 
 # --- each state -----------------------------------------------------------------------------------
