@@ -256,9 +256,14 @@ def command_of(remedy: str) -> str:
     return found[1] if found else ""
 
 
+def without_command(remedy: str) -> str:
+    """Return the words of a remedy."""
+    return _COMMAND.sub("", remedy)
+
+
 def advice_of(remedy: str) -> str:
     """Return a remedy as a sentence without the command at its end, which is shown beside it."""
-    return sentence(_COMMAND.sub("", remedy))
+    return sentence(without_command(remedy))
 
 
 _COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm|virt-admit) [^;]*)\Z")

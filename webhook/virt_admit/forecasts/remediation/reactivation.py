@@ -24,7 +24,7 @@ from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
-from virt_admit.model.messages import command_of, names
+from virt_admit.model.messages import command_of, names, without_command
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.remediation import fence_agents, health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
@@ -203,9 +203,7 @@ def _without_agent(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator
         gone = remediation_agents.missing(node, cluster)
         if gone is not None and gone.lasts:
             remedy = gone.remedy
-            yield Reactivation(
-                watch.check, remedy.removesuffix(f": {command_of(remedy)}"), command_of(remedy)
-            )
+            yield Reactivation(watch.check, without_command(remedy), command_of(remedy))
 
 
 def _failed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from virt_admit.model.kubernetes import workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
@@ -29,15 +30,11 @@ def alone(pod: Object, cluster: Cluster) -> str:
     The siblings are the pods of the same owner. A mark that ready ones have as well explains
     nothing, nor does one that a sibling with a fault does not have.
     """
-    marks, owner = pod.annotation(_MARK), pod.controller
-    policies = sorted(set(_POLICY.findall(marks.text or "")))
-    if not policies or owner is None:
-        return ""
-    siblings = [
+    policies = sorted(set(_POLICY.findall(pod.annotation(_MARK).text or "")))
+    every = [
         (each.condition("Ready")["status"].text == "True", each.annotation(_MARK).present)
-        for each in cluster.known(POD, pod.namespace)
-        if each.controller is not None and each.controller["uid"].text == owner["uid"].text
+        for each in (workloads.siblings(pod, cluster) if policies else ())
     ]
-    if all(not ready for ready, _ in siblings) or any(ready is mark for ready, mark in siblings):
+    if not any(ready for ready, _ in every) or any(ready is mark for ready, mark in every):
         return ""
     return f"policy {names(policies, 80)} of Kyverno"

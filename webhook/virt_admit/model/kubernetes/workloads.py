@@ -9,6 +9,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
+    POD,
     REPLICA_SET,
     SCALED_OBJECT,
     STATEFUL_SET,
@@ -54,6 +55,15 @@ def selected(selector: Selector, namespace: str, cluster: Cluster) -> Iterator[W
                 yield Workload(
                     kind, obj.name, None if is_autoscaled(obj, kind, cluster) else replicas
                 )
+
+
+def siblings(pod: Object, cluster: Cluster) -> Iterator[Object]:
+    """Yield the known pods of the controller of a pod, with itself; none where it has none."""
+    owner = pod.controller
+    for each in cluster.known(POD, pod.namespace) if owner is not None else ():
+        own = each.controller
+        if owner is not None and own is not None and own["uid"].text == owner["uid"].text:
+            yield each
 
 
 def is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:

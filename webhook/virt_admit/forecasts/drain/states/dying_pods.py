@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, cut_middle, names
+from virt_admit.model.messages import command_of, cut_middle, names, without_command
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -96,8 +96,7 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     if (plugin := network_plugins.NAMED.search(said)) is not None:  # no restart repairs that one
         asked = clock.instant(pod.metadata["deletionTimestamp"].text)
         repaired = network_plugins.remedy(plugin[1], pod, asked, cluster, said)
-        command = command_of(repaired)
-        remedy = typed(f"{repaired.removesuffix(f': {command}')}{rest}", command)
+        remedy = typed(f"{without_command(repaired)}{rest}", command_of(repaired))
         return DyingPod(
             f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, remedy, said=True
         )

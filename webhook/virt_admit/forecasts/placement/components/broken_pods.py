@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
 from virt_admit.model.evidence import pod_mutations
-from virt_admit.model.kubernetes import clock, events, node_health
+from virt_admit.model.kubernetes import clock, events, node_health, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, cut, cut_middle, scheduler_words
+from virt_admit.model.messages import command_of, cut, cut_middle, scheduler_words, without_command
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
@@ -116,7 +116,7 @@ def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
     pod, command = broken.pod, command_of(broken.remedy)
     why = f"{broken.why}, and {policy} changed this pod when it was created, but no ready sibling"
     words = (
-        f"{broken.remedy.removesuffix(f': {command}')}; if that comes from the change, exclude "
+        f"{without_command(broken.remedy)}; if that comes from the change, exclude "
         f"namespace {pod.namespace} from {policy}, then let its owner replace pod {pod.name}"
     )
     return broken._replace(why=why, remedy=typed(words, command))
@@ -216,11 +216,8 @@ def _changed(pod: Object, cluster: Cluster) -> str:
     older = next(
         (
             each
-            for each in cluster.known(POD, pod.namespace)
-            if each.controller is not None
-            and each.controller["uid"].text == owner["uid"].text
-            and 0 < _generation(each) < own
-            and each.condition("Ready")["status"].text == "True"
+            for each in workloads.siblings(pod, cluster)
+            if 0 < _generation(each) < own and each.condition("Ready")["status"].text == "True"
         ),
         None,
     )

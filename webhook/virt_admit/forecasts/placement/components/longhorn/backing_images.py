@@ -31,7 +31,7 @@ from virt_admit.model.kubernetes.kinds import LONGHORN_BACKING_IMAGE, LONGHORN_N
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import command_of, cut, names, without_command
 
 READS: Final[Reads] = union(
     longhorn_disks.READS,
@@ -205,5 +205,5 @@ def _remedy(image: Object, gone: dict[str, Field], disks: Mapping[str, LonghornD
     disk = next((disks[uuid] for uuid in sorted(gone) if uuid in disks), None)
     if disk is None or disk.ready["status"].text != "False":
         return typed(again, about("describe", image, LONGHORN_BACKING_IMAGE))
-    back, _, command = disk.remedy().rpartition(": kubectl")
-    return typed(f"{back}. If that disk is lost, {again}", f"kubectl{command}")
+    back = disk.remedy()
+    return typed(f"{without_command(back)}. If that disk is lost, {again}", command_of(back))
